@@ -1,0 +1,33 @@
+"""Pre-train your own text encoder by replaced token detection.
+
+Names are loaded when first used, so that `import electra` costs no torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from electra.config.load import load_config as load_config
+    from electra.config.schema import PretrainConfig as PretrainConfig
+    from electra.data.tokenizer import Tokenizer as Tokenizer
+    from electra.data.tokenizer import load_tokenizer as load_tokenizer
+    from electra.errors import ElectraError as ElectraError
+
+_HOMES = {
+    "ElectraError": "electra.errors",
+    "PretrainConfig": "electra.config.schema",
+    "Tokenizer": "electra.data.tokenizer",
+    "load_config": "electra.config.load",
+    "load_tokenizer": "electra.data.tokenizer",
+}
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'electra' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,64 @@
+"""The command line: one file per command, each a shim over the public function of the same name."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from electra.cli import config
+from electra.errors import ElectraError
+
+app = typer.Typer(
+    name="electra",
+    help="Pre-train your own text encoder by replaced token detection, and use it.",
+    epilog="Examples:\n\n  electra demo\n\n  electra config small --explain",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(show: bool) -> None:
+    if show:
+        from importlib.metadata import version
+
+        typer.echo(f"electra {version('electra')}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+for _command in (config,):
+    _command.register(app)
+
+
+def main() -> None:
+    """Run the command line: exit 0 when it worked, 2 for the user's input, 1 for a bug."""
+    debug = "--debug" in sys.argv
+    try:
+        sys.exit(app(standalone_mode=False) or 0)
+    except (ElectraError, OSError, typer.Abort) as error:
+        _fail(error, debug, exit_code=2)
+    except Exception as error:
+        usage = hasattr(error, "format_message")  # the parser's own complaint: unknown option, missing argument
+        _fail(error, debug, exit_code=2 if usage else 1)
+
+
+def _fail(error: Exception, debug: bool, exit_code: int) -> None:
+    if debug:
+        raise error
+    message = error.format_message() if hasattr(error, "format_message") else str(error)
+    if exit_code == 1:
+        message = f"{type(error).__name__}: {message} (a bug; electra --debug ... shows where)"
+    typer.echo(f"electra: {' '.join(message.split())}", err=True)
+    sys.exit(exit_code)

@@ -1,0 +1,1 @@
+"""One frozen config that is written next to every result."""

@@ -1,0 +1,82 @@
+"""The schema as dotted keys: which keys exist, which of them a variant has, and which one a typo meant."""
+
+import difflib
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from electra.config.schema import Section
+
+
+def known_keys(schema: type[Section], prefix: str = "") -> dict[str, FieldInfo]:
+    """List every dotted key that some variant of the schema has."""
+    keys: dict[str, FieldInfo] = {}
+    for name, field in schema.model_fields.items():
+        sections = variants(field)
+        for section in sections:
+            keys |= {key: known for key, known in known_keys(section, f"{prefix}{name}.").items() if key not in keys}
+        if not sections:
+            keys[prefix + name] = field
+    return keys
+
+
+def variants(field: FieldInfo) -> list[type[Section]]:
+    """Give the sections that a field may hold: none for a plain value, several for a tagged union."""
+    candidates = get_args(field.annotation) or (field.annotation,)
+    return [item for item in candidates if isinstance(item, type) and issubclass(item, Section)]
+
+
+def variant_of(field: FieldInfo, tag: Any) -> type[Section] | None:
+    """Find the section of a tagged union that bears the tag."""
+    for section in variants(field):
+        if tag in tags_of(section, field):
+            return section
+    return None
+
+
+def tags_of(section: type[Section], field: FieldInfo) -> tuple[Any, ...]:
+    """Give the values of the union's tag that select this section."""
+    return get_args(section.model_fields[str(field.discriminator)].annotation)
+
+
+def unions(schema: type[Section], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    """Walk the tagged unions of the schema, outer ones first."""
+    for name, field in schema.model_fields.items():
+        if field.discriminator:
+            yield prefix + name, field
+        for section in variants(field):
+            yield from unions(section, f"{prefix}{name}.")
+
+
+def admits(field: FieldInfo, value: Any) -> bool:
+    """Tell whether a choice among fixed values has this one; other fields are left to the validation."""
+    return get_origin(field.annotation) is not Literal or value in get_args(field.annotation)
+
+
+def dotted(schema: type[Section], location: Iterable[Any]) -> str:
+    """Write a validation error's location as a key, without the tags that the validator puts between."""
+    parts: list[str] = []
+    fields, tags = schema.model_fields, ()
+    for item in map(str, location):
+        if item in tags:
+            tags = ()
+            continue
+        parts.append(item)
+        field = fields.get(item)
+        sections = variants(field) if field else []
+        tags = tuple(tag for s in sections for tag in tags_of(s, field)) if field and field.discriminator else ()
+        fields = {}
+        for section in sections:
+            fields = section.model_fields | fields  # of two variants' fields of one name the first: it is the wider
+    return ".".join(parts)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Suggest the nearest known word, as the end of a sentence."""
+    known = list(known)
+    last_parts = {key.rsplit(".", 1)[-1]: key for key in known}
+    near = difflib.get_close_matches(word, known, n=1)
+    if not near:
+        near = [last_parts[part] for part in difflib.get_close_matches(word.rsplit(".", 1)[-1], last_parts, n=1)]
+    return f"; did you mean {near[0]}?" if near else ""

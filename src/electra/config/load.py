@@ -1,0 +1,186 @@
+"""From a preset or file and `key=value` overrides to one validated config, and back to TOML."""
+
+import json
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any, TypeVar
+
+import tomli_w
+from pydantic import ValidationError
+
+from electra.config.keys import admits, did_you_mean, dotted, known_keys, unions, variant_of
+from electra.config.schema import PretrainConfig, Section
+from electra.errors import ConfigError
+
+AnySection = TypeVar("AnySection", bound=Section)
+PRESETS = resources.files("electra.config") / "presets"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The value of one key and the layer that set it."""
+
+    value: Any
+    origin: str
+
+
+Settings = dict[str, Setting]
+
+
+def load_config(source: str | Path, overrides: Iterable[str] = ()) -> PretrainConfig:
+    """Load a pre-training config: default < preset < file < `key=value`."""
+    return validate(PretrainConfig, gather(PretrainConfig, source, overrides))
+
+
+def preset_names() -> list[str]:
+    """List the presets that come with the package."""
+    return sorted(entry.name.removesuffix(".toml") for entry in PRESETS.iterdir() if entry.name.endswith(".toml"))
+
+
+def dump_config(config: Section) -> str:
+    """Write a config as the TOML that loads back to an equal one."""
+    return tomli_w.dumps(config.model_dump(exclude_none=True))
+
+
+def explain(config: PretrainConfig, settings: Settings) -> dict[str, tuple[Setting, str]]:
+    """Say of every key of a config what it is, who set it and what it means."""
+    known = known_keys(type(config))
+    values = flatten(config.model_dump())
+    return {
+        key: (
+            Setting(value, settings[key].origin if key in settings else "default"),
+            known[key].description or "",
+        )
+        for key, value in values.items()
+    }
+
+
+def difference(one: Section, other: Section) -> dict[str, tuple[Any, Any]]:
+    """List the keys in which two configs differ; a key that one of them lacks is None there."""
+    left, right = flatten(one.model_dump()), flatten(other.model_dump())
+    return {
+        key: (left.get(key), right.get(key))
+        for key in [*left, *(key for key in right if key not in left)]
+        if left.get(key) != right.get(key)
+    }
+
+
+def gather(schema: type[Section], source: str | Path, overrides: Iterable[str] = ()) -> Settings:
+    """Lay preset, file and overrides over each other, each key with its origin, not yet validated."""
+    settings: Settings = {}
+    for origin, values in _layers(str(source), overrides):
+        for key in values:
+            if key not in known_keys(schema):
+                raise ConfigError(f"unknown config key {key} ({origin}){did_you_mean(key, known_keys(schema))}")
+        for path, union in unions(schema):
+            tag = f"{path}.{union.discriminator}"
+            if tag in values and (tag not in settings or settings[tag].value != values[tag]):
+                _forget_other_variants(settings, path, variant_of(union, values[tag]))
+        settings |= {key: Setting(value, origin) for key, value in values.items()}
+    return settings
+
+
+def validate(schema: type[AnySection], settings: Settings) -> AnySection:
+    """Turn gathered settings into a config, or say in one line which key is wrong and why."""
+    try:
+        return schema.model_validate(_nest(settings))
+    except ValidationError as problem:
+        raise ConfigError(_one_line(schema, settings, problem)) from None
+
+
+def flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Turn nested tables into dotted keys."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        flat |= flatten(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+    return flat
+
+
+def _layers(source: str, overrides: Iterable[str]) -> Iterable[tuple[str, dict[str, Any]]]:
+    if source in preset_names():
+        yield f"preset {source}", _read_preset(source)
+    else:
+        path = _config_file(source)
+        values = _parse(path.read_bytes(), str(path))
+        if preset := values.pop("preset", None):
+            if preset not in preset_names():
+                raise ConfigError(f"{path}: no preset {preset!r}; there are {', '.join(preset_names())}")
+            yield f"preset {preset}", _read_preset(preset)
+        yield str(path), values
+    for override in overrides:
+        key, equals, raw = override.partition("=")
+        if not equals or not key:
+            raise ConfigError(f"{override!r} is not of the form key=value, such as train.steps=1000")
+        yield "command line", {key.strip(): _parse_value(raw)}
+
+
+def _read_preset(name: str) -> dict[str, Any]:
+    return _parse((PRESETS / f"{name}.toml").read_bytes(), f"preset {name}")
+
+
+def _config_file(source: str) -> Path:
+    path = Path(source) / "config.toml" if Path(source).is_dir() else Path(source)
+    if not path.is_file():
+        names = preset_names()
+        raise ConfigError(
+            f"no preset or config file {source!r}{did_you_mean(source, names)} (presets: {', '.join(names)})"
+        )
+    return path
+
+
+def _parse(content: bytes, where: str) -> dict[str, Any]:
+    try:
+        return flatten(tomllib.loads(content.decode()))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise ConfigError(f"{where}: not valid TOML: {problem}") from None
+
+
+def _parse_value(raw: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {raw}")["value"]
+    except tomllib.TOMLDecodeError:
+        return raw  # a bare word is a string, so that objective.name=mlm needs no quotes
+
+
+def _forget_other_variants(settings: Settings, path: str, variant: type[Section] | None) -> None:
+    """Drop what lower layers said of a variant that is no longer chosen."""
+    kept = known_keys(variant, f"{path}.") if variant else {}
+    for key in [key for key in settings if key.startswith(f"{path}.")]:
+        if key not in kept or not admits(kept[key], settings[key].value):
+            del settings[key]
+
+
+def _nest(settings: Settings) -> dict[str, Any]:
+    nested: dict[str, Any] = {}
+    for key, setting in settings.items():
+        *parents, name = key.split(".")
+        table = nested
+        for parent in parents:
+            table = table.setdefault(parent, {})
+        table[name] = setting.value
+    return nested
+
+
+def _one_line(schema: type[Section], settings: Settings, problem: ValidationError) -> str:
+    error = problem.errors(include_url=False)[0]
+    key = dotted(schema, error["loc"])
+    message = error["msg"].removeprefix("Value error, ").replace("Input should be", "should be")
+    if error["type"].startswith("union_tag"):
+        key = f"{key}.{error['ctx']['discriminator'].strip(chr(39))}"
+        message = f"should be one of {error['ctx'].get('expected_tags')}"
+    if error["type"] in ("missing", "union_tag_not_found"):
+        return f'config key {key} is missing; set it, or start the file with preset = "small"'
+    if error["type"] == "extra_forbidden":
+        section = key.rpartition(".")[0]
+        chosen = ", ".join(f"{k} = {json.dumps(s.value)}" for k, s in settings.items() if k in _tags(schema, section))
+        return f"config key {key} does not apply{f' with {chosen}' if chosen else ''}"
+    if key in settings:
+        return f"{key} = {json.dumps(settings[key].value, default=str)} ({settings[key].origin}) {message}"
+    return f"{key}: {message}" if key else message
+
+
+def _tags(schema: type[Section], section: str) -> set[str]:
+    return {f"{path}.{union.discriminator}" for path, union in unions(schema) if section.startswith(path)}
