@@ -12,11 +12,21 @@ if TYPE_CHECKING:
     from electra.data.tokenizer import Tokenizer as Tokenizer
     from electra.data.tokenizer import load_tokenizer as load_tokenizer
     from electra.errors import ElectraError as ElectraError
+    from electra.model.pretrained import Pretrained as Pretrained
+    from electra.model.pretrained import load as load
+    from electra.recipes.convert import export as export
+    from electra.recipes.convert import import_model as import_model
+    from electra.recipes.flops import flops as flops
 
 _HOMES = {
     "ElectraError": "electra.errors",
     "PretrainConfig": "electra.config.schema",
+    "Pretrained": "electra.model.pretrained",
     "Tokenizer": "electra.data.tokenizer",
+    "export": "electra.recipes.convert",
+    "flops": "electra.recipes.flops",
+    "import_model": "electra.recipes.convert",
+    "load": "electra.model.pretrained",
     "load_config": "electra.config.load",
     "load_tokenizer": "electra.data.tokenizer",
 }

@@ -21,15 +21,16 @@ class Tokenizer:
     """
 
     def __init__(self, backend: tokenizers.Tokenizer) -> None:
-        missing = [token for token in SPECIAL_TOKENS if backend.token_to_id(token) is None]
-        if missing:
+        ids = [number for token in SPECIAL_TOKENS if (number := backend.token_to_id(token)) is not None]
+        if len(ids) < len(SPECIAL_TOKENS):
+            missing = [token for token in SPECIAL_TOKENS if backend.token_to_id(token) is None]
             raise DataError(f"the vocabulary lacks the special tokens {' '.join(missing)}")
         self.backend = backend
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = ids
         backend.no_padding()
         backend.no_truncation()
         backend.encode_special_tokens = True
         backend.add_special_tokens(list(SPECIAL_TOKENS))
-        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = map(backend.token_to_id, SPECIAL_TOKENS)
 
     @property
     def vocab_size(self) -> int:

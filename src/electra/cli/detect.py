@@ -1,0 +1,55 @@
+"""`electra detect`: which tokens of a text look replaced?"""
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+from electra.cli.options import Json
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        epilog='Examples:\n\n  electra detect runs/small "the chef ate the car"\n\n'
+        "  electra detect google/electra-small-discriminator --json < letter.txt"
+    )(detect)
+
+
+def detect(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A run, a Hugging Face folder or a hub name.")],
+    text: Annotated[str | None, typer.Argument(help="The text; standard input when not given.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Give each token's probability of being replaced."""
+    from electra.errors import DataError
+    from electra.model.pretrained import load
+
+    if text is None:
+        if sys.stdin.isatty():
+            raise DataError("no text: give it as an argument or on standard input")
+        try:
+            text = sys.stdin.buffer.read().decode()
+        except UnicodeDecodeError as problem:
+            raise DataError(f"standard input is not valid UTF-8 at byte {problem.start}") from None
+    detections = load(model).detect(text)
+    if as_json:
+        tokens = [
+            {"token": token, "probability": probability, "start": start, "end": end}
+            for token, probability, (start, end) in detections
+        ]
+        typer.echo(json.dumps({"text": text, "tokens": tokens}))
+    elif sys.stdout.isatty():
+        from rich.console import Console
+        from rich.text import Text
+
+        coloured = Text(text)
+        for _, probability, (start, end) in detections:
+            coloured.stylize(
+                f"on rgb({int(40 + 180 * probability)},{int(40 * (1 - probability))},40) white", start, end
+            )
+        Console().print(coloured)
+    else:
+        for token, probability, (start, end) in detections:
+            typer.echo(f"{probability:.4f}\t{start}-{end}\t{token}")

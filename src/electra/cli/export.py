@@ -1,0 +1,25 @@
+"""`electra export`: a model as a plain Hugging Face folder."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        epilog="Examples:\n\n  electra export runs/small --out hf/small\n\n"
+        "  electra export google/electra-small-discriminator --out hf/copy"
+    )(export)
+
+
+def export(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A run, a Hugging Face folder or a hub name.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write; it must not exist yet.")],
+) -> None:
+    """Write a folder that transformers' AutoModel and AutoTokenizer load, and check it."""
+    from electra.recipes.convert import export as run
+
+    run(model, out)
+    typer.echo(f"{out}: written and read back, logits equal")

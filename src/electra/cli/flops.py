@@ -1,0 +1,60 @@
+"""`electra flops`: what a run costs, and the published totals."""
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from electra.cli.options import Json, Overrides
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog="Examples:\n\n  electra flops small train.steps=100_000\n\n  electra flops --table")(flops)
+
+
+def flops(
+    preset: Annotated[
+        str | None, typer.Argument(metavar="[PRESET|FILE]", help="A preset's name or a config file (TOML).")
+    ] = None,
+    overrides: Overrides = None,
+    table: Annotated[bool, typer.Option("--table", help="Print the 13 totals that the original publishes.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Count parameters and floating-point operations of a pre-training run."""
+    if table == (preset is not None):
+        raise typer.BadParameter("name a preset or config file, or ask for --table")
+    if preset is None:
+        _print_table(as_json)
+        return
+    from electra.config.load import load_config
+    from electra.recipes.flops import flops as count
+
+    cost = count(load_config(preset, overrides or []))
+    if as_json:
+        typer.echo(json.dumps(asdict(cost)))
+        return
+    for name, number in cost.parameters.items():
+        typer.echo(f"{name + ' parameters':<26} {number:>16,}")
+    typer.echo(f"{'tokens':<26} {cost.tokens:>16,}")
+    for convention, note in (
+        ("paper", "all operations, dense lookup, backward = forward"),
+        ("standard", "matrix products, backward = 2 x forward"),
+    ):
+        typer.echo(f"{f'forward FLOPs, {convention}':<26} {cost.forward_flops[convention]:>16.4e}  a sequence; {note}")
+        typer.echo(f"{f'train FLOPs, {convention}':<26} {cost.train_flops[convention]:>16.4e}")
+
+
+def _print_table(as_json: bool) -> None:
+    from electra.model.flops import PAPER_DEFECTS, published_totals
+
+    totals = published_totals()
+    if as_json:
+        typer.echo(json.dumps(totals))
+        return
+    for name, total in totals.items():
+        typer.echo(f"{name:<14} {total:.6e}")
+    typer.echo("\nThe original's formula, kept as it is so that the totals agree, is off where")
+    for defect in PAPER_DEFECTS:
+        typer.echo(f"- {defect}")

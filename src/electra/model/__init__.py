@@ -1,0 +1,1 @@
+"""The networks: one encoder, its heads, and what is built from them."""

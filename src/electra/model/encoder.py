@@ -1,0 +1,134 @@
+"""The Transformer encoder of BERT and ELECTRA: learned positions, post-norm, erf-GELU.
+
+Shapes: B sequences, L tokens, E embedding size, H hidden size.
+`attention` (B, L) is 0 for padding, else the number of the text that a token belongs to: tokens see the tokens of their
+own number. A plain 0/1 mask is the case of one text per sequence; None says that all tokens see each other.
+"""
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from electra.config.schema import ModelConfig
+
+Direction = Literal["both", "forward", "backward"]
+
+
+def normal_linear(inputs: int, outputs: int, std: float) -> nn.Linear:
+    """Make a linear map that starts from a truncated normal, its bias from zero."""
+    linear = nn.Linear(inputs, outputs)
+    truncated_normal_(linear.weight, std)
+    nn.init.zeros_(linear.bias)
+    return linear
+
+
+def glorot_linear(inputs: int, outputs: int) -> nn.Linear:
+    """Make a linear map that starts Glorot-uniform, as the original's projections and last layers do."""
+    linear = nn.Linear(inputs, outputs)
+    nn.init.xavier_uniform_(linear.weight)
+    nn.init.zeros_(linear.bias)
+    return linear
+
+
+def truncated_normal_(weight: Tensor, std: float) -> None:
+    """Draw from a normal cut at two deviations."""
+    nn.init.trunc_normal_(weight, std=std, a=-2 * std, b=2 * std)
+
+
+class Embeddings(nn.Module):
+    """Token, position and type embeddings, summed and normalised."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.words = nn.Embedding(config.vocab_size, config.embedding_size)
+        self.positions = nn.Embedding(config.max_length, config.embedding_size)
+        self.types = nn.Embedding(config.token_types, config.embedding_size)
+        for table in (self.words, self.positions, self.types):
+            truncated_normal_(table.weight, config.initializer_std)
+        self.norm = nn.LayerNorm(config.embedding_size, eps=config.layer_norm_eps)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, ids: Tensor, types: Tensor | None) -> Tensor:
+        """Embed (B, L) ids as (B, L, E)."""
+        summed = self.words(ids) + self.positions.weight[: ids.size(1)]
+        summed = summed + (self.types.weight[0] if types is None else self.types(types))
+        embedded: Tensor = self.dropout(self.norm(summed))
+        return embedded
+
+
+class SelfAttention(nn.Module):
+    """Multi-head attention of a sequence to itself."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.heads = config.heads
+        self.dropout = config.attention_dropout
+        self.query_key_value = normal_linear(config.hidden_size, 3 * config.hidden_size, config.initializer_std)
+        self.output = normal_linear(config.hidden_size, config.hidden_size, config.initializer_std)
+
+    def forward(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
+        """Mix (B, L, H) hidden states where the boolean mask (B or 1, 1, L, L) allows it."""
+        split = self.query_key_value(hidden).unflatten(-1, (3, self.heads, -1))  # (B, L, 3, heads, H / heads)
+        query, key, value = split.permute(2, 0, 3, 1, 4).unbind(0)
+        dropout = self.dropout if self.training else 0.0
+        mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
+        output: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
+        return output
+
+
+class Layer(nn.Module):
+    """One Transformer block: attention and feed-forward, each added to its input and then normalised."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.attention = SelfAttention(config)
+        self.attention_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.expand = normal_linear(config.hidden_size, config.feed_forward_size, config.initializer_std)
+        self.contract = normal_linear(config.feed_forward_size, config.hidden_size, config.initializer_std)
+        self.feed_forward_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
+        """Map (B, L, H) to (B, L, H)."""
+        hidden = self.attention_norm(hidden + self.dropout(self.attention(hidden, mask)))
+        output: Tensor = self.feed_forward_norm(hidden + self.dropout(self.contract(F.gelu(self.expand(hidden)))))
+        return output
+
+
+class Encoder(nn.Module):
+    """Embeddings, a projection where their width differs, and a stack of blocks."""
+
+    def __init__(
+        self, config: ModelConfig, embeddings: Embeddings | None = None, direction: Direction = "both"
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.direction = direction
+        self.embeddings = embeddings or Embeddings(config)
+        same_width = config.embedding_size == config.hidden_size
+        self.project = nn.Identity() if same_width else glorot_linear(config.embedding_size, config.hidden_size)
+        self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
+
+    def forward(self, ids: Tensor, attention: Tensor | None = None, types: Tensor | None = None) -> Tensor:
+        """Encode (B, L) ids as (B, L, H) hidden states."""
+        mask = self._mask(ids, attention)
+        hidden: Tensor = self.project(self.embeddings(ids, types))
+        for layer in self.layers:
+            if self.config.activation_checkpointing and self.training:
+                hidden = checkpoint(layer, hidden, mask, use_reentrant=False)
+            else:
+                hidden = layer(hidden, mask)
+        return hidden
+
+    def _mask(self, ids: Tensor, attention: Tensor | None) -> Tensor | None:
+        mask = None
+        if attention is not None:  # padding sees padding, so that no row is empty and turns to NaN
+            mask = (attention[:, None, :, None] == attention[:, None, None, :]).contiguous()
+        if self.direction != "both":
+            square = torch.ones(ids.size(1), ids.size(1), dtype=torch.bool, device=ids.device)
+            one_way = (square.tril() if self.direction == "forward" else square.triu())[None, None]
+            mask = one_way if mask is None else mask & one_way
+        return mask

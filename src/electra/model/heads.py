@@ -1,0 +1,105 @@
+"""What stands on an encoder: the two heads of pre-training and the three of fine-tuning.
+
+Shapes: B sequences, L tokens, N masked positions, H hidden size, E embedding size, V vocabulary.
+"""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from electra.config.schema import ModelConfig
+from electra.model.encoder import glorot_linear, normal_linear
+
+
+class GeneratorHead(nn.Module):
+    """Hidden states to token logits, through the transposed token embeddings."""
+
+    def __init__(self, config: ModelConfig, inputs: int | None = None) -> None:
+        super().__init__()
+        self.dense = normal_linear(inputs or config.hidden_size, config.embedding_size, config.initializer_std)
+        self.norm = nn.LayerNorm(config.embedding_size, eps=config.layer_norm_eps)
+        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+
+    def forward(self, hidden: Tensor, words: Tensor) -> Tensor:
+        """Give (B, N, V) logits of (B, N, H) hidden states, with the token embeddings `words` (V, E)."""
+        return F.linear(self.norm(F.gelu(self.dense(hidden))), words, self.bias)
+
+
+class DiscriminatorHead(nn.Module):
+    """Hidden states to one score a token: positive for replaced."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.dense = normal_linear(config.hidden_size, config.hidden_size, config.initializer_std)
+        self.score = glorot_linear(config.hidden_size, 1)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Give (B, L) scores of (B, L, H) hidden states."""
+        scores: Tensor = self.score(F.gelu(self.dense(hidden)))
+        return scores.squeeze(-1)
+
+
+class ClassificationHead(nn.Module):
+    """The first token's hidden state to class logits, or to one value for regression."""
+
+    def __init__(self, config: ModelConfig, outputs: int) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(config.dropout)
+        self.linear = glorot_linear(config.hidden_size, outputs)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Give (B, outputs) logits of (B, L, H) hidden states."""
+        logits: Tensor = self.linear(self.dropout(hidden[:, 0]))
+        return logits
+
+
+class TaggingHead(nn.Module):
+    """Every token's hidden state to tag logits."""
+
+    def __init__(self, config: ModelConfig, tags: int) -> None:
+        super().__init__()
+        self.linear = glorot_linear(config.hidden_size, tags)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Give (B, L, tags) logits of (B, L, H) hidden states."""
+        logits: Tensor = self.linear(hidden)
+        return logits
+
+
+class Spans(NamedTuple):
+    """Where answers start and end, K starts considered for each sequence."""
+
+    start: Tensor  # (B, L) logits of the first token
+    starts: Tensor  # (B, K) the starts that the ends were conditioned on
+    end: Tensor  # (B, K, L) logits of the last token, given each start
+    unanswerable: Tensor  # (B,) logit of there being no answer
+
+
+class QuestionAnsweringHead(nn.Module):
+    """The paper's question-answering module: the end is conditioned on the start, answerability is a class."""
+
+    WIDTH = 512
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.start = glorot_linear(config.hidden_size, 1)
+        self.end_hidden = glorot_linear(2 * config.hidden_size, self.WIDTH)
+        self.end = glorot_linear(self.WIDTH, 1)
+        self.answer_hidden = glorot_linear(2 * config.hidden_size, self.WIDTH)
+        self.answer = glorot_linear(self.WIDTH, 1)
+
+    def forward(self, hidden: Tensor, allowed: Tensor, starts: Tensor | None = None, beam: int = 20) -> Spans:
+        """Score spans within the `allowed` (B, L) tokens: given the true starts (B,), or for the best `beam` ones."""
+        outside = torch.where(allowed.bool(), 0.0, -1000.0).to(hidden.dtype)
+        start = self.start(hidden).squeeze(-1) + outside
+        starts = start.topk(min(beam, start.size(1))).indices if starts is None else starts[:, None]
+        at_start = hidden.gather(1, starts[..., None].expand(-1, -1, hidden.size(-1)))  # (B, K, H)
+        # A linear map of the pair (start, token) is the sum of two maps: the (B, K, L, 2H) pairs are never built.
+        of_start, of_token = self.end_hidden.weight.chunk(2, dim=1)
+        pairs = F.linear(at_start, of_start)[:, :, None] + F.linear(hidden, of_token, self.end_hidden.bias)[:, None]
+        end = self.end(F.gelu(pairs)).squeeze(-1) + outside[:, None]
+        expected = (start.softmax(-1)[..., None] * hidden).sum(1)  # (B, H)
+        unanswerable = self.answer(F.gelu(self.answer_hidden(torch.cat([hidden[:, 0], expected], dim=-1))))
+        return Spans(start, starts, end, unanswerable.squeeze(-1))

@@ -1,0 +1,30 @@
+"""The two-tower generator: each token predicted from all tokens to its left and all to its right.
+
+No [MASK] is needed: a causal Transformer in each direction sees the whole unmasked text in one pass.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from electra.config.schema import ModelConfig
+from electra.model.encoder import Embeddings, Encoder
+from electra.model.heads import GeneratorHead
+
+
+class TwoTowerGenerator(nn.Module):
+    """A left-to-right and a right-to-left encoder over the same embeddings, and one head."""
+
+    def __init__(self, config: ModelConfig, embeddings: Embeddings | None = None) -> None:
+        super().__init__()
+        self.left = Encoder(config, embeddings, direction="forward")
+        self.right = Encoder(config, self.left.embeddings, direction="backward")
+        self.head = GeneratorHead(config, inputs=2 * config.hidden_size)
+
+    def forward(self, ids: Tensor, attention: Tensor | None, types: Tensor | None, positions: Tensor) -> Tensor:
+        """Give (B, N, V) logits for the tokens at `positions`, each from every token but itself."""
+        before = self.left(ids, attention, types).roll(1, dims=1)  # at i: what the left tower knows of 0 … i-1
+        after = self.right(ids, attention, types).roll(-1, dims=1)  # at i: what the right tower knows of i+1 …
+        context = torch.cat([before, after], dim=-1)
+        chosen = context.gather(1, positions[..., None].expand(-1, -1, context.size(-1)))
+        logits: Tensor = self.head(chosen, self.left.embeddings.words.weight)
+        return logits

@@ -1,0 +1,55 @@
+"""Tensors in files: safetensors, and old PyTorch files through the loader that runs no code."""
+
+import json
+import pickle
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from electra.errors import CheckpointError
+
+SAFE = "model.safetensors"
+SAFE_INDEX = "model.safetensors.index.json"
+PICKLE = "pytorch_model.bin"
+PATTERNS = ("*.safetensors", SAFE_INDEX, PICKLE)
+
+
+def read_tensors(folder: Path) -> dict[str, Tensor]:
+    """Read all tensors of a model folder, whole or in several safetensors files, as float32 where they are real."""
+    if (folder / SAFE).is_file():
+        tensors = _read_safe(folder / SAFE)
+    elif (folder / SAFE_INDEX).is_file():
+        files = sorted(set(json.loads((folder / SAFE_INDEX).read_text(encoding="utf-8"))["weight_map"].values()))
+        tensors = {name: tensor for file in files for name, tensor in _read_safe(folder / file).items()}
+    elif (folder / PICKLE).is_file():
+        tensors = _read_pickle(folder / PICKLE)
+    else:
+        raise CheckpointError(f"no weights in {folder}: it has neither {SAFE} nor {PICKLE}")
+    return {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
+
+
+def write_tensors(tensors: dict[str, Tensor], path: Path) -> None:
+    """Write tensors as one safetensors file that Hugging Face reads as PyTorch weights."""
+    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, path, {"format": "pt"})
+
+
+def _read_safe(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as problem:
+        raise CheckpointError(f"{path} is corrupted or cut short: {problem}") from None
+
+
+def _read_pickle(path: Path) -> dict[str, Tensor]:
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError:
+        raise CheckpointError(f"{path} is refused: it holds more than tensors, and loading it could run code") from None
+    except (RuntimeError, EOFError, OSError) as problem:
+        raise CheckpointError(f"{path} is corrupted or cut short: {str(problem).splitlines()[0]}") from None
+    if not isinstance(content, dict) or not all(isinstance(tensor, Tensor) for tensor in content.values()):
+        raise CheckpointError(f"{path} is not a table of tensors")
+    return content

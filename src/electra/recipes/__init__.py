@@ -1,0 +1,1 @@
+"""Where everything meets: each command's work as one public function."""

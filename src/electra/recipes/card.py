@@ -1,0 +1,54 @@
+"""The model card: what a model is and how to load it, for whoever finds the folder."""
+
+from electra.model.encoder import Encoder
+from electra.model.huggingface import ARCHITECTURES
+from electra.model.networks import Discriminator, MaskedLM
+from electra.model.pretrained import Pretrained
+
+USES = {
+    Discriminator: "Every token gets a score: positive means that it looks replaced. Made to be fine-tuned.",
+    MaskedLM: "A masked language model: it predicts the tokens at [MASK].",
+    Encoder: "A bare encoder, to be fine-tuned.",
+}
+
+
+def model_card(model: Pretrained) -> str:
+    """Write the card of a model folder."""
+    config = model.encoder.config
+    parameters = sum(parameter.numel() for parameter in model.network.parameters())
+    architecture = ARCHITECTURES[type(model.network)]
+    generator = (
+        "\nThe generator that it was trained with is in the folder `generator`: "
+        '`ElectraForMaskedLM.from_pretrained(FOLDER, subfolder="generator")`.\n'
+        if model.generator
+        else ""
+    )
+    return f"""---
+library_name: transformers
+tags:
+- electra
+- replaced-token-detection
+---
+
+# {architecture}
+
+{USES[type(model.network)]}
+
+| | |
+|---|---|
+| parameters | {parameters:,} |
+| layers × width, heads | {config.layers} × {config.hidden_size}, {config.heads} |
+| feed-forward, embedding size | {config.feed_forward_size}, {config.embedding_size} |
+| vocabulary | {config.vocab_size:,} |
+| longest input | {config.max_length} tokens |
+
+```python
+from transformers import AutoTokenizer, {architecture}
+
+tokenizer = AutoTokenizer.from_pretrained(FOLDER)
+model = {architecture}.from_pretrained(FOLDER)
+outputs = model(**tokenizer("the chef ate the meal", return_tensors="pt"))
+```
+{generator}
+Written by `electra export`, which read the files back: their logits equal the trained model's.
+"""

@@ -1,0 +1,136 @@
+"""Hugging Face both ways: take a model in, give a model out, and prove that nothing changed on the way."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from electra.config.load import dump_config, load_config, preset_names
+from electra.config.schema import (
+    ElectraObjective,
+    MaskedLMGenerator,
+    MLMObjective,
+    ModelConfig,
+    PretrainConfig,
+)
+from electra.data.hub import locate
+from electra.errors import CheckpointError
+from electra.model.encoder import Encoder
+from electra.model.huggingface import FILES, Network, read_network, write_network
+from electra.model.networks import MaskedLM
+from electra.model.pretrained import GENERATOR, Pretrained, load
+from electra.recipes.card import model_card
+
+
+def export(source: str | Path, out: str | Path) -> None:
+    """Write a model as a plain Hugging Face folder, its generator at `out/generator`, and check what was written."""
+    model = load(source, device="cpu")
+    with written_beside(Path(out)) as folder:
+        write_model(model, folder)
+        (folder / "README.md").write_text(model_card(model), encoding="utf-8")
+
+
+def import_model(source: str | Path, out: str | Path, generator: str | Path | None = None) -> Pretrained:
+    """Take in a Hugging Face ELECTRA or BERT, with its generator where there is one, as a folder to train on from."""
+    model = load(source, device="cpu")
+    if generator:
+        network = read_network(locate(generator, FILES, CheckpointError))
+        if not isinstance(network, MaskedLM):
+            raise CheckpointError(f"{generator} is no generator: it has no masked-LM head")
+        model = Pretrained(model.network, model.tokenizer, network)
+    with written_beside(Path(out)) as folder:
+        write_model(model, folder / "model")
+        (folder / "config.toml").write_text(dump_config(config_of(model)), encoding="utf-8")
+    return model
+
+
+def write_model(model: Pretrained, folder: Path) -> None:
+    """Write networks and tokenizer, read the weights back and compare the logits."""
+    write_network(model.network, folder)
+    model.tokenizer.save(folder)
+    _check(model.network, folder)
+    if model.generator:
+        write_network(model.generator, folder / GENERATOR)
+        model.tokenizer.save(folder / GENERATOR)
+        _check(model.generator, folder / GENERATOR)
+
+
+def config_of(model: Pretrained) -> PretrainConfig:
+    """Describe a model as a pre-training config, the rest as in the preset of the nearest size."""
+    shape = model.encoder.config
+    presets = [load_config(name) for name in preset_names()]
+    nearest = min(presets, key=lambda preset: abs(preset.model.hidden_size - shape.hidden_size))
+    objective: ElectraObjective | MLMObjective
+    if isinstance(model.network, MaskedLM):
+        objective = MLMObjective(mask_fraction=nearest.objective.mask_fraction)
+    else:
+        generator = _describe_generator(shape, model) if model.generator else _usual_generator(shape)
+        objective = ElectraObjective(mask_fraction=nearest.objective.mask_fraction, generator=generator)
+    train = nearest.train.model_copy(update={"length": min(nearest.train.length, shape.max_length)})
+    return PretrainConfig(model=shape, objective=objective, train=train)
+
+
+def _usual_generator(shape: ModelConfig) -> MaskedLMGenerator:
+    """Give a generator of about a quarter of the width, at a size that whole heads divide."""
+    quarter = shape.hidden_size / 4
+    size = quarter if quarter < 128 else 64 * round(quarter / 64)
+    return MaskedLMGenerator(width=size / shape.hidden_size)
+
+
+def _describe_generator(shape: ModelConfig, model: Pretrained) -> MaskedLMGenerator:
+    assert model.generator is not None
+    found = model.generator.encoder.config
+    shared = torch.equal(model.generator.encoder.embeddings.words.weight, model.encoder.embeddings.words.weight)
+    described = MaskedLMGenerator(
+        width=found.hidden_size / shape.hidden_size,
+        depth=found.layers / shape.layers,
+        sharing="embeddings" if shared else "none",
+    )
+    derived = described.encoder(shape, own_embeddings=not shared)
+    for key in ("embedding_size", "heads", "feed_forward_size", "vocab_size", "max_length"):
+        if getattr(found, key) != getattr(derived, key):
+            raise CheckpointError(
+                f"the generator has {key} {getattr(found, key)}, but would be trained with "
+                f"{getattr(derived, key)} beside this discriminator: import the discriminator alone"
+            )
+    return described
+
+
+@torch.inference_mode()
+def _check(network: Network, folder: Path) -> None:
+    reread = read_network(folder)
+    config = reread.config if isinstance(reread, Encoder) else reread.encoder.config
+    length = min(config.max_length, 64)
+    ids = torch.randint(config.vocab_size, (2, length), generator=torch.Generator().manual_seed(0))
+    attention = torch.ones_like(ids)
+    attention[1, length // 2 :] = 0
+    outputs = []
+    for candidate in (network.eval(), reread):
+        if isinstance(candidate, MaskedLM):
+            positions = torch.arange(length // 2).expand(2, -1)
+            outputs.append(candidate(ids, attention, None, positions))
+        else:
+            outputs.append(candidate(ids, attention))
+    if not torch.equal(*outputs):
+        difference = (outputs[0] - outputs[1]).abs().max().item()
+        raise CheckpointError(f"{folder} does not reproduce the model: logits differ by {difference:.2g}")
+
+
+@contextmanager
+def written_beside(out: Path) -> Iterator[Path]:
+    """Give a folder beside `out` that becomes `out` when all went well, and vanishes when not."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise CheckpointError(f"{out} exists already; choose another --out or remove it")
+    beside = out.parent / f".{out.name}.partial"
+    shutil.rmtree(beside, ignore_errors=True)  # what a killed run left
+    beside.mkdir(parents=True)
+    try:
+        yield beside
+        if out.exists():
+            out.rmdir()  # empty, as checked above
+        beside.rename(out)
+    except BaseException:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise

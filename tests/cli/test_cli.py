@@ -1,0 +1,171 @@
+"""The command line as a user meets it: real processes, exit codes, one line for an error."""
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+COMMANDS = ["config", "detect", "export", "flops", "import"]
+
+
+def electra(*arguments: str, stdin: str | bytes = b"") -> subprocess.CompletedProcess:
+    given = stdin.encode() if isinstance(stdin, str) else stdin
+    return subprocess.run([sys.executable, "-m", "electra", *arguments], capture_output=True, input=given)
+
+
+def assert_refused(result: subprocess.CompletedProcess, message: str) -> None:
+    lines = result.stderr.decode().splitlines()
+    assert result.returncode == 2, result
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("electra: ")
+    assert message in lines[0]
+    assert result.stdout == b""
+
+
+def test_help_comes_at_once_and_without_torch():
+    code = """import sys
+sys.argv = ["electra", "--help"]
+from electra.cli import main
+try:
+    main()
+except SystemExit:
+    print(sorted({"torch", "numpy", "tokenizers", "transformers"} & set(sys.modules)))"""
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        times.append(time.perf_counter() - start)
+    assert result.stdout.splitlines()[-1] == "[]"
+    assert min(times) < 0.5
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_help_ends_with_two_examples(command):
+    text = electra(command, "--help").stdout.decode()
+    examples = text.partition("Examples:")[2].strip().splitlines()
+    assert len([line for line in examples if line.strip().startswith(f"electra {command}")]) == 2
+
+
+def test_version_is_the_packages():
+    from importlib.metadata import version
+
+    assert electra("--version").stdout.decode() == f"electra {version('electra')}\n"
+
+
+def test_no_command_shows_the_help():
+    result = electra()
+    assert result.returncode == 0
+    assert b"Commands:" in result.stdout
+
+
+def test_shell_completion_is_offered():
+    assert b"--install-completion" in electra("--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["cofnig"], "No such command 'cofnig'. Did you mean 'config'?"),
+        (["config", "smal"], "did you mean small?"),
+        (
+            ["config", "small", "train.stpes=5"],
+            "unknown config key train.stpes (command line); did you mean train.steps?",
+        ),
+        (["config", "small", "--explain", "--diff", "base"], "exclude each other"),
+        (["flops"], "name a preset or config file, or ask for --table"),
+        (["flops", "base", "objective.generator.width=0.3"], "do not divide"),
+        (["detect", "./nowhere", "text"], "no file or folder ./nowhere"),
+        (["export", "./nowhere", "--out", "/tmp/x"], "no file or folder ./nowhere"),
+        (["export", "./nowhere"], "Missing option '--out'"),
+        (["config", "small", "--bla"], "No such option: --bla"),
+    ],
+)
+def test_wrong_input_is_one_line_and_exit_code_2(arguments, message):
+    assert_refused(electra(*arguments), message)
+
+
+def test_debug_shows_the_traceback():
+    result = electra("--debug", "config", "smal")
+    assert result.returncode == 1
+    assert b"Traceback" in result.stderr
+
+
+def test_config_prints_toml_that_loads_back(tmp_path):
+    from electra.config.load import load_config
+
+    (tmp_path / "mine.toml").write_bytes(electra("config", "small", "train.steps=5").stdout)
+    assert load_config(tmp_path / "mine.toml") == load_config("small", ["train.steps=5"])
+
+
+def test_config_as_json():
+    config = json.loads(electra("config", "base", "--json").stdout)
+    assert config["model"]["hidden_size"] == 768
+    difference = json.loads(electra("config", "base", "--diff", "small", "--json").stdout)
+    assert difference["train.batch_size"] == [256, 128]
+    explained = json.loads(electra("config", "base", "seed=3", "--explain", "--json").stdout)
+    assert explained["seed"] == {"value": 3, "origin": "command line", "help": explained["seed"]["help"]}
+
+
+def test_config_explains_in_words():
+    lines = electra("config", "small", "train.steps=5", "--explain").stdout.decode().splitlines()
+    (line,) = [line for line in lines if line.startswith("train.steps")]
+    assert "command line" in line
+    assert "updates of the weights" in line
+
+
+def test_flops_as_json():
+    cost = json.loads(electra("flops", "small", "--json").stdout)
+    assert cost["parameters"]["joint"] == 14_196_219
+    assert cost["train_flops"]["paper"] == 1.293743798272e18
+    assert cost["train_flops"]["standard"] < cost["train_flops"]["paper"]
+
+
+def test_flops_table_names_totals_and_defects():
+    table = json.loads(electra("flops", "--table", "--json").stdout)
+    assert len(table) == 13
+    text = electra("flops", "--table").stdout.decode()
+    assert "electra_small  1.293744e+18" in text
+    assert text.count("\n- ") == 4
+
+
+def test_detect_reads_an_argument_or_standard_input(tiny_folder):
+    argument = electra("detect", str(tiny_folder), "the chef ate", "--json")
+    stream = electra("detect", str(tiny_folder), "--json", stdin="the chef ate")
+    assert argument.stdout == stream.stdout
+    found = json.loads(argument.stdout)
+    assert found["text"] == "the chef ate"
+    assert [token["token"] for token in found["tokens"]] == ["the", "chef", "ate"]
+    assert found["tokens"][1].keys() == {"token", "probability", "start", "end"}
+
+
+def test_detect_prints_a_line_a_token_where_there_is_no_terminal(tiny_folder):
+    lines = electra("detect", str(tiny_folder), "the chef").stdout.decode().splitlines()
+    assert [line.split("\t")[1:] for line in lines] == [["0-3", "the"], ["4-8", "chef"]]
+
+
+def test_detect_of_nothing_is_an_empty_document(tiny_folder):
+    result = electra("detect", str(tiny_folder), "--json", stdin="")
+    assert json.loads(result.stdout) == {"text": "", "tokens": []}
+
+
+def test_detect_names_the_byte_that_is_not_utf8(tiny_folder):
+    assert_refused(electra("detect", str(tiny_folder), stdin=b"caf\xe9"), "not valid UTF-8 at byte 3")
+
+
+def test_a_corrupted_model_is_one_line(tiny_folder, tmp_path):
+    import shutil
+
+    copy = shutil.copytree(tiny_folder, tmp_path / "copy")
+    weights = copy / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    assert_refused(electra("detect", str(copy), "the"), "is corrupted or cut short")
+
+
+def test_export_and_import_say_what_they_did(tiny_folder, tmp_path):
+    result = electra("export", str(tiny_folder), "--out", str(tmp_path / "hf"))
+    assert result.stdout.decode() == f"{tmp_path / 'hf'}: written and read back, logits equal\n"
+    result = electra("import", str(tmp_path / "hf"), "--out", str(tmp_path / "run"))
+    assert "discriminator and generator" in result.stdout.decode()
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["config.toml", "model"]

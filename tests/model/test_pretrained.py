@@ -1,0 +1,155 @@
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+from electra.errors import CheckpointError, DataError
+from electra.model.encoder import Encoder
+from electra.model.huggingface import write_network
+from electra.model.pretrained import Pretrained, load
+
+LONG = " ".join(["the chef ate the meal and then a cat sat on it ."] * 40)  # 520 tokens, the model takes 16
+
+
+@pytest.fixture(scope="module")
+def model(tiny_folder):
+    return load(tiny_folder)
+
+
+def direct_probabilities(model: Pretrained, pieces: list[int]) -> torch.Tensor:
+    ids = torch.tensor([[model.tokenizer.cls_id, *pieces, model.tokenizer.sep_id]])
+    with torch.no_grad():
+        return torch.sigmoid(model.network(ids))[0, 1:-1]
+
+
+def test_detect_gives_each_token_with_its_probability_and_place(model):
+    text = "The chef cooked  soup."
+    found = model.detect(text)
+    assert [detection.token for detection in found] == ["the", "chef", "cooked", "soup", "."]
+    assert [text[slice(*detection.span)] for detection in found] == ["The", "chef", "cooked", "soup", "."]
+    expected = direct_probabilities(model, model.tokenizer.encode([text])[0].ids)
+    np.testing.assert_allclose([detection.probability for detection in found], expected, rtol=1e-5)
+
+
+def test_a_text_longer_than_the_model_loses_no_token(model):
+    found = model.detect(LONG)
+    encoding = model.tokenizer.encode([LONG])[0]
+    assert [detection.span for detection in found] == encoding.offsets
+    assert len(encoding.ids) == 520
+
+
+def test_a_long_texts_tokens_are_judged_in_the_window_that_shows_most_around_them(model):
+    found = model.detect(LONG)
+    ids = model.tokenizer.encode([LONG])[0].ids
+    size = 14  # of the model's 16 places two are [CLS] and [SEP]
+    starts = [*range(0, 520 - size, size // 2), 520 - size]
+    for place in (0, 6, 100, 257, 479):
+        best = max(starts, key=lambda start: min(place - start, start + size - 1 - place))
+        expected = direct_probabilities(model, ids[best : best + size])[place - best].item()
+        assert found[place].probability == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("text", ["", "   ", "\n\n"])
+def test_an_empty_text_has_no_tokens(model, text):
+    assert model.detect(text) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["🙂 the 👩‍🚀", "שלום the עולם", "東京 the ソウル 서울", "e\u0301 a\u0000b \u202ethe", "[MASK] [CLS]"]
+)
+def test_every_script_is_read(model, text):
+    found = model.detect(text)
+    assert found
+    for token, probability, (start, end) in found:
+        assert 0 <= probability <= 1
+        assert 0 <= start <= end <= len(text)
+        assert token not in ("[MASK]", "[CLS]")
+
+
+def test_encode_averages_the_states_of_a_text(model):
+    text = "the chef ate"
+    ids = [model.tokenizer.cls_id, *model.tokenizer.encode([text])[0].ids, model.tokenizer.sep_id]
+    with torch.no_grad():
+        hidden = model.encoder(torch.tensor([ids]))[0]
+    np.testing.assert_allclose(model.encode([text])[0], hidden.mean(0), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(model.encode([text], pooling="first")[0], hidden[0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(model.encode([text], pooling="tokens")[0], hidden[1:-1], rtol=1e-4, atol=1e-5)
+
+
+def test_a_batch_encodes_as_its_texts_do_alone(model):
+    texts = ["the chef", "", LONG, "a cat sat on the mat .", "it"]
+    together = model.encode(texts)
+    assert together.shape == (5, 128)
+    assert together.dtype == np.float32
+    for text, vector in zip(texts, together, strict=True):
+        np.testing.assert_allclose(vector, model.encode([text])[0], rtol=1e-4, atol=1e-5)
+
+
+def test_tokens_of_a_long_text_are_all_encoded(model):
+    (states,) = model.encode([LONG], pooling="tokens")
+    assert states.shape == (520, 128)
+
+
+def test_no_texts_encode_to_no_vectors(model):
+    assert model.encode([]).shape == (0, 128)
+
+
+def test_an_unknown_pooling_is_refused(model):
+    with pytest.raises(DataError, match="choose mean, first or tokens"):
+        model.encode(["the"], pooling="max")
+
+
+def test_a_bare_encoder_cannot_detect(tiny_config, tokenizer, tmp_path):
+    write_network(Encoder(tiny_config.model), tmp_path)
+    tokenizer.save(tmp_path)
+    with pytest.raises(CheckpointError, match="no discriminator head"):
+        load(tmp_path).detect("the")
+
+
+def test_a_vocabulary_that_does_not_match_the_embedding_is_refused(tiny_folder, tmp_path):
+    copy = shutil.copytree(tiny_folder, tmp_path / "copy")
+    (copy / "tokenizer.json").unlink()
+    with (copy / "vocab.txt").open("a") as vocab:
+        vocab.write("more\n")
+    with pytest.raises(CheckpointError, match=r"vocabulary .* has 75 entries, the embedding 74"):
+        load(copy)
+
+
+def test_a_run_folder_is_loaded_through_its_model(tiny_folder, tmp_path):
+    shutil.copytree(tiny_folder, tmp_path / "run" / "model")
+    assert load(tmp_path / "run").generator is not None
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    with pytest.raises(CheckpointError, match="no file or folder"):
+        load(tmp_path / "nothing")
+
+
+def test_a_hub_name_is_found_in_the_local_cache(tiny_folder, tmp_path, monkeypatch):
+    """The hub's cache layout, written by hand: no network is needed for what is already here."""
+    import huggingface_hub.constants
+
+    repository = tmp_path / "models--someone--tiny"
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("abc")
+    shutil.copytree(tiny_folder, repository / "snapshots" / "abc")
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    assert load("someone/tiny").detect("the chef")
+    with pytest.raises(CheckpointError, match="the hub does not give a model of that name"):
+        load("someone/else")
+
+
+def test_a_generator_folder_without_a_generator_is_refused(tiny_folder, tmp_path):
+    copy = shutil.copytree(tiny_folder, tmp_path / "copy")
+    shutil.copy(copy / "model.safetensors", copy / "generator")
+    shutil.copy(copy / "config.json", copy / "generator")
+    with pytest.raises(CheckpointError, match="holds no generator"):
+        load(copy)
+
+
+def test_the_folder_says_what_it_is(tiny_folder):
+    assert json.loads((tiny_folder / "config.json").read_text())["architectures"] == ["ElectraForPreTraining"]
+    assert json.loads((tiny_folder / "generator/config.json").read_text())["architectures"] == ["ElectraForMaskedLM"]

@@ -1,0 +1,73 @@
+import pickle
+
+import pytest
+import torch
+
+from electra.errors import CheckpointError
+from electra.model.weights import read_tensors, write_tensors
+
+
+def test_tensors_come_back_as_they_were(tmp_path):
+    tensors = {"a": torch.randn(3, 4), "b": torch.arange(5)}
+    write_tensors(tensors, tmp_path / "model.safetensors")
+    for name, tensor in read_tensors(tmp_path).items():
+        assert torch.equal(tensor, tensors[name])
+
+
+@pytest.mark.parametrize("kept", [0, 5, 60, 100])
+def test_a_file_cut_short_is_refused(kept, tmp_path):
+    path = tmp_path / "model.safetensors"
+    write_tensors({"a": torch.randn(30, 40)}, path)
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(CheckpointError, match="corrupted or cut short"):
+        read_tensors(tmp_path)
+
+
+def test_a_corrupted_header_is_refused(tmp_path):
+    path = tmp_path / "model.safetensors"
+    write_tensors({"a": torch.randn(3)}, path)
+    path.write_bytes(b"\xff" * 8 + path.read_bytes()[8:])
+    with pytest.raises(CheckpointError, match="corrupted or cut short"):
+        read_tensors(tmp_path)
+
+
+class Malicious:
+    def __init__(self, witness):
+        self.witness = witness
+
+    def __reduce__(self):
+        return open, (str(self.witness), "w")
+
+
+def test_a_malicious_pickle_is_refused_and_never_run(tmp_path):
+    witness = tmp_path / "witness"
+    torch.save({"weight": Malicious(witness)}, tmp_path / "pytorch_model.bin")
+    with pytest.raises(CheckpointError, match="could run code"):
+        read_tensors(tmp_path)
+    assert not witness.exists()
+
+
+def test_a_bare_pickle_is_refused(tmp_path):
+    (tmp_path / "pytorch_model.bin").write_bytes(pickle.dumps(Malicious(tmp_path / "witness"), protocol=2))
+    with pytest.raises(CheckpointError):
+        read_tensors(tmp_path)
+    assert not (tmp_path / "witness").exists()
+
+
+def test_a_truncated_pickle_is_refused(tmp_path):
+    path = tmp_path / "pytorch_model.bin"
+    torch.save({"a": torch.randn(30, 40)}, path)
+    path.write_bytes(path.read_bytes()[:500])
+    with pytest.raises(CheckpointError, match="corrupted or cut short"):
+        read_tensors(tmp_path)
+
+
+def test_a_pickle_of_something_else_is_refused(tmp_path):
+    torch.save([1, 2], tmp_path / "pytorch_model.bin")
+    with pytest.raises(CheckpointError, match="not a table of tensors"):
+        read_tensors(tmp_path)
+
+
+def test_a_folder_without_weights_is_refused(tmp_path):
+    with pytest.raises(CheckpointError, match="no weights in"):
+        read_tensors(tmp_path)

@@ -1,0 +1,130 @@
+import shutil
+
+import pytest
+import torch
+from transformers import AutoModel, AutoTokenizer, ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
+
+import electra
+from electra.config.load import load_config
+from electra.errors import CheckpointError
+from electra.model.networks import MaskedLM
+from electra.recipes import convert
+
+
+@pytest.fixture
+def exported(tiny_folder, tmp_path):
+    electra.export(tiny_folder, tmp_path / "hf")
+    return tmp_path / "hf"
+
+
+def test_an_export_loads_in_transformers_whole(exported):
+    for kind, folder in ((ElectraForPreTraining, exported), (ElectraForMaskedLM, exported / "generator")):
+        _, report = kind.from_pretrained(folder, output_loading_info=True)
+        assert not any(report.values()), report
+    assert AutoModel.from_pretrained(exported).config.model_type == "electra"
+
+
+def test_an_exports_tokenizer_splits_as_ours(exported, tokenizer):
+    theirs = AutoTokenizer.from_pretrained(exported)
+    text = "The chef cooked soup, unaffable café"
+    assert theirs(text, add_special_tokens=False)["input_ids"] == tokenizer.encode([text])[0].ids
+
+
+def test_an_export_gives_the_same_probabilities_in_transformers(exported, tiny_model):
+    text = "the chef ate the soup ."
+    theirs = ElectraForPreTraining.from_pretrained(exported).eval()
+    inputs = AutoTokenizer.from_pretrained(exported)(text, return_tensors="pt")
+    with torch.no_grad():
+        expected = torch.sigmoid(theirs(**inputs).logits)[0, 1:-1]
+    ours = torch.tensor([probability for _, probability, _ in tiny_model.detect(text)])
+    torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-5, check_dtype=False)
+
+
+def test_an_export_has_a_model_card(exported):
+    card = (exported / "README.md").read_text()
+    assert card.startswith("---\nlibrary_name: transformers")
+    assert "ElectraForPreTraining" in card
+    assert "generator" in card
+
+
+def test_an_export_that_does_not_reproduce_the_model_is_not_left_behind(tiny_folder, tmp_path, monkeypatch):
+    def write_wrongly(network, folder):
+        with torch.no_grad():
+            network.encoder.embeddings.words.weight[7] += 1
+        write_network(network, folder)
+        with torch.no_grad():
+            network.encoder.embeddings.words.weight[7] -= 1
+
+    write_network = convert.write_network
+    monkeypatch.setattr(convert, "write_network", write_wrongly)
+    with pytest.raises(CheckpointError, match="does not reproduce the model: logits differ by"):
+        electra.export(tiny_folder, tmp_path / "hf")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_existing_folder_is_never_overwritten(tiny_folder, tmp_path):
+    (tmp_path / "precious").write_text("work")
+    with pytest.raises(CheckpointError, match="exists already"):
+        electra.export(tiny_folder, tmp_path)
+    assert (tmp_path / "precious").read_text() == "work"
+
+
+def test_what_a_killed_export_left_is_cleared(tiny_folder, tmp_path):
+    (tmp_path / ".hf.partial" / "generator").mkdir(parents=True)
+    (tmp_path / ".hf.partial" / "stale").write_text("half")
+    electra.export(tiny_folder, tmp_path / "hf")
+    assert not (tmp_path / "hf" / "stale").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["hf"]
+
+
+def test_export_and_import_come_back_to_the_same_model(exported, tmp_path, tiny_model, tiny_config):
+    electra.import_model(exported, tmp_path / "run")
+    again = electra.load(tmp_path / "run")
+    for ours, theirs in ((tiny_model.network, again.network), (tiny_model.generator, again.generator)):
+        for (name, one), (_, other) in zip(ours.named_parameters(), theirs.named_parameters(), strict=True):
+            assert torch.equal(one, other), name
+    config = load_config(tmp_path / "run")
+    assert config.model == tiny_config.model
+    assert config.objective.generator == tiny_config.objective.generator
+
+
+def test_discriminator_and_generator_can_come_from_two_folders(tiny_folder, tmp_path):
+    generator = shutil.copytree(tiny_folder / "generator", tmp_path / "generator")
+    alone = shutil.copytree(tiny_folder, tmp_path / "alone", ignore=shutil.ignore_patterns("generator"))
+    assert electra.import_model(alone, tmp_path / "one").generator is None
+    assert electra.import_model(alone, tmp_path / "two", generator=generator).generator is not None
+
+
+def test_a_generator_alone_is_a_masked_lm(tiny_folder, tmp_path):
+    model = electra.import_model(tiny_folder / "generator", tmp_path / "run")
+    assert isinstance(model.network, MaskedLM)
+    assert load_config(tmp_path / "run").objective.name == "mlm"
+
+
+def test_what_is_no_generator_is_refused_as_one(tiny_folder, tmp_path):
+    with pytest.raises(CheckpointError, match="is no generator"):
+        electra.import_model(tiny_folder, tmp_path / "run", generator=tiny_folder)
+
+
+def test_a_generator_of_a_shape_we_do_not_train_is_refused(tiny_folder, tiny_config, tmp_path):
+    shape = {"vocab_size": 74, "embedding_size": 64, "hidden_size": 64, "num_hidden_layers": 2}
+    strange = ElectraForMaskedLM(
+        ElectraConfig(**shape, num_attention_heads=4, intermediate_size=256, max_position_embeddings=16)
+    )
+    strange.save_pretrained(tmp_path / "strange")
+    with pytest.raises(CheckpointError, match=r"heads 4, but would be trained with 1"):
+        electra.import_model(tiny_folder, tmp_path / "run", generator=tmp_path / "strange")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("hidden_size", [40, 312, 500, 1000])
+def test_a_discriminator_of_any_width_imports_with_a_usable_generator(hidden_size, tokenizer, tmp_path):
+    theirs = ElectraForPreTraining(
+        ElectraConfig(
+            vocab_size=74, hidden_size=hidden_size, num_hidden_layers=1, num_attention_heads=4, intermediate_size=8
+        )
+    )
+    theirs.save_pretrained(tmp_path / "theirs")
+    tokenizer.save(tmp_path / "theirs")
+    electra.import_model(tmp_path / "theirs", tmp_path / "run")
+    assert load_config(tmp_path / "run").model.hidden_size == hidden_size

@@ -1,0 +1,42 @@
+"""What `import electra` gives and what it costs."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import electra
+
+
+def test_the_exported_names_are_these():
+    assert electra.__all__ == [
+        "ElectraError",
+        "PretrainConfig",
+        "Pretrained",
+        "Tokenizer",
+        "export",
+        "flops",
+        "import_model",
+        "load",
+        "load_config",
+        "load_tokenizer",
+    ]
+
+
+def test_every_exported_name_exists():
+    for name in electra.__all__:
+        assert getattr(electra, name).__name__ == name
+
+
+def test_type_checkers_see_the_same_names():
+    tree = ast.parse(Path(electra.__file__).read_text())
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    seen = {alias.asname: node.module for node in block.body for alias in node.names}
+    assert seen == electra._HOMES
+
+
+def test_importing_electra_imports_nothing_heavy():
+    heavy = "{'torch', 'numpy', 'pydantic', 'tokenizers', 'transformers', 'rich'}"
+    code = f"import sys, electra; print(sorted({heavy} & set(sys.modules)))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
