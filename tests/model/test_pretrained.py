@@ -132,7 +132,7 @@ def test_a_hub_name_is_found_in_the_local_cache(tiny_folder, tmp_path, monkeypat
     import huggingface_hub.constants
 
     repository = tmp_path / "models--someone--tiny"
-    (repository / "refs").mkdir()
+    (repository / "refs").mkdir(parents=True)
     (repository / "refs" / "main").write_text("abc")
     shutil.copytree(tiny_folder, repository / "snapshots" / "abc")
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))

@@ -16,7 +16,7 @@ def register(app: typer.Typer) -> None:
 
 def flops(
     preset: Annotated[
-        str | None, typer.Argument(metavar="[PRESET|FILE]", help="A preset's name or a config file (TOML).")
+        str | None, typer.Argument(metavar="PRESET|FILE", help="A preset's name or a config file (TOML).")
     ] = None,
     overrides: Overrides = None,
     table: Annotated[bool, typer.Option("--table", help="Print the 13 totals that the original publishes.")] = False,
