@@ -55,6 +55,36 @@ def test_later_layers_win(tmp_path):
     assert config.train.adam_beta1 == 0.9
 
 
+def test_a_budget_replaces_another():
+    train = load_config("small", ["train.hours=2.5"]).train
+    assert (train.steps, train.tokens, train.hours) == (None, None, 2.5)
+
+
+def test_two_budgets_in_one_layer_are_refused(tmp_path):
+    (tmp_path / "mine.toml").write_text('preset = "base"\n[train]\nsteps = 7\nhours = 1.0\n')
+    with pytest.raises(ConfigError, match="set one budget out of steps, tokens and hours"):
+        load_config(tmp_path / "mine.toml")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "reason"),
+    [
+        (["objective.whole_words=true", "objective.mask_draw=with_replacement"], "whole_words needs mask_draw"),
+        (["objective.algorithm=two_stage"], "starts the discriminator from the generator's weights"),
+        (["objective.generator.kind=uniform", "objective.algorithm=adversarial"], "trains a masked-LM generator"),
+        (["train.micro_batch_size=100"], "micro_batch_size 100 does not divide batch_size 128"),
+        (["train.start_length=100", "train.length_warmup_steps=9"], "start_length 100 does not divide length 128"),
+        (
+            ["train.start_batch_size=32", "train.micro_batch_size=32"],
+            "start_batch_size and batch_warmup_steps go together",
+        ),
+    ],
+)
+def test_combinations_that_make_no_sense_are_refused_with_the_reason(overrides, reason):
+    with pytest.raises(ConfigError, match=reason):
+        load_config("small", overrides)
+
+
 def test_explain_says_who_set_a_key(tmp_path):
     (tmp_path / "mine.toml").write_text('preset = "base"\n[train]\nsteps = 7\n')
     settings = gather(PretrainConfig, tmp_path / "mine.toml", ["train.batch_size=8"])
@@ -107,10 +137,14 @@ def test_another_generator_drops_the_sizes_of_the_first():
         ("train.steps=0", "train.steps = 0 (command line) should be greater than 0"),
         ("model.heads=3", "model: 3 heads do not divide hidden_size 256"),
         ("train.length=1024", "train.length 1024 exceeds model.max_length 512"),
-        ("objective.name=foo", "objective.name = \"foo\" (command line) should be one of 'electra', 'mlm', 'electric'"),
+        (
+            "objective.name=foo",
+            "objective.name = \"foo\" (command line) should be one of 'electra', 'mlm', 'electra_15', "
+            "'replace_mlm', 'all_tokens_mlm', 'electric'",
+        ),
         (
             "objective.generator.sharing=some",
-            "objective.generator.sharing = \"some\" (command line) should be 'none', 'embeddings' or 'all'",
+            "objective.generator.sharing = \"some\" (command line) should be 'none', 'embeddings', 'gdes' or 'all'",
         ),
         (
             "objective.generator.sharing=all",

@@ -12,7 +12,7 @@ import tomli_w
 from pydantic import ValidationError
 
 from electra.config.keys import admits, did_you_mean, dotted, known_keys, unions, variant_of
-from electra.config.schema import PretrainConfig, Section
+from electra.config.schema import ALTERNATIVES, PretrainConfig, Section
 from electra.errors import ConfigError
 
 AnySection = TypeVar("AnySection", bound=Section)
@@ -79,6 +79,9 @@ def gather(schema: type[Section], source: str | Path, overrides: Iterable[str] =
             tag = f"{path}.{union.discriminator}"
             if tag in values and (tag not in settings or settings[tag].value != values[tag]):
                 _forget_other_variants(settings, path, variant_of(union, values[tag]))
+        for group in ALTERNATIVES:
+            if any(key in values for key in group):
+                settings = {key: setting for key, setting in settings.items() if key not in group}
         settings |= {key: Setting(value, origin) for key, value in values.items()}
     return settings
 

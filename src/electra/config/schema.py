@@ -2,13 +2,15 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from electra.errors import ConfigError
 
 Probability = Annotated[float, Field(ge=0, lt=1)]
 Ratio = Annotated[float, Field(gt=0, le=4)]
 NonNegative = Annotated[float, Field(ge=0)]
+
+ALTERNATIVES = (("train.steps", "train.tokens", "train.hours"),)  # a later layer that sets one forgets the others
 
 
 class Section(BaseModel):
@@ -75,8 +77,8 @@ class MaskedLMGenerator(SizedGenerator):
     """The paper's generator: a small masked language model."""
 
     kind: Literal["masked_lm"] = Field("masked_lm", description="a small masked language model, as in the paper")
-    sharing: Literal["none", "embeddings", "all"] = Field(
-        "embeddings", description="weights that generator and discriminator have in common"
+    sharing: Literal["none", "embeddings", "gdes", "all"] = Field(
+        "embeddings", description="weights in common with the discriminator; gdes: embeddings, but not their gradients"
     )
 
     @model_validator(mode="after")
@@ -90,8 +92,8 @@ class TwoTowerGenerator(SizedGenerator):
     """A left-to-right and a right-to-left Transformer that predict each token from all others."""
 
     kind: Literal["two_tower"] = Field("two_tower", description="one causal Transformer per direction")
-    sharing: Literal["none", "embeddings"] = Field(
-        "embeddings", description="weights that generator and discriminator have in common"
+    sharing: Literal["none", "embeddings", "gdes"] = Field(
+        "embeddings", description="weights in common with the discriminator; gdes: embeddings, but not their gradients"
     )
 
 
@@ -101,62 +103,215 @@ class UniformGenerator(Section):
     kind: Literal["uniform"] = Field("uniform", description="every token equally likely")
 
 
-Generator = Annotated[MaskedLMGenerator | TwoTowerGenerator | UniformGenerator, Field(discriminator="kind")]
+class UnigramGenerator(Section):
+    """Replacements drawn by how often each token occurs in the corpus: nothing is trained."""
+
+    kind: Literal["unigram"] = Field("unigram", description="every token as likely as in the corpus")
 
 
-class ElectraObjective(Section):
-    """Replaced token detection (section 2 of the paper)."""
+Generator = Annotated[
+    MaskedLMGenerator | TwoTowerGenerator | UniformGenerator | UnigramGenerator, Field(discriminator="kind")
+]
 
-    name: Literal["electra"] = Field("electra", description="replaced token detection")
-    mask_fraction: Probability = Field(0.15, description="share of the tokens that the generator fills in")
+
+class Masking(Section):
+    """Which tokens the objectives hide."""
+
+    mask_fraction: Probability = Field(0.15, description="share of the tokens that are masked")
+    mask_token_fraction: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.85, description="share of the masked tokens that become [MASK]; the rest stay as they are (original: 0.85)"
+    )
+    mask_draw: Literal["distinct", "with_replacement"] = Field(
+        "distinct", description="positions drawn without repetition, or as the original draws them"
+    )
+    whole_words: bool = Field(False, description="mask all pieces of a word or none")
+
+    @model_validator(mode="after")
+    def _whole_words_are_distinct(self) -> Self:
+        if self.whole_words and self.mask_draw == "with_replacement":
+            raise ValueError('whole_words needs mask_draw = "distinct": a word drawn twice has no meaning')
+        return self
+
+
+class ReplacedTokens(Masking):
+    """What the objectives with a sampling generator have in common."""
+
     generator_weight: NonNegative = Field(1.0, description="weight of the generator's loss")
-    discriminator_weight: NonNegative = Field(50.0, description="weight of the discriminator's loss")
     temperature: PositiveFloat = Field(1.0, description="softmax temperature of the generator's samples")
+    forbid_original: bool = Field(
+        False, description="never sample the true token, so that every sample is a replacement"
+    )
     generator: Generator = MaskedLMGenerator()
 
 
-class MLMObjective(Section):
+class ElectraObjective(ReplacedTokens):
+    """Replaced token detection (section 2 of the paper)."""
+
+    name: Literal["electra"] = Field("electra", description="replaced token detection")
+    discriminator_weight: NonNegative = Field(50.0, description="weight of the discriminator's loss")
+    algorithm: Literal["joint", "two_stage", "adversarial"] = Field(
+        "joint", description="both at once; the generator first; or a generator that is rewarded for fooling"
+    )
+
+    @model_validator(mode="after")
+    def _algorithm_fits_generator(self) -> Self:
+        generator = self.generator
+        if self.algorithm != "joint" and not isinstance(generator, MaskedLMGenerator):
+            raise ValueError(
+                f'algorithm = "{self.algorithm}" trains a masked-LM generator, not kind = "{generator.kind}"'
+            )
+        if self.algorithm == "two_stage":
+            assert isinstance(generator, MaskedLMGenerator)
+            if (generator.width, generator.depth, generator.sharing) != (1.0, 1.0, "none"):
+                raise ValueError(
+                    'algorithm = "two_stage" starts the discriminator from the generator\'s weights: '
+                    'set width=1.0, depth=1.0 and sharing="none"'
+                )
+        return self
+
+
+class Electra15Objective(ReplacedTokens):
+    """Replaced token detection whose loss counts the masked positions alone (section 3.5)."""
+
+    name: Literal["electra_15"] = Field("electra_15", description="detection at the masked positions alone")
+    discriminator_weight: NonNegative = Field(50.0, description="weight of the discriminator's loss")
+
+
+class ReplaceMLMObjective(ReplacedTokens):
+    """Masked language modelling whose input holds samples instead of [MASK] (section 3.5)."""
+
+    name: Literal["replace_mlm"] = Field("replace_mlm", description="masked LM over generator samples")
+
+
+class AllTokensMLMObjective(ReplacedTokens):
+    """Replace MLM that predicts every token, with a copy mechanism (section 3.5)."""
+
+    name: Literal["all_tokens_mlm"] = Field("all_tokens_mlm", description="every token predicted or copied")
+
+
+class MLMObjective(Masking):
     """The BERT baseline: masked language modelling by the full-size encoder, masks drawn anew each time."""
 
     name: Literal["mlm"] = Field("mlm", description="masked language modelling")
-    mask_fraction: Probability = Field(0.15, description="share of the tokens that are masked")
 
 
-class ElectricObjective(Section):
+class ElectricObjective(Masking):
     """Electric: noise-contrastive estimation of cloze probabilities."""
 
     name: Literal["electric"] = Field("electric", description="energy-based cloze model")
-    mask_fraction: Probability = Field(0.15, description="share of the tokens that are replaced by noise")
     generator_weight: NonNegative = Field(1.0, description="weight of the generator's loss")
     discriminator_weight: NonNegative = Field(50.0, description="weight of the discriminator's loss")
+    temperature: PositiveFloat = Field(1.0, description="softmax temperature of the generator's samples")
     generator: TwoTowerGenerator = TwoTowerGenerator()
 
 
-Objective = Annotated[ElectraObjective | MLMObjective | ElectricObjective, Field(discriminator="name")]
+Objective = Annotated[
+    ElectraObjective
+    | MLMObjective
+    | Electra15Objective
+    | ReplaceMLMObjective
+    | AllTokensMLMObjective
+    | ElectricObjective,
+    Field(discriminator="name"),
+]
 
 
 class TrainConfig(Section):
     """How long, how fast and on how much at a time."""
 
-    steps: PositiveInt = Field(description="updates of the weights")
+    steps: PositiveInt | None = Field(None, description="budget: updates of the weights")
+    tokens: PositiveInt | None = Field(None, description="budget: tokens read, instead of steps")
+    hours: PositiveFloat | None = Field(None, description="budget: wall-clock time, instead of steps")
     batch_size: PositiveInt = Field(description="sequences in one update")
+    micro_batch_size: PositiveInt | None = Field(
+        None, description="sequences at a time; gradients of several are summed up (all at once when not set)"
+    )
+    start_batch_size: PositiveInt | None = Field(None, description="batch size at the start, when it grows")
+    batch_warmup_steps: PositiveInt | None = Field(None, description="updates until the full batch size")
     length: PositiveInt = Field(description="tokens in one sequence")
-    learning_rate: PositiveFloat = Field(description="base rate; times linear decay times linear warm-up")
-    warmup_steps: Annotated[int, Field(ge=0)] = Field(10_000, description="updates until the full rate")
+    start_length: PositiveInt | None = Field(
+        None, description="tokens at the start, when sequences are cut shorter first"
+    )
+    length_warmup_steps: PositiveInt | None = Field(None, description="updates until the full length")
+    optimizer: Literal["electra", "adamw"] = Field(
+        "electra", description="the original's AdamW (no bias correction), or the standard one"
+    )
+    learning_rate: PositiveFloat = Field(description="base rate, times the schedule")
+    schedule: Literal["linear", "stable"] = Field(
+        "linear", description="linear decay times warm-up as in the original, or warm-up, plateau and a final decay"
+    )
+    warmup_steps: NonNegativeInt = Field(10_000, description="updates until the full rate")
+    decay_fraction: Annotated[float, Field(gt=0, le=1)] = Field(
+        0.2, description="with schedule = stable: share of the run at its end over which the rate falls to zero"
+    )
     weight_decay: NonNegative = Field(0.01, description="decoupled decay; biases and layer norms are exempt")
     adam_beta1: Probability = Field(0.9, description="memory of the gradient's mean")
     adam_beta2: Probability = Field(0.999, description="memory of the gradient's square")
     adam_eps: PositiveFloat = Field(1e-6, description="added to the root of the gradient's square")
     clip_norm: PositiveFloat = Field(1.0, description="largest norm of the whole gradient")
+    precision: Literal["auto", "bf16", "float32"] = Field("auto", description="auto: bf16 on a GPU, float32 on a CPU")
+    compile: Literal["auto", "on", "off"] = Field("auto", description="torch.compile; auto: on a GPU")
+
+    @model_validator(mode="after")
+    def _one_budget(self) -> Self:
+        budgets = [name for name in ("steps", "tokens", "hours") if getattr(self, name) is not None]
+        if len(budgets) != 1:
+            found = " and ".join(budgets) or "none"
+            raise ValueError(f"set one budget out of steps, tokens and hours (found {found})")
+        return self
+
+    @model_validator(mode="after")
+    def _batches_divide(self) -> Self:
+        micro = self.micro_batch_size or self.batch_size
+        for name in ("batch_size", "start_batch_size"):
+            size = getattr(self, name)
+            if size and size % micro:
+                raise ValueError(f"micro_batch_size {micro} does not divide {name} {size}")
+        if self.start_length and self.length % self.start_length:
+            raise ValueError(f"start_length {self.start_length} does not divide length {self.length}")
+        for start, steps in (("start_batch_size", "batch_warmup_steps"), ("start_length", "length_warmup_steps")):
+            if (getattr(self, start) is None) != (getattr(self, steps) is None):
+                raise ValueError(f"{start} and {steps} go together: set both or neither")
+        return self
+
+
+class CheckpointConfig(Section):
+    """What is kept of a run, so that it can go on."""
+
+    every: PositiveInt = Field(1000, description="updates between checkpoints")
+    keep: PositiveInt = Field(2, description="newest checkpoints that are kept; the best one stays too")
+
+
+class EvaluateConfig(Section):
+    """Measuring on the held-out part of the corpus."""
+
+    every: PositiveInt = Field(1000, description="updates between evaluations")
+    batches: PositiveInt = Field(20, description="batches of held-out text, the same each time")
+
+
+class LogConfig(Section):
+    """What is written while a run goes on; metrics.jsonl always is."""
+
+    every: PositiveInt = Field(50, description="updates between lines of metrics.jsonl")
+    tensorboard: bool = Field(False, description="also write TensorBoard files (extra: track)")
+    wandb: bool = Field(False, description="also report to Weights & Biases (extra: track)")
 
 
 class PretrainConfig(Section):
     """A whole pre-training run."""
 
-    seed: Annotated[int, Field(ge=0)] = Field(0, description="every random draw follows from it and the step")
+    data: str | list[str] | None = Field(None, description="corpus folder, or a list of them")
+    data_weights: list[PositiveFloat] | None = Field(None, description="share of each corpus in the mixture")
+    out: str | None = Field(None, description="folder of the run")
+    init: str | None = Field(None, description="run or imported model to start from")
+    device: Literal["auto", "cuda", "cpu"] = Field("auto", description="auto: a GPU where there is one")
+    seed: NonNegativeInt = Field(0, description="every random draw follows from it and the step")
     model: ModelConfig
     objective: Objective
     train: TrainConfig
+    evaluate: EvaluateConfig = EvaluateConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    log: LogConfig = LogConfig()
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:

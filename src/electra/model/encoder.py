@@ -59,6 +59,39 @@ class Embeddings(nn.Module):
         return embedded
 
 
+class DisentangledEmbeddings(Embeddings):
+    """Gradient-disentangled sharing: another network's embeddings, held fixed, plus a difference of one's own.
+
+    E_D = stop_gradient(E_G) + E_Δ (He et al. 2023, DeBERTaV3); E_Δ starts at zero.
+    """
+
+    def __init__(self, config: ModelConfig, shared: Embeddings) -> None:
+        super().__init__(config)
+        self.shared = shared
+        for table in (self.words, self.positions, self.types):
+            nn.init.zeros_(table.weight)
+
+    def forward(self, ids: Tensor, types: Tensor | None) -> Tensor:
+        """Embed (B, L) ids as (B, L, E); the gradient reaches the differences alone."""
+        shared = self.shared
+        summed = F.embedding(ids, shared.words.weight.detach()) + self.words(ids)
+        summed = summed + (shared.positions.weight.detach() + self.positions.weight)[: ids.size(1)]
+        kinds = shared.types.weight.detach() + self.types.weight
+        summed = summed + (kinds[0] if types is None else F.embedding(types, kinds))
+        embedded: Tensor = self.dropout(self.norm(summed))
+        return embedded
+
+    def merged(self, config: ModelConfig) -> Embeddings:
+        """Give the same function as plain embeddings."""
+        plain = Embeddings(config).to(self.words.weight.device)
+        with torch.no_grad():
+            for name in ("words", "positions", "types"):
+                table, own, shared = (getattr(module, name).weight for module in (plain, self, self.shared))
+                table.copy_(shared + own)
+        plain.norm.load_state_dict(self.norm.state_dict())
+        return plain
+
+
 class SelfAttention(nn.Module):
     """Multi-head attention of a sequence to itself."""
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from electra.config import schema
 from electra.config.schema import ModelConfig
-from electra.model.encoder import Encoder
+from electra.model.encoder import DisentangledEmbeddings, Embeddings, Encoder
 from electra.model.heads import DiscriminatorHead, GeneratorHead
 from electra.model.two_tower import TwoTowerGenerator
 
@@ -54,7 +54,21 @@ class Uniform(nn.Module):
         return torch.zeros((), device=positions.device).expand(*positions.shape, self.vocab_size)
 
 
-GeneratorNetwork = MaskedLM | TwoTowerGenerator | Uniform
+class Unigram(nn.Module):
+    """A generator that knows how often each token occurs, and nothing of the context."""
+
+    logits: Tensor
+
+    def __init__(self, counts: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("logits", counts.clamp(min=1e-9).log())
+
+    def forward(self, ids: Tensor, attention: Tensor | None, types: Tensor | None, positions: Tensor) -> Tensor:
+        """Give (B, N, V) logits, the same everywhere."""
+        return self.logits.expand(*positions.shape, -1)
+
+
+GeneratorNetwork = MaskedLM | TwoTowerGenerator | Uniform | Unigram
 
 
 @dataclass(frozen=True)
@@ -65,22 +79,41 @@ class Networks:
     discriminator: Discriminator
 
 
-def build_networks(model: ModelConfig, generator: schema.Generator) -> Networks:
-    """Build a discriminator of the given shape and the generator that goes with it."""
-    discriminator = Discriminator(Encoder(model))
-    return Networks(build_generator(model, generator, discriminator.encoder), discriminator)
+def build_networks(model: ModelConfig, generator: schema.Generator, counts: Tensor | None = None) -> Networks:
+    """Build a discriminator of the given shape and the generator that goes with it.
+
+    `counts` (V,) says how often each token occurs; the unigram generator needs it.
+    """
+    encoder, network = build_encoders(model, generator, counts)
+    return Networks(network, Discriminator(encoder))
 
 
-def build_generator(model: ModelConfig, generator: schema.Generator, encoder: Encoder) -> GeneratorNetwork:
-    """Build a generator that shares what its config says with the discriminator's encoder."""
+def build_encoders(
+    model: ModelConfig, generator: schema.Generator, counts: Tensor | None = None
+) -> tuple[Encoder, GeneratorNetwork]:
+    """Build the main encoder and the generator, with what they share."""
     match generator:
         case schema.UniformGenerator():
-            return Uniform(model)
+            return Encoder(model), Uniform(model)
+        case schema.UnigramGenerator():
+            return Encoder(model), Unigram(torch.ones(model.vocab_size) if counts is None else counts)
         case schema.MaskedLMGenerator(sharing="all"):
-            return MaskedLM(encoder)
+            encoder = Encoder(model)
+            return encoder, MaskedLM(encoder)
     own = generator.sharing == "none"
     shape = generator.encoder(model, own_embeddings=own)
-    embeddings = None if own else encoder.embeddings
-    if isinstance(generator, schema.TwoTowerGenerator):
-        return TwoTowerGenerator(shape, embeddings)
-    return MaskedLM(Encoder(shape, embeddings))
+    shared = None if own else Embeddings(model)
+    towers = isinstance(generator, schema.TwoTowerGenerator)
+    network = TwoTowerGenerator(shape, shared) if towers else MaskedLM(Encoder(shape, shared))
+    if shared and generator.sharing == "gdes":
+        return Encoder(model, DisentangledEmbeddings(model, shared)), network
+    return Encoder(model, shared), network
+
+
+def plain_encoder(encoder: Encoder) -> Encoder:
+    """Give an encoder whose embeddings are its own, as files hold them: itself unless it borrows another's."""
+    if not isinstance(encoder.embeddings, DisentangledEmbeddings):
+        return encoder
+    plain = Encoder(encoder.config, encoder.embeddings.merged(encoder.config))
+    plain.project, plain.layers = encoder.project, encoder.layers
+    return plain

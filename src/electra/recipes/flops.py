@@ -12,9 +12,11 @@ from electra.config.schema import (
     SizedGenerator,
     TwoTowerGenerator,
 )
+from electra.errors import ConfigError
 from electra.model.encoder import Encoder
 from electra.model.flops import StandardCount, paper_count
 from electra.model.networks import MaskedLM, build_networks
+from electra.training.schedule import total_steps
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,10 @@ class Cost:
 def flops(config: PretrainConfig) -> Cost:
     """Count what a run of this config takes."""
     train = config.train
-    sequences = train.batch_size * train.steps
+    steps = total_steps(train)
+    if steps is None:
+        raise ConfigError("FLOPs of a budget in hours depend on the machine: set train.steps or train.tokens")
+    sequences = train.batch_size * steps
     paper, standard = _forward(config)
     return Cost(
         parameters=_parameters(config),

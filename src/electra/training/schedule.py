@@ -1,0 +1,44 @@
+"""What changes from step to step: learning rate, batch size, length. Pure functions of the config and the step."""
+
+from electra.config.schema import TrainConfig
+
+
+def total_steps(train: TrainConfig) -> int | None:
+    """Give the number of updates of a run, or None where the clock decides."""
+    if train.tokens is not None:
+        return max(1, train.tokens // (train.batch_size * train.length))
+    return train.steps
+
+
+def learning_rate(train: TrainConfig, step: int, progress: float) -> float:
+    """Give the rate of an update, `progress` being the share of the budget spent before it.
+
+    `linear` is the original's: decay times warm-up, so the peak lies a little under the base rate, and step 0 has none.
+    """
+    warmup = min(1.0, step / train.warmup_steps) if train.warmup_steps else 1.0
+    remaining = max(0.0, 1.0 - progress)
+    decay = remaining if train.schedule == "linear" else min(1.0, remaining / train.decay_fraction)
+    return train.learning_rate * decay * warmup
+
+
+def micro_batches(train: TrainConfig, step: int) -> int:
+    """Give how many micro-batches an update sums up; the batch grows by whole ones while it warms up."""
+    micro = train.micro_batch_size or train.start_batch_size or train.batch_size
+    full = train.batch_size // micro
+    if train.start_batch_size is None or train.batch_warmup_steps is None or step >= train.batch_warmup_steps:
+        return full
+    start = train.start_batch_size // micro
+    return start + (full - start) * step // train.batch_warmup_steps
+
+
+def micro_batches_before(train: TrainConfig, step: int) -> int:
+    """Count the micro-batches read before an update: its place in the stream of data."""
+    ramp = min(step, train.batch_warmup_steps or 0)
+    return sum(micro_batches(train, early) for early in range(ramp)) + (step - ramp) * micro_batches(train, step)
+
+
+def length_at(train: TrainConfig, step: int) -> int:
+    """Give the length of an update's sequences: cut to `start_length` while it warms up."""
+    if train.start_length and train.length_warmup_steps and step < train.length_warmup_steps:
+        return train.start_length
+    return train.length
