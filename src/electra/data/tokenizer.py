@@ -45,6 +45,13 @@ class Tokenizer:
         """Spell an id; an id beyond the vocabulary is [UNK]."""
         return self.backend.id_to_token(token_id) or "[UNK]"
 
+    def word_starts(self) -> list[bool]:
+        """Tell of each id whether it begins a word: no `##` in WordPiece, a `▁` in the others."""
+        pieces = [self.token(number) for number in range(self.vocab_size)]
+        if isinstance(self.backend.model, models.WordPiece):
+            return [not piece.startswith("##") for piece in pieces]
+        return [piece.startswith("▁") for piece in pieces]
+
     def save(self, folder: Path) -> None:
         """Write the files from which `AutoTokenizer` and `load_tokenizer` make an equal tokenizer."""
         folder.mkdir(parents=True, exist_ok=True)

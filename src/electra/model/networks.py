@@ -29,6 +29,8 @@ class Discriminator(nn.Module):
 class MaskedLM(nn.Module):
     """An encoder that predicts tokens: the generator of ELECTRA, and the whole of the BERT baseline."""
 
+    sees_masks = True  # the tokens to predict are hidden from it by [MASK]
+
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
         self.encoder = encoder
@@ -45,6 +47,8 @@ class MaskedLM(nn.Module):
 class Uniform(nn.Module):
     """A generator that knows nothing: every token is equally likely."""
 
+    sees_masks = True
+
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.vocab_size = config.vocab_size
@@ -57,6 +61,7 @@ class Uniform(nn.Module):
 class Unigram(nn.Module):
     """A generator that knows how often each token occurs, and nothing of the context."""
 
+    sees_masks = True
     logits: Tensor
 
     def __init__(self, counts: Tensor) -> None:

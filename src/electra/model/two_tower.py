@@ -14,6 +14,8 @@ from electra.model.heads import GeneratorHead
 class TwoTowerGenerator(nn.Module):
     """A left-to-right and a right-to-left encoder over the same embeddings, and one head."""
 
+    sees_masks = False  # it reads the whole text; no tower sees the token that it predicts
+
     def __init__(self, config: ModelConfig, embeddings: Embeddings | None = None) -> None:
         super().__init__()
         self.left = Encoder(config, embeddings, direction="forward")

@@ -1,0 +1,47 @@
+"""Adversarial ELECTRA (appendix F): the generator is rewarded for fooling the discriminator instead of for likelihood."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from electra.config.schema import ElectraObjective
+from electra.data.batch import Batch
+from electra.data.tokenizer import Tokenizer
+from electra.model.encoder import glorot_linear
+from electra.model.networks import MaskedLM, Networks
+from electra.objectives.base import Step, detect, weighted_mean
+from electra.objectives.draws import Draws
+from electra.objectives.rtd import ReplacedTokenDetection
+
+
+class AdversarialRTD(ReplacedTokenDetection):
+    """REINFORCE with a learned baseline: the reward of a sample is the discriminator's loss on it."""
+
+    generator: MaskedLM
+
+    def __init__(self, config: ElectraObjective, tokenizer: Tokenizer, networks: Networks) -> None:
+        super().__init__(config, tokenizer, networks)
+        assert isinstance(networks.generator, MaskedLM)
+        self.baseline = glorot_linear(networks.generator.encoder.config.hidden_size, 1)
+
+    def forward(self, batch: Batch[Tensor], draws: Draws) -> Step:
+        """Corrupt the batch, judge it, and push the generator towards samples that were judged wrongly."""
+        corrupted = self.corrupt(batch, draws)
+        masked = corrupted.masked
+        replaced = corrupted.ids != batch.ids
+        scores = self.network(corrupted.ids, batch.attention, batch.types)
+        discriminator_loss, verdicts = detect(scores, replaced, self.counted(batch, corrupted))
+        with torch.no_grad():
+            losses = F.binary_cross_entropy_with_logits(scores.float(), replaced.float(), reduction="none")
+            reward = losses.gather(1, masked.positions)  # (B, N)
+        # b(x^masked, t) = -log sigmoid(w · h_G + b), fitted to the reward it predicts
+        hidden = self.generator.encoder(masked.ids, batch.attention, batch.types).detach()
+        expected = F.softplus(-self.baseline(hidden).squeeze(-1).float()).gather(1, masked.positions)
+        log_p = -F.cross_entropy(
+            corrupted.logits.float().flatten(0, 1), corrupted.proposed.flatten(), reduction="none"
+        ).view_as(reward)
+        policy_loss = weighted_mean(-(reward - expected.detach()) * log_p, masked.weights)
+        baseline_loss = weighted_mean((expected - reward).square(), masked.weights)
+        generator_loss = self.generator_weight * (policy_loss + baseline_loss)
+        loss = generator_loss + self.discriminator_weight * discriminator_loss
+        return Step(loss, corrupted.generator, verdicts=verdicts)

@@ -1,0 +1,47 @@
+"""All-Tokens MLM (section 3.5): every token predicted, with a copy mechanism; BERT and ELECTRA combined."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from electra.config.schema import AllTokensMLMObjective
+from electra.data.batch import Batch
+from electra.data.tokenizer import Tokenizer
+from electra.model.encoder import glorot_linear
+from electra.model.networks import GeneratorNetwork, MaskedLM
+from electra.objectives.base import Predictions, Step, weighted_mean
+from electra.objectives.corruption import CorruptingObjective
+from electra.objectives.draws import Draws
+from electra.objectives.masking import real_tokens
+
+
+class AllTokensMLM(CorruptingObjective):
+    """p(x_t) = D · 1[x_t is the input token] + (1 - D) · softmax, with D = sigmoid(copy score)."""
+
+    network: MaskedLM
+
+    def __init__(
+        self, config: AllTokensMLMObjective, tokenizer: Tokenizer, generator: GeneratorNetwork, network: MaskedLM
+    ) -> None:
+        super().__init__(config, tokenizer, generator)
+        self.network = network
+        self.copy = glorot_linear(network.encoder.config.hidden_size, 1)
+
+    def forward(self, batch: Batch[Tensor], draws: Draws) -> Step:
+        """Corrupt the batch and predict every token of the original, by copying or anew."""
+        corrupted = self.corrupt(batch, draws)
+        hidden = self.network.encoder(corrupted.ids, batch.attention, batch.types)
+        logits = self.network.head(hidden, self.network.encoder.embeddings.words.weight).float()  # (B, L, V)
+        copy = self.copy(hidden).squeeze(-1).float()  # (B, L)
+        predicted = -F.cross_entropy(logits.flatten(0, 1), batch.ids.flatten(), reduction="none").view_as(copy)
+        copied = torch.where(corrupted.ids == batch.ids, F.logsigmoid(copy), -torch.inf)
+        nll = -torch.logaddexp(copied, F.logsigmoid(-copy) + predicted)
+        weights = real_tokens(batch).float()
+        with torch.no_grad():
+            anew = F.logsigmoid(-copy)[..., None] + logits.log_softmax(-1)
+            of_input = torch.logaddexp(F.logsigmoid(copy), anew.gather(-1, corrupted.ids[..., None]).squeeze(-1))
+            best, token = anew.max(-1)
+            guess = torch.where(of_input >= best, corrupted.ids, token)
+        total = self.config.generator_weight * corrupted.loss + weighted_mean(nll, weights)
+        predictions = Predictions(nll.detach(), guess == batch.ids, weights)
+        return Step(total, corrupted.generator, main=predictions)

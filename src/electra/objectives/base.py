@@ -1,0 +1,89 @@
+"""What every objective gives, and how losses are averaged."""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from electra.data.batch import Batch
+from electra.model.networks import Discriminator, GeneratorNetwork, MaskedLM
+from electra.objectives.draws import Draws
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """How a network did at predicting tokens, without gradient."""
+
+    nll: Tensor  # (B, N) negative log-likelihood of the true token
+    correct: Tensor  # (B, N) whether the likeliest token was the true one
+    weights: Tensor  # (B, N)
+    sampled: Tensor | None = None  # (B, N) whether a token sampled from the prediction was the true one
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """How a discriminator did at finding replaced tokens, without gradient."""
+
+    scores: Tensor  # (B, L)
+    replaced: Tensor  # (B, L)
+    weights: Tensor  # (B, L) 1 for tokens that count, 0 for padding
+
+
+@dataclass(frozen=True)
+class Step:
+    """The loss of a batch, and what there is to know about it: see `electra.objectives.metrics`."""
+
+    loss: Tensor
+    generator: Predictions | None = None
+    main: Predictions | None = None  # of a main network that predicts tokens
+    verdicts: Verdicts | None = None  # of a main network that detects replacements
+
+
+class Objective(nn.Module):
+    """A training objective: from a batch and the random numbers for it to a loss."""
+
+    network: Discriminator | MaskedLM  # what is kept after pre-training
+    generator: GeneratorNetwork | None = None
+
+    @abstractmethod
+    def forward(self, batch: Batch[Tensor], draws: Draws) -> Step:
+        """Compute the loss of a batch."""
+
+
+def weighted_mean(values: Tensor, weights: Tensor) -> Tensor:
+    """Average over all tokens that count, in every process: ranks with fewer of them weigh less."""
+    total = weights.sum()
+    if dist.is_initialized():
+        total = total.detach().clone()
+        dist.all_reduce(total)
+        total = total / dist.get_world_size()  # gradients are averaged over the ranks afterwards
+    return (values * weights).sum() / (total + 1e-6)
+
+
+def predict(logits: Tensor, targets: Tensor, weights: Tensor) -> tuple[Tensor, Predictions]:
+    """Give the masked-LM loss of (B, N, V) logits, and how the predictions did."""
+    nll = F.cross_entropy(logits.float().flatten(0, 1), targets.flatten(), reduction="none").view_as(targets)
+    predictions = Predictions(nll.detach(), logits.detach().argmax(-1) == targets, weights)
+    return weighted_mean(nll, weights), predictions
+
+
+def detect(scores: Tensor, replaced: Tensor, weights: Tensor) -> tuple[Tensor, Verdicts]:
+    """Give the discriminator's loss of (B, L) scores, and how its verdicts did."""
+    losses = F.binary_cross_entropy_with_logits(scores.float(), replaced.float(), reduction="none")
+    return weighted_mean(losses, weights), Verdicts(scores.detach().float(), replaced, weights)
+
+
+def sample(logits: Tensor, draws: Tensor, temperature: float = 1.0, forbidden: Tensor | None = None) -> Tensor:
+    """Sample (B, N) tokens from (B, N, V) logits, one uniform number each; no gradient passes.
+
+    The inverse of the cumulative distribution: the same law as Gumbel noise, for one random number instead of V.
+    """
+    logits = logits.detach().float() / temperature
+    if forbidden is not None:
+        logits = logits.scatter(-1, forbidden[..., None], -torch.inf)
+    cumulative = logits.softmax(-1).cumsum(-1)
+    threshold = draws[..., None] * cumulative[..., -1:]
+    return torch.searchsorted(cumulative, threshold, right=True).squeeze(-1).clamp(max=logits.size(-1) - 1)

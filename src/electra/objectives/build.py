@@ -1,0 +1,40 @@
+"""From a config to an objective."""
+
+from torch import Tensor
+
+from electra.config import schema
+from electra.config.schema import ModelConfig
+from electra.data.tokenizer import Tokenizer
+from electra.model.encoder import Encoder
+from electra.model.networks import MaskedLM, build_encoders, build_networks
+from electra.objectives.adversarial import AdversarialRTD
+from electra.objectives.all_tokens_mlm import AllTokensMLM
+from electra.objectives.base import Objective
+from electra.objectives.electra_15 import Electra15
+from electra.objectives.electric import Electric
+from electra.objectives.mlm import MaskedLanguageModelling
+from electra.objectives.replace_mlm import ReplaceMLM
+from electra.objectives.rtd import ReplacedTokenDetection
+from electra.objectives.two_stage import FrozenGeneratorRTD
+
+ALGORITHMS = {"joint": ReplacedTokenDetection, "two_stage": FrozenGeneratorRTD, "adversarial": AdversarialRTD}
+
+
+def build_objective(
+    objective: schema.Objective, model: ModelConfig, tokenizer: Tokenizer, counts: Tensor | None = None
+) -> Objective:
+    """Build an objective with fresh networks; the unigram generator needs `counts` (V,) of the tokens."""
+    match objective:
+        case schema.MLMObjective():
+            return MaskedLanguageModelling(objective, tokenizer, MaskedLM(Encoder(model)))
+        case schema.ElectraObjective():
+            return ALGORITHMS[objective.algorithm](
+                objective, tokenizer, build_networks(model, objective.generator, counts)
+            )
+        case schema.Electra15Objective():
+            return Electra15(objective, tokenizer, build_networks(model, objective.generator, counts))
+        case schema.ElectricObjective():
+            return Electric(objective, tokenizer, build_networks(model, objective.generator))
+    encoder, generator = build_encoders(model, objective.generator, counts)
+    kind = ReplaceMLM if isinstance(objective, schema.ReplaceMLMObjective) else AllTokensMLM
+    return kind(objective, tokenizer, generator, MaskedLM(encoder))

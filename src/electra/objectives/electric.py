@@ -1,0 +1,55 @@
+"""Electric (Clark et al., EMNLP 2020): an energy-based cloze model, trained by noise-contrastive estimation."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from electra.config.schema import ElectricObjective
+from electra.data.batch import Batch
+from electra.data.tokenizer import Tokenizer
+from electra.model.networks import Discriminator, Networks
+from electra.objectives.base import Objective, Predictions, Step, detect, sample, weighted_mean
+from electra.objectives.draws import Draws
+from electra.objectives.masking import Masker, put_back
+
+
+class Electric(Objective):
+    """The two-tower generator gives noise and its probability q; the discriminator's score is then an energy.
+
+    score + log q(x_t | context) + ln(k / (1 - k)) is the logit of x_t being noise, k the share of noise. A noise token
+    that happens to be the true one is noise all the same. Departure: [CLS] and [SEP] do not count in the loss; they are
+    never noise, and q is not trained for them.
+    """
+
+    network: Discriminator
+
+    def __init__(self, config: ElectricObjective, tokenizer: Tokenizer, networks: Networks) -> None:
+        super().__init__()
+        self.config = config
+        self.mask = Masker(config, tokenizer)
+        self.generator = networks.generator
+        self.network = networks.discriminator
+        self.offset = math.log(config.mask_fraction / (1 - config.mask_fraction))
+
+    def forward(self, batch: Batch[Tensor], draws: Draws) -> Step:
+        """Predict every token from all others, put noise in, and tell noise from data."""
+        assert self.generator is not None
+        masked = self.mask(batch, draws)
+        counted = self.mask.candidates(batch).float()
+        everywhere = torch.arange(batch.ids.size(1), device=batch.ids.device).expand_as(batch.ids)
+        logits = self.generator(batch.ids, batch.attention, batch.types, everywhere).float()  # (B, L, V)
+        nll = F.cross_entropy(logits.flatten(0, 1), batch.ids.flatten(), reduction="none").view_as(batch.ids)
+        generator_loss = weighted_mean(nll, counted)  # the cloze loss, over all tokens
+        with torch.no_grad():
+            at_masked = logits.gather(1, masked.positions[..., None].expand(-1, -1, logits.size(-1)))
+            proposed = sample(at_masked, draws.sample[:, : masked.positions.size(1)], self.config.temperature)
+            noisy = put_back(batch.ids, masked.positions, proposed, masked.weights)
+            noise = torch.zeros_like(counted).scatter_reduce(1, masked.positions, masked.weights, "amax") > 0
+            log_q = -F.cross_entropy(logits.flatten(0, 1), noisy.flatten(), reduction="none").view_as(noisy)
+        scores = self.network(noisy, batch.attention, batch.types).float() + log_q + self.offset
+        discriminator_loss, verdicts = detect(scores, noise, counted)
+        loss = self.config.generator_weight * generator_loss + self.config.discriminator_weight * discriminator_loss
+        cloze = Predictions(nll.detach(), logits.detach().argmax(-1) == batch.ids, counted)
+        return Step(loss, cloze, verdicts=verdicts)

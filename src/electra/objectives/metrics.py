@@ -1,0 +1,59 @@
+"""What one can know of some steps: losses, accuracies, and how well replaced tokens are found."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from electra.objectives.base import Predictions, Step, Verdicts
+
+
+def summarize(steps: Sequence[Step]) -> dict[str, float]:
+    """Give the metrics of several steps taken together, by name; padding is left out."""
+    found = {"loss": sum(step.loss.item() for step in steps) / len(steps)}
+    if generators := [step.generator for step in steps if step.generator]:
+        found |= _predictions(generators, "generator")
+    if mains := [step.main for step in steps if step.main]:
+        found |= _predictions(mains, "mlm")
+    if verdicts := [step.verdicts for step in steps if step.verdicts]:
+        found |= _verdicts(verdicts)
+    return found
+
+
+def _predictions(parts: Sequence[Predictions], name: str) -> dict[str, float]:
+    chosen = [part.weights > 0 for part in parts]
+    found = {
+        f"{name}_loss": torch.cat([part.nll[here] for part, here in zip(parts, chosen, strict=True)]),
+        f"{name}_accuracy": torch.cat([part.correct[here] for part, here in zip(parts, chosen, strict=True)]),
+    }
+    sampled = [part.sampled[here] for part, here in zip(parts, chosen, strict=True) if part.sampled is not None]
+    if sampled:
+        found["sampled_accuracy"] = torch.cat(sampled)
+    return {key: values.float().mean().item() for key, values in found.items()}
+
+
+def _verdicts(parts: Sequence[Verdicts]) -> dict[str, float]:
+    counted = [part.weights > 0 for part in parts]
+    scores = torch.cat([part.scores[here] for part, here in zip(parts, counted, strict=True)])
+    replaced = torch.cat([part.replaced[here] for part, here in zip(parts, counted, strict=True)])
+    flagged = scores > 0
+    right = (flagged & replaced).sum().item()
+    losses = torch.nn.functional.binary_cross_entropy_with_logits(scores, replaced.float())
+    return {
+        "discriminator_loss": losses.item(),
+        "discriminator_accuracy": (flagged == replaced).float().mean().item(),
+        "discriminator_precision": right / max(flagged.sum().item(), 1),
+        "discriminator_recall": right / max(replaced.sum().item(), 1),
+        "discriminator_auc": auc(scores, replaced),
+        "replaced_fraction": replaced.float().mean().item(),
+    }
+
+
+def auc(scores: Tensor, positive: Tensor) -> float:
+    """Give the chance that a positive scores above a negative, ties counting half; 0.5 where one kind is missing."""
+    negatives = scores[~positive].sort().values
+    wanted = scores[positive]
+    if not len(negatives) or not len(wanted):
+        return 0.5
+    below = torch.searchsorted(negatives, wanted) + torch.searchsorted(negatives, wanted, right=True)
+    return below.double().mean().item() / (2 * len(negatives))
