@@ -5,11 +5,10 @@ import io
 import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import Literal
 
+from electra.data.settings import Invalid
 from electra.errors import DataError
 
-Invalid = Literal["error", "replace", "skip"]
 REPLACEMENT = "\ufffd"
 
 

@@ -12,7 +12,7 @@ runs `[CLS] piece [SEP]`, each of one document. `paper`: `[CLS] A [SEP]` or `[CL
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -20,9 +20,10 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from electra.data.cut import Layout, Row
+from electra.data.settings import Cut as Cut
 from electra.errors import DataError
 
-Cut = Literal["packed", "paper"]
 Split = Literal["train", "heldout"]
 SPLITS: tuple[Split, ...] = ("train", "heldout")
 Ids = npt.NDArray[np.uint16] | npt.NDArray[np.uint32]
@@ -159,11 +160,10 @@ def dtype_for(vocab_size: int) -> np.dtype[np.uint16] | np.dtype[np.uint32]:
 class ShardWriter:
     """Writes one shard row by row, so that memory does not grow with it; `finish` makes it appear."""
 
-    def __init__(self, folder: Path, file: str, length: int, dtype: np.dtype[Any]) -> None:
+    def __init__(self, folder: Path, file: str, layout: Layout) -> None:
         self.folder = folder
         self.file = file
-        self.length = length
-        self.dtype = dtype
+        self.layout = layout
         self.sequences = 0
         self.tokens = 0
         self.starts: list[tuple[int, int]] = []
@@ -171,15 +171,19 @@ class ShardWriter:
         self._write_header()
 
     def _write_header(self) -> None:
-        header = {"descr": self.dtype.str, "fortran_order": False, "shape": (self.sequences, self.length)}
+        header = {
+            "descr": self.layout.dtype.str,
+            "fortran_order": False,
+            "shape": (self.sequences, self.layout.length),
+        }
         np.lib.format.write_array_header_1_0(self._stream, header)  # numpy leaves room for the count to grow
 
-    def write(self, rows: Ids, tokens: int, starts: Iterable[tuple[int, int]]) -> None:
-        """Add (n, length) rows that hold so many tokens of text; documents begin at `starts`, counted within them."""
-        self.starts += [(self.sequences + row, offset) for row, offset in starts]
-        self._stream.write(np.ascontiguousarray(rows, self.dtype).data)
-        self.sequences += len(rows)
-        self.tokens += tokens
+    def write(self, row: Row) -> None:
+        """Add a sequence."""
+        self.starts += [(self.sequences, offset) for offset in row.starts]
+        self._stream.write(row.ids.data)
+        self.sequences += 1
+        self.tokens += row.tokens
 
     def finish(self) -> Shard | None:
         """Put the shard in place; nothing if it is empty."""

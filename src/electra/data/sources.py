@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal, cast
+from typing import IO, Any, cast
 
+from electra.data.settings import Format
 from electra.errors import DataError
 
-Format = Literal["text", "jsonl", "csv", "tsv", "parquet", "dataset"]
 FORMATS: dict[str, Format] = {
     ".txt": "text",
     ".text": "text",

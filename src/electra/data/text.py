@@ -5,28 +5,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-from electra.data.decode import Decoder, Invalid
+from electra.data.decode import Decoder
 from electra.data.records import read_records
-from electra.data.sources import Format, Source, find_sources, read_chunks
+from electra.data.settings import Documents
+from electra.data.settings import Reading as Reading
+from electra.data.sources import Source, find_sources, read_chunks
 from electra.errors import DataError
-
-Documents = Literal["auto", "blank", "line", "file", "record"]
 
 LINE_LIMIT = 1 << 16  # characters; a longer line is cut at white space, so that no single line fills the memory
 PASSAGE_LIMIT = 1 << 20  # characters; a longer document travels in several passages
 PARAGRAPH = 200  # characters; without blank lines, longer lines are taken for documents, shorter ones for sentences
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How documents are found in the sources; `None` and `auto` mean: look."""
-
-    documents: Documents = "auto"
-    column: str | None = None
-    format: Format | None = None
-    invalid: Invalid = "error"
 
 
 @dataclass

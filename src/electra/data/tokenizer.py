@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import tokenizers
 from tokenizers import Encoding, decoders, models, normalizers, pre_tokenizers, processors
@@ -29,7 +30,8 @@ class Tokenizer:
         backend.no_truncation()
         backend.encode_special_tokens = True
         backend.add_special_tokens(list(SPECIAL_TOKENS))
-        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = map(backend.token_to_id, SPECIAL_TOKENS)
+        ids = [cast(int, backend.token_to_id(token)) for token in SPECIAL_TOKENS]  # none is missing
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = ids
 
     @property
     def vocab_size(self) -> int:
