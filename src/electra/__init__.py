@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from electra.config.load import load_config as load_config
     from electra.config.schema import PretrainConfig as PretrainConfig
+    from electra.data.corpus import build_corpus as build_corpus
     from electra.data.tokenizer import Tokenizer as Tokenizer
     from electra.data.tokenizer import load_tokenizer as load_tokenizer
     from electra.errors import ElectraError as ElectraError
@@ -17,6 +18,7 @@ _HOMES = {
     "ElectraError": "electra.errors",
     "PretrainConfig": "electra.config.schema",
     "Tokenizer": "electra.data.tokenizer",
+    "build_corpus": "electra.data.corpus",
     "load_config": "electra.config.load",
     "load_tokenizer": "electra.data.tokenizer",
 }

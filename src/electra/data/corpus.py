@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from electra.data.clean import Keys, check_cleaning
-from electra.data.cut import Cutter, Layout, PackedCut, PaperCut
+from electra.data.cut import Cutter, Frame, PackedCut, PaperCut
 from electra.data.settings import Building, Cleaning, Cut, Reading
-from electra.data.shards import SPLITS, Corpus, Manifest, ShardWriter, Split, dtype_for, file_sha256, open_corpus
+from electra.data.shards import SPLITS, Corpus, Manifest, Shard, ShardWriter, Split, dtype_for, file_sha256, open_corpus
 from electra.data.sieve import Report, Sieve
 from electra.data.sources import find_sources
 from electra.data.text import Passage, Tally, read_documents
@@ -116,7 +116,7 @@ class _Builder:
         self.tally = Tally()
         self.sieve = Sieve(building.cleaning, building.heldout)
         self.groups: list[Group] = []
-        self.layout = Layout(
+        self.frame = Frame(
             building.length, tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id, dtype_for(tokenizer.vocab_size)
         )
 
@@ -127,7 +127,8 @@ class _Builder:
             self._recall()
             passages = read_documents(self.names, self.building.reading, self.tally)
             blocks = self._skip_finished(_blocks(passages, self.building.shard_characters))
-            job = Job(self.tokenizer.backend.to_str(), self.building.cleaning, self.layout.dtype)
+            tokenizer = self.tokenizer
+            job = Job(tokenizer.backend.to_str(), tokenizer.names, self.building.cleaning, self.frame.dtype)
             with closing(tokenize_in_order(blocks, job, workers)) as tokenized:
                 for number, group in groupby(tokenized, key=lambda pair: pair[0].group):
                     self._write_group(number, group)
@@ -159,7 +160,7 @@ class _Builder:
             )
 
     def _write_group(self, number: int, blocks: Iterable[tuple[Block, TokenBlock]]) -> None:
-        writer = _GroupWriter(self.unfinished.corpus, number, self.building, self.layout)
+        writer = _GroupWriter(self.unfinished.corpus, number, self.building, self.frame)
         for block, tokens in blocks:
             writer.add(tokens, self.sieve)
             fingerprint = block.fingerprint
@@ -195,7 +196,7 @@ class _Builder:
             cut=self.building.cut,
             length=self.building.length,
             vocab_size=tokenizer.vocab_size,
-            dtype=self.layout.dtype.name,
+            dtype=self.frame.dtype.name,
             special_ids={
                 "pad": tokenizer.pad_id,
                 "unk": tokenizer.unk_id,
@@ -226,11 +227,11 @@ class _Builder:
 class _GroupWriter:
     """The shards of one group of blocks, under way."""
 
-    def __init__(self, folder: Path, number: int, building: Building, layout: Layout) -> None:
+    def __init__(self, folder: Path, number: int, building: Building, frame: Frame) -> None:
         self.report = Report()
         self.keys: list[Keys] = []
-        self.writers = {split: ShardWriter(folder, f"{split}-{number:05d}.npy", layout) for split in SPLITS}
-        self.cutters = {split: _cutter(building, layout, number, split) for split in SPLITS}
+        self.writers = {split: ShardWriter(folder, f"{split}-{number:05d}.npy", frame) for split in SPLITS}
+        self.cutters = {split: _cutter(building, frame, number, split) for split in SPLITS}
 
     def add(self, block: TokenBlock, sieve: Sieve) -> None:
         """Cut the documents that are kept and write their rows."""
@@ -242,17 +243,17 @@ class _GroupWriter:
                 for row in self.cutters[split].add(ids, line_tokens, first, last):
                     self.writers[split].write(row)
 
-    def finish(self, split: Split) -> Any:
+    def finish(self, split: Split) -> Shard | None:
         """Write what is left of a split and put its shard in place, if it has one."""
         for row in self.cutters[split].finish():
             self.writers[split].write(row)
         return self.writers[split].finish()
 
 
-def _cutter(building: Building, layout: Layout, group: int, split: Split) -> Cutter:
+def _cutter(building: Building, frame: Frame, group: int, split: Split) -> Cutter:
     if building.cut == "packed":
-        return PackedCut(layout)
-    return PaperCut(layout, random.Random(f"{building.seed} {group} {split}"))
+        return PackedCut(frame)
+    return PaperCut(frame, random.Random(f"{building.seed} {group} {split}"))
 
 
 def _blocks(passages: Iterable[Passage], shard_characters: int) -> Iterator[Block]:

@@ -14,7 +14,7 @@ SHORTEST_PIECE = 8  # tokens; a document does not begin in a row's last few plac
 
 
 @dataclass(frozen=True)
-class Layout:
+class Frame:
     """The shape of a sequence and the ids that frame its pieces."""
 
     length: int
@@ -59,12 +59,12 @@ class Cutter(Protocol):
 class PackedCut:
     """Rows of one or more runs `[CLS] piece [SEP]`, each run from one document; every token is kept."""
 
-    def __init__(self, layout: Layout) -> None:
-        self.layout = layout
+    def __init__(self, frame: Frame) -> None:
+        self.frame = frame
         self._begin_row()
 
     def _begin_row(self) -> None:
-        self.row = self.layout.empty_row()
+        self.row = self.frame.empty_row()
         self.used = 0
         self.tokens = 0
         self.starts: list[int] = []
@@ -72,7 +72,7 @@ class PackedCut:
     def add(self, ids: Tokens, line_tokens: Counts, first: bool = True, last: bool = True) -> Iterator[Row]:
         """Fill the row at hand and further ones with a document; its lines do not matter."""
         while len(ids):
-            room = self.layout.length - self.used - 2
+            room = self.frame.length - self.used - 2
             if room < min(len(ids), SHORTEST_PIECE):
                 yield from self.finish()
                 continue
@@ -84,9 +84,9 @@ class PackedCut:
 
     def _place(self, piece: Tokens) -> None:
         end = self.used + 1 + len(piece)
-        self.row[self.used] = self.layout.cls_id
+        self.row[self.used] = self.frame.cls_id
         self.row[self.used + 1 : end] = piece
-        self.row[end] = self.layout.sep_id
+        self.row[end] = self.frame.sep_id
         self.used = end + 1
         self.tokens += len(piece)
 
@@ -100,10 +100,10 @@ class PackedCut:
 class PaperCut:
     """The original's examples `[CLS] A [SEP] B [SEP]`: a line is a sentence, and what overflows is thrown away."""
 
-    def __init__(self, layout: Layout, random: Random) -> None:
-        self.layout = layout
+    def __init__(self, frame: Frame, random: Random) -> None:
+        self.frame = frame
         self.random = random
-        self.target = layout.length  # tokens that make an example due; only a trigger, an example may pass it
+        self.target = frame.length  # tokens that make an example due; only a trigger, an example may pass it
         self.sentences: list[Tokens] = []
         self.size = 0
         self.begins = False
@@ -131,10 +131,10 @@ class PaperCut:
         a, b = self._segments()
         self.sentences, self.size = [], 0
         short = self.random.random() < 0.05
-        self.target = self.random.randint(5, self.layout.length) if short else self.layout.length
+        self.target = self.random.randint(5, self.frame.length) if short else self.frame.length
         starts, self.begins = ((0,) if self.begins else ()), False
-        row = self.layout.empty_row()
-        framed = [self.layout.cls_id, *a, self.layout.sep_id, *b, *([self.layout.sep_id] if b else [])]
+        row = self.frame.empty_row()
+        framed = [self.frame.cls_id, *a, self.frame.sep_id, *b, *([self.frame.sep_id] if b else [])]
         row[: len(framed)] = framed
         return Row(row, len(a) + len(b), starts)
 
@@ -149,5 +149,5 @@ class PaperCut:
                 a += sentence.tolist()
             else:
                 b += sentence.tolist()
-        a = a[: self.layout.length - 2]
-        return a, b[: max(0, self.layout.length - len(a) - 3)]
+        a = a[: self.frame.length - 2]
+        return a, b[: max(0, self.frame.length - len(a) - 3)]

@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from electra.data.cut import Layout, Row
+from electra.data.cut import Frame, Row
 from electra.data.settings import Cut as Cut
 from electra.errors import DataError
 
@@ -160,10 +160,10 @@ def dtype_for(vocab_size: int) -> np.dtype[np.uint16] | np.dtype[np.uint32]:
 class ShardWriter:
     """Writes one shard row by row, so that memory does not grow with it; `finish` makes it appear."""
 
-    def __init__(self, folder: Path, file: str, layout: Layout) -> None:
+    def __init__(self, folder: Path, file: str, frame: Frame) -> None:
         self.folder = folder
         self.file = file
-        self.layout = layout
+        self.frame = frame
         self.sequences = 0
         self.tokens = 0
         self.starts: list[tuple[int, int]] = []
@@ -172,9 +172,9 @@ class ShardWriter:
 
     def _write_header(self) -> None:
         header = {
-            "descr": self.layout.dtype.str,
+            "descr": self.frame.dtype.str,
             "fortran_order": False,
-            "shape": (self.sequences, self.layout.length),
+            "shape": (self.sequences, self.frame.length),
         }
         np.lib.format.write_array_header_1_0(self._stream, header)  # numpy leaves room for the count to grow
 

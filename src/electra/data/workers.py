@@ -44,12 +44,13 @@ class Job:
     """What a worker has to know before its first block."""
 
     tokenizer: str  # as JSON
+    special_names: tuple[str, ...]
     cleaning: Cleaning
     dtype: np.dtype[Any]
 
     def step(self) -> Step:
         """Make the function that turns passages into tokens."""
-        tokenizer = Tokenizer(tokenizers.Tokenizer.from_str(self.tokenizer))
+        tokenizer = Tokenizer(tokenizers.Tokenizer.from_str(self.tokenizer), self.special_names)
         return lambda passages: tokenize_documents(passages, tokenizer, self.cleaning, self.dtype)
 
 
