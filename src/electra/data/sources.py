@@ -185,7 +185,7 @@ def _unpacked(stream: IO[bytes], count: Callable[[int], None]) -> IO[bytes]:
     if magic.startswith(b"BZh"):
         return bz2.BZ2File(buffered)
     if magic.startswith(b"\x28\xb5\x2f\xfd"):
-        import zstandard
+        import pyarrow  # the zstandard package takes a file that was cut short for whole
 
-        return cast(IO[bytes], zstandard.ZstdDecompressor().stream_reader(buffered, read_across_frames=True))
+        return cast(IO[bytes], pyarrow.CompressedInputStream(buffered, "zstd"))
     return buffered
