@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from electra.config.load import load_config as load_config
     from electra.config.schema import PretrainConfig as PretrainConfig
+    from electra.data.corpus import build_corpus as build_corpus
     from electra.data.tokenizer import Tokenizer as Tokenizer
     from electra.data.tokenizer import load_tokenizer as load_tokenizer
     from electra.errors import ElectraError as ElectraError
@@ -23,6 +24,7 @@ _HOMES = {
     "PretrainConfig": "electra.config.schema",
     "Pretrained": "electra.model.pretrained",
     "Tokenizer": "electra.data.tokenizer",
+    "build_corpus": "electra.data.corpus",
     "export": "electra.recipes.convert",
     "flops": "electra.recipes.flops",
     "import_model": "electra.recipes.convert",

@@ -1,4 +1,4 @@
-"""Adversarial ELECTRA (appendix F): the generator is rewarded for fooling the discriminator instead of for likelihood."""
+"""Adversarial ELECTRA (appendix F): the generator is rewarded for fooling the discriminator."""
 
 import torch
 import torch.nn.functional as F

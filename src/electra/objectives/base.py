@@ -46,7 +46,7 @@ class Objective(nn.Module):
     """A training objective: from a batch and the random numbers for it to a loss."""
 
     network: Discriminator | MaskedLM  # what is kept after pre-training
-    generator: GeneratorNetwork | None = None
+    generator: GeneratorNetwork | None
 
     @abstractmethod
     def forward(self, batch: Batch[Tensor], draws: Draws) -> Step:

@@ -35,6 +35,9 @@ def build_objective(
             return Electra15(objective, tokenizer, build_networks(model, objective.generator, counts))
         case schema.ElectricObjective():
             return Electric(objective, tokenizer, build_networks(model, objective.generator))
-    encoder, generator = build_encoders(model, objective.generator, counts)
-    kind = ReplaceMLM if isinstance(objective, schema.ReplaceMLMObjective) else AllTokensMLM
-    return kind(objective, tokenizer, generator, MaskedLM(encoder))
+        case schema.ReplaceMLMObjective():
+            encoder, generator = build_encoders(model, objective.generator, counts)
+            return ReplaceMLM(objective, tokenizer, generator, MaskedLM(encoder))
+        case schema.AllTokensMLMObjective():
+            encoder, generator = build_encoders(model, objective.generator, counts)
+            return AllTokensMLM(objective, tokenizer, generator, MaskedLM(encoder))

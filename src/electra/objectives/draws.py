@@ -20,7 +20,7 @@ def draw(
 ) -> Draws:
     """Draw for this rank's `rows` sequences of the batch of that number.
 
-    A sequence gets the same numbers whatever the count of ranks: all ranks draw for the whole batch and take their rows.
+    A sequence gets the same numbers whatever the count of ranks: each draws for the whole batch and takes its rows.
     """
     source = torch.Generator(device).manual_seed(mix(seed, number))
     everything = torch.rand(3, rows * world_size, length, generator=source, device=device)

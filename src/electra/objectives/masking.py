@@ -70,7 +70,7 @@ class Masker(nn.Module):
         return real
 
     def _wanted(self, batch: Batch[Tensor], candidates: Tensor, count: int) -> Tensor:
-        """Give (B, 1): the share of all tokens, [CLS] and [SEP] counted in, rounded half to even as the original does."""
+        """Give (B, 1): the share of all tokens, [CLS] and [SEP] too, rounded half to even as in the original."""
         tokens = real_tokens(batch).sum(1, keepdim=True)
         wanted = (tokens.float() * self.config.mask_fraction).round().clamp(1, count)
         return torch.minimum(wanted.long(), candidates.sum(1, keepdim=True))

@@ -20,6 +20,7 @@ class MaskedLanguageModelling(Objective):
         super().__init__()
         self.mask = Masker(config, tokenizer)
         self.network = network
+        self.generator = None
 
     def forward(self, batch: Batch[Tensor], draws: Draws) -> Step:
         """Mask tokens and predict them."""

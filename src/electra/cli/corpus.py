@@ -1,0 +1,169 @@
+"""`electra corpus`: build a corpus from text, look into one, or check one."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from electra.cli.options import Json
+from electra.data.settings import (
+    Building,
+    Cleaning,
+    Controls,
+    Cut,
+    Documents,
+    Duplicates,
+    Format,
+    Invalid,
+    Reading,
+    Unicode,
+)
+from electra.errors import DataError
+
+if TYPE_CHECKING:
+    from electra.data.corpus import Progress
+    from electra.data.shards import Manifest
+
+EXAMPLES = """Examples:
+
+  electra corpus wiki/*.txt.xz --tokenizer vocab.txt --length 128 --out corpus
+
+  electra corpus corpus --show 3"""
+
+DOCUMENTS = {"blank": "between blank lines", "line": "one a line", "file": "one a file", "record": "one a record"}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog=EXAMPLES)(corpus)
+
+
+def corpus(
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TEXT...",
+            help="Files, folders, globs, - for standard input, addresses such as s3://…, or a dataset of the hub: "
+            "OWNER/NAME[:CONFIG[:SPLIT]]; with --show or --verify, a corpus.",
+        ),
+    ],
+    tokenizer: Annotated[str | None, typer.Option(metavar="DIR|vocab.txt|NAME", help="What splits the text.")] = None,
+    length: Annotated[int | None, typer.Option(help="Tokens in a sequence.")] = None,
+    out: Annotated[str | None, typer.Option(metavar="DIR", help="Where the corpus goes.")] = None,
+    cut: Annotated[Cut, typer.Option(help="packed loses no text; paper is the original's rule.")] = Building.cut,
+    workers: Annotated[int | None, typer.Option(min=0, help="Processes; by default one for each core.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the paper's coin tosses.")] = Building.seed,
+    heldout: Annotated[float, typer.Option(help="Fraction of the documents to hold out.")] = Building.heldout,
+    documents: Annotated[Documents, typer.Option(help="What a document is.")] = Reading.documents,
+    column: Annotated[str | None, typer.Option(help="The column that holds the text.")] = Reading.column,
+    format: Annotated[Format | None, typer.Option(help="Of all sources, whatever their names.")] = Reading.format,
+    invalid: Annotated[Invalid, typer.Option(help="What to do with bytes that are no UTF-8.")] = Reading.invalid,
+    unicode: Annotated[Unicode, typer.Option(help="Unicode normalisation.")] = Cleaning.unicode,
+    controls: Annotated[Controls, typer.Option(help="Control characters.")] = Cleaning.controls,
+    duplicates: Annotated[Duplicates, typer.Option(help="Drop exact or near duplicates.")] = Cleaning.duplicates,
+    min_characters: Annotated[int, typer.Option(help="Drop shorter documents.")] = Cleaning.min_characters,
+    max_characters: Annotated[int | None, typer.Option(help="Drop longer documents.")] = Cleaning.max_characters,
+    max_repetition: Annotated[
+        float | None, typer.Option(help="Drop documents that repeat a greater share of their five-word runs.")
+    ] = Cleaning.max_repetition,
+    show: Annotated[int | None, typer.Option(metavar="N", help="Print N sequences of a corpus as text.")] = None,
+    verify: Annotated[bool, typer.Option("--verify", help="Check a corpus against its manifest.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Turn text into a corpus of token sequences; a run that was stopped continues."""
+    if show is not None or verify:
+        if len(sources) != 1:
+            raise DataError(f"--show and --verify take one corpus; found {len(sources)}")
+        _show(sources[0], show, as_json) if show is not None else _verify(sources[0], as_json)
+        return
+    if tokenizer is None or length is None or out is None:
+        raise DataError("to build a corpus give --tokenizer, --length and --out")
+    from electra.data.corpus import build_corpus
+
+    with _bar() as progress:
+        built = build_corpus(
+            sources,
+            tokenizer,
+            length=length,
+            out=out,
+            cut=cut,
+            seed=seed,
+            heldout=heldout,
+            reading=Reading(documents, column, format, invalid),
+            cleaning=Cleaning(unicode, controls, duplicates, min_characters, max_characters, max_repetition),
+            workers=workers,
+            progress=progress,
+        )
+    typer.echo(json.dumps(asdict(built.manifest)) if as_json else _summary(out, built.manifest))
+
+
+def _show(path: str, count: int, as_json: bool) -> None:
+    from electra.data.shards import open_corpus
+    from electra.data.show import show_sequences
+
+    shown = show_sequences(open_corpus(path), count)
+    typer.echo(json.dumps(shown, ensure_ascii=False) if as_json else "\n\n".join(shown))
+
+
+def _verify(path: str, as_json: bool) -> None:
+    from electra.data.shards import verify_corpus
+
+    problems = verify_corpus(path)
+    if as_json:
+        typer.echo(json.dumps({"problems": problems}))
+    if problems:
+        raise DataError(f"{path} is damaged: {'; '.join(problems)}")
+    if not as_json:
+        typer.echo(f"{path} is as its manifest says")
+
+
+@contextmanager
+def _bar() -> Iterator[Callable[["Progress"], None]]:
+    """Show a progress bar with rate and time left on standard error."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+    from rich.progress import Progress as Bar
+
+    columns = (
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[counts]}"),
+    )
+    with Bar(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("", total=None, counts="")
+
+        def update(progress: "Progress") -> None:
+            counts = f"{progress.documents:,} documents, {progress.tokens / 1e6:,.1f} M tokens"
+            bar.update(task, completed=progress.bytes_read, total=progress.total_bytes, counts=counts)
+
+        yield update
+
+
+def _summary(path: str, manifest: "Manifest") -> str:
+    report: dict[str, Any] = manifest.report
+    heldout = manifest.splits["heldout"]
+    kept = manifest.tokens / report["tokens_read"]
+    lines = [
+        f"{path}: {manifest.tokens:,} tokens of {manifest.documents:,} documents "
+        f"in {manifest.sequences:,} sequences of {manifest.length} ({manifest.cut})",
+        f"  read      {report['documents_read']:,} documents, {report['characters_read']:,} characters; documents: "
+        + ", ".join(f"{DOCUMENTS[kind]} ({count} sources)" for kind, count in report["sources_by_document"].items()),
+        f"  kept      {kept:.1%} of the tokens of the documents kept",
+        f"  held out  {sum(shard.documents for shard in heldout):,} documents, "
+        f"{sum(shard.sequences for shard in heldout):,} sequences",
+    ]
+    for reason, dropped in report["dropped"].items():
+        lines.append(f"  dropped   {dropped['documents']:,} documents, {dropped['characters']:,} characters: {reason}")
+        lines += [f"            such as: {example}" for example in dropped["examples"]]
+    if report["invalid_places"]:
+        lines.append(f"  invalid   {report['invalid_places']:,} places were no UTF-8")
+    if report["ignored_files"]:
+        lines.append(
+            f"  ignored   {len(report['ignored_files'])} files that are no text, such as {report['ignored_files'][0]}"
+        )
+    return "\n".join(lines)

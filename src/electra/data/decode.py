@@ -1,0 +1,80 @@
+"""Bytes to text: UTF-8, one kind of line end, and what to do where the bytes are no text."""
+
+import codecs
+import io
+import re
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+from electra.data.settings import Invalid
+from electra.errors import DataError
+
+REPLACEMENT = "\ufffd"
+
+
+class Decoder:
+    """Decodes the bytes of one source and counts the places where they are no UTF-8."""
+
+    def __init__(self, name: str, invalid: Invalid = "error") -> None:
+        self.name = name
+        self.invalid = invalid
+        self.invalid_places = 0
+
+    def decode(self, chunks: Iterable[bytes]) -> Iterator[str]:
+        """Decode a stream, making every line end in `\\n`."""
+        line_ends = io.IncrementalNewlineDecoder(None, translate=True)
+        chunks = iter(chunks)
+        data = next(chunks, b"")
+        refuse_binary(data, self.name)
+        place = len(codecs.BOM_UTF8) if data.startswith(codecs.BOM_UTF8) else 0  # in the source, of data[0]
+        data = data[place:]
+        for chunk in chain(chunks, [b""]):
+            text, used = self._decode(data, place, final=False)
+            yield line_ends.decode(text)
+            place += used
+            data = data[used:] + chunk
+        yield line_ends.decode(self._decode(data, place, final=True)[0], final=True)
+
+    def _decode(self, data: bytes, place: int, final: bool) -> tuple[str, int]:
+        try:
+            return codecs.utf_8_decode(data, "strict", final)
+        except UnicodeDecodeError as problem:
+            if self.invalid == "error":
+                raise DataError(
+                    f"{self.name}: invalid UTF-8 at byte {place + problem.start} (0x{data[problem.start]:02x}); "
+                    f"go on with --invalid replace or --invalid skip, or convert the file with iconv"
+                ) from None
+        text, used = codecs.utf_8_decode(data, "replace", final)
+        self.invalid_places += text.count(REPLACEMENT) - data[:used].count(REPLACEMENT.encode())
+        return (text, used) if self.invalid == "replace" else codecs.utf_8_decode(data, "ignore", final)
+
+    def mend(self, text: str) -> str:
+        """Treat halves of surrogate pairs, which JSON can spell but UTF-8 cannot, as invalid bytes."""
+        halves = re.findall("[\ud800-\udfff]", text)
+        if not halves:
+            return text
+        if self.invalid == "error":
+            raise DataError(
+                f"{self.name}: half a surrogate pair (U+{ord(halves[0]):04X}) in a record; "
+                f"go on with --invalid replace or --invalid skip"
+            )
+        self.invalid_places += len(halves)
+        return re.sub("[\ud800-\udfff]", REPLACEMENT if self.invalid == "replace" else "", text)
+
+
+def refuse_binary(start: bytes, name: str) -> None:
+    """Refuse a source whose first bytes are no text in UTF-8."""
+    start = start[:8192]
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise DataError(f"{name}: the text is UTF-16; convert it with: iconv -f UTF-16 -t UTF-8")
+    controls = len(re.findall(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]", start))
+    if controls > max(8, len(start) // 10) or (b"\0" in start and not _is_utf8(start)):
+        raise DataError(f"{name}: a binary file, not text")
+
+
+def _is_utf8(start: bytes) -> bool:
+    try:
+        codecs.utf_8_decode(start, "strict", False)
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,57 @@
+"""Every knob of reading, cleaning and building on one page."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from electra.errors import DataError
+
+Format = Literal["text", "jsonl", "csv", "tsv", "parquet", "dataset"]
+Documents = Literal["auto", "blank", "line", "file", "record"]
+Invalid = Literal["error", "replace", "skip"]
+Unicode = Literal["keep", "NFC", "NFKC"]
+Controls = Literal["keep", "drop"]
+Duplicates = Literal["keep", "exact", "near"]
+Cut = Literal["packed", "paper"]
+
+SHORTEST_LENGTH = 16  # tokens
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How documents are found in the sources; `None` and `auto` mean: look."""
+
+    documents: Documents = "auto"  # what a document is; blank: what blank lines separate
+    column: str | None = None  # that holds the text of a record
+    format: Format | None = None  # of every source, whatever its name
+    invalid: Invalid = "error"  # what to do with bytes that are no UTF-8
+
+
+@dataclass(frozen=True)
+class Cleaning:
+    """What to change and which documents to drop; the defaults leave the text as it is."""
+
+    unicode: Unicode = "keep"
+    controls: Controls = "keep"
+    duplicates: Duplicates = "keep"  # near: also documents that share most of their five-word runs
+    min_characters: int = 0
+    max_characters: int | None = None
+    max_repetition: float | None = None  # share of a document's five-word runs that it has already had
+
+
+@dataclass(frozen=True)
+class Building:
+    """What shapes a corpus, beside its text and its tokenizer."""
+
+    length: int  # tokens in a sequence
+    cut: Cut = "packed"
+    seed: int = 0  # of the paper's coin tosses
+    heldout: float = 0.005  # fraction of the documents
+    reading: Reading = Reading()
+    cleaning: Cleaning = Cleaning()
+    shard_characters: int = 1 << 28  # of text for one shard: about 60 million tokens of English
+
+    def __post_init__(self) -> None:
+        if self.length < SHORTEST_LENGTH:
+            raise DataError(f"a length of {self.length} tokens is too short; give {SHORTEST_LENGTH} or more")
+        if not 0 <= self.heldout < 1:
+            raise DataError(f"the held-out fraction has to be 0 or more and below 1; found {self.heldout}")

@@ -1,0 +1,33 @@
+"""Sequences of a corpus as text, with every boundary visible."""
+
+import random
+from collections.abc import Iterator
+
+from electra.data.shards import Corpus, Split
+from electra.data.tokenizer import Tokenizer, load_tokenizer
+
+
+def show_sequences(corpus: Corpus, count: int, split: Split = "train", seed: int = 0) -> list[str]:
+    """Give some sequences, drawn at random, as lines of text: ¶ where a document begins, … where one goes on."""
+    shards, starts = corpus.shards(split), corpus.documents(split)
+    tokenizer = load_tokenizer(corpus.path / "tokenizer")
+    places = [(shard, row) for shard, ids in enumerate(shards) for row in range(len(ids))]
+    shown = []
+    for shard, row in sorted(random.Random(seed).sample(places, min(count, len(places)))):
+        begins = set(starts[shard][starts[shard][:, 0] == row][:, 1].tolist())
+        lines = _lines(shards[shard][row].tolist(), begins, tokenizer)
+        shown.append("\n".join([f"{corpus.manifest.splits[split][shard].file} sequence {row}", *lines]))
+    return shown
+
+
+def _lines(ids: list[int], begins: set[int], tokenizer: Tokenizer) -> Iterator[str]:
+    place = 0
+    while tokenizer.sep_id in ids[place:]:
+        end = ids.index(tokenizer.sep_id, place)
+        opens = ids[place] == tokenizer.cls_id
+        text = tokenizer.backend.decode(ids[place + opens : end])
+        mark = "¶" if place in begins else "…" if opens else " "
+        yield f"{mark} {'[CLS] ' if opens else ''}{text} [SEP]"
+        place = end + 1
+    if place < len(ids):
+        yield f"  [PAD] x {len(ids) - place}"
