@@ -15,6 +15,7 @@ class FrozenGeneratorRTD(ReplacedTokenDetection):
     def __init__(self, config: ElectraObjective, tokenizer: Tokenizer, networks: Networks) -> None:
         super().__init__(config, tokenizer, networks)
         self.generator.requires_grad_(False)
+        self.generator_weight = 0.0  # its loss is shown, not trained
 
     def start_from(self, generator: MaskedLM) -> None:
         """Take the trained generator, and its encoder as the discriminator's first weights."""

@@ -119,9 +119,9 @@ def _check(network: Network, folder: Path) -> None:
 
 
 @contextmanager
-def written_beside(out: Path) -> Iterator[Path]:
+def written_beside(out: Path, overwrite: bool = False) -> Iterator[Path]:
     """Give a folder beside `out` that becomes `out` when all went well, and vanishes when not."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    if not overwrite and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise CheckpointError(f"{out} exists already; choose another --out or remove it")
     beside = out.parent / f".{out.name}.partial"
     shutil.rmtree(beside, ignore_errors=True)  # what a killed run left
@@ -129,8 +129,13 @@ def written_beside(out: Path) -> Iterator[Path]:
     try:
         yield beside
         if out.exists():
-            out.rmdir()  # empty, as checked above
-        beside.rename(out)
+            old = out.parent / f".{out.name}.old"
+            shutil.rmtree(old, ignore_errors=True)
+            out.rename(old)
+            beside.rename(out)
+            shutil.rmtree(old)
+        else:
+            beside.rename(out)
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
         raise

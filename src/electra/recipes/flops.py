@@ -6,16 +6,19 @@ import torch
 from torch import nn
 
 from electra.config.schema import (
+    AllTokensMLMObjective,
     MLMObjective,
     ModelConfig,
+    Objective,
     PretrainConfig,
+    ReplaceMLMObjective,
     SizedGenerator,
     TwoTowerGenerator,
 )
 from electra.errors import ConfigError
 from electra.model.encoder import Encoder
-from electra.model.flops import StandardCount, paper_count
-from electra.model.networks import MaskedLM, build_networks
+from electra.model.flops import PAPER_PREDICTED, StandardCount, paper_count
+from electra.model.networks import Discriminator, MaskedLM, build_encoders
 from electra.training.schedule import total_steps
 
 
@@ -31,31 +34,65 @@ class Cost:
 
 def flops(config: PretrainConfig) -> Cost:
     """Count what a run of this config takes."""
-    train = config.train
-    steps = total_steps(train)
+    steps = total_steps(config.train)
     if steps is None:
         raise ConfigError("FLOPs of a budget in hours depend on the machine: set train.steps or train.tokens")
-    sequences = train.batch_size * steps
-    paper, standard = _forward(config)
+    sequences = config.train.batch_size * steps
+    paper, standard = forward_flops(config.model, config.objective, config.train.length)
     return Cost(
         parameters=_parameters(config),
-        tokens=sequences * train.length,
+        tokens=sequences * config.train.length,
         forward_flops={"paper": paper, "standard": standard},
         train_flops={"paper": 2 * sequences * paper, "standard": 3 * sequences * standard},
     )
 
 
+def forward_flops(model: ModelConfig, objective: Objective, length: int) -> tuple[float, float]:
+    """Count one sequence through all networks, by the paper's convention and by the usual one."""
+    if isinstance(objective, MLMObjective):
+        return _masked_lm(model, length, PAPER_PREDICTED, objective.mask_fraction)
+    if isinstance(objective, ReplaceMLMObjective):
+        main = _masked_lm(model, length, PAPER_PREDICTED, objective.mask_fraction)
+    elif isinstance(objective, AllTokensMLMObjective):
+        main = _masked_lm(model, length, 1.0, 1.0)
+    else:
+        paper, standard = paper_count(model, length), StandardCount(model, length)
+        main = paper.encoder + paper.binary_head, standard.encoder + standard.binary_head
+    generator = objective.generator
+    if not isinstance(generator, SizedGenerator):
+        return main  # uniform and unigram compute nothing
+    shape = generator.encoder(model, own_embeddings=generator.sharing == "none")
+    if isinstance(generator, TwoTowerGenerator):
+        extra = _two_tower(shape, length)
+    else:
+        extra = _masked_lm(shape, length, PAPER_PREDICTED, objective.mask_fraction)
+    return main[0] + extra[0], main[1] + extra[1]
+
+
+def _masked_lm(shape: ModelConfig, length: int, paper_share: float, share: float) -> tuple[float, float]:
+    paper = replace(paper_count(shape, length), predicted=paper_share)
+    standard = StandardCount(shape, length)
+    return paper.encoder + paper.token_head, standard.encoder + standard.token_head(share)
+
+
+def _two_tower(shape: ModelConfig, length: int) -> tuple[float, float]:
+    """Count two encoders and a head that predicts every token from both, not the masked ones alone."""
+    paper = replace(paper_count(shape, length), predicted=1.0)
+    wider = 2 * shape.hidden_size * shape.embedding_size * length  # the head reads both towers
+    standard = StandardCount(shape, length)
+    return 2 * paper.encoder + paper.token_head + wider, 2 * standard.encoder + standard.token_head(1.0) + wider
+
+
 def _parameters(config: PretrainConfig) -> dict[str, int]:
-    discriminator: nn.Module
-    generator: nn.Module
+    objective = config.objective
     with torch.device("meta"):  # shapes alone
-        if isinstance(config.objective, MLMObjective):
-            encoder = Encoder(config.model)
-            discriminator, generator = nn.Module(), MaskedLM(encoder)
+        if isinstance(objective, MLMObjective):
+            encoder, discriminator = Encoder(config.model), nn.Module()
+            generator: nn.Module = MaskedLM(encoder)
         else:
-            networks = build_networks(config.model, config.objective.generator)
-            encoder = networks.discriminator.encoder
-            discriminator, generator = networks.discriminator, networks.generator
+            encoder, generator = build_encoders(config.model, objective.generator)
+            token_head = isinstance(objective, ReplaceMLMObjective | AllTokensMLMObjective)
+            discriminator = MaskedLM(encoder) if token_head else Discriminator(encoder)
     return {
         "embeddings": _count(encoder.embeddings),
         "discriminator": _count(discriminator),
@@ -66,32 +103,3 @@ def _parameters(config: PretrainConfig) -> dict[str, int]:
 
 def _count(module: nn.Module) -> int:
     return sum(parameter.numel() for parameter in module.parameters())
-
-
-def _forward(config: PretrainConfig) -> tuple[float, float]:
-    objective, length = config.objective, config.train.length
-    if isinstance(objective, MLMObjective):
-        return _masked_lm(config.model, length, objective.mask_fraction)
-    main, standard_main = paper_count(config.model, length), StandardCount(config.model, length)
-    paper: float = main.encoder + main.binary_head
-    standard: float = standard_main.encoder + standard_main.binary_head
-    generator = objective.generator
-    if isinstance(generator, SizedGenerator):
-        shape = generator.encoder(config.model, own_embeddings=generator.sharing == "none")
-        count = _two_tower if isinstance(generator, TwoTowerGenerator) else _masked_lm
-        extra_paper, extra_standard = count(shape, length, objective.mask_fraction)
-        return paper + extra_paper, standard + extra_standard
-    return paper, standard  # the uniform generator computes nothing
-
-
-def _masked_lm(shape: ModelConfig, length: int, mask_fraction: float) -> tuple[float, float]:
-    paper, standard = paper_count(shape, length), StandardCount(shape, length)
-    return paper.encoder + paper.token_head, standard.encoder + standard.token_head(mask_fraction)
-
-
-def _two_tower(shape: ModelConfig, length: int, mask_fraction: float) -> tuple[float, float]:
-    """Count two encoders and a head that predicts every token from both, not the masked ones alone."""
-    paper = replace(paper_count(shape, length), predicted=1.0)
-    wider = 2 * shape.hidden_size * shape.embedding_size * length  # the head reads both towers
-    standard = StandardCount(shape, length)
-    return 2 * paper.encoder + paper.token_head + wider, 2 * standard.encoder + standard.token_head(1.0) + wider

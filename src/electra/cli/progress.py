@@ -1,0 +1,68 @@
+"""One live line on standard error: where a run stands."""
+
+import sys
+import time
+from types import TracebackType
+from typing import Any, Self
+
+SHOWN = {  # metric: how the line names it and how it is written
+    "generator_loss": ("generator", ".3f"),
+    "discriminator_loss": ("discriminator", ".4f"),
+    "mlm_loss": ("masked LM", ".3f"),
+    "discriminator_accuracy": ("accuracy", ".3f"),
+    "discriminator_auc": ("AUC", ".3f"),
+    "tokens_per_second": ("tokens/s", ",.0f"),
+    "peak_share": ("of peak", ".1%"),
+}
+
+
+class LiveLine:
+    """A listener that rewrites one line in a terminal, and prints a line now and then elsewhere."""
+
+    def __init__(self, quiet: bool) -> None:
+        self.quiet = quiet
+        self.live = sys.stderr.isatty()
+        self.printed = 0.0
+        self.held: dict[str, Any] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.live and not self.quiet:
+            sys.stderr.write("\n")
+
+    def __call__(self, record: dict[str, Any]) -> None:
+        """Show a record."""
+        if self.quiet:
+            return
+        if "warning" in record:
+            self._write(f"warning: {record['warning']}", keep=True)
+        elif any(name.startswith("heldout_") for name in record):
+            self._write(f"step {record['step']:,} held out: {self._metrics(record, 'heldout_')}", keep=True)
+        elif self.live or time.monotonic() - self.printed > 10:
+            self.printed = time.monotonic()
+            left = record["seconds"] * (1 - record["progress"]) / max(record["progress"], 1e-9)
+            self._write(
+                f"step {record['step']:,} {self._metrics(record, '')} left {_duration(left)}", keep=not self.live
+            )
+
+    def _metrics(self, record: dict[str, Any], prefix: str) -> str:
+        return " · ".join(
+            f"{label} {format(record[prefix + name], form)}"
+            for name, (label, form) in SHOWN.items()
+            if prefix + name in record
+        )
+
+    def _write(self, text: str, keep: bool) -> None:
+        sys.stderr.write(f"\r\033[K{text}" if self.live else text)
+        sys.stderr.write("\n" if keep else "")
+        sys.stderr.flush()
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}"

@@ -1,0 +1,64 @@
+"""Start from weights that exist: a run of ours or an imported model."""
+
+import torch
+from torch import nn
+
+from electra.errors import ConfigError
+from electra.model.encoder import DisentangledEmbeddings, Encoder
+from electra.model.networks import Discriminator, MaskedLM
+from electra.model.pretrained import Pretrained
+from electra.objectives.base import Objective
+
+
+def initialise(objective: Objective, model: Pretrained, source: str) -> list[str]:
+    """Copy what the model has into the objective's networks and say what it lacks."""
+    warnings = []
+    _copy_encoder(objective.network.encoder, model.encoder, "the model")
+    main = model.network
+    if type(main) is type(objective.network) and not isinstance(main, Encoder):
+        objective.network.head.load_state_dict(main.head.state_dict())
+    else:
+        kind = "discriminator" if isinstance(objective.network, Discriminator) else "masked-LM"
+        warnings.append(f"{source} has no {kind} head: it starts from random weights")
+    if isinstance(objective.generator, MaskedLM):
+        if model.generator is None:
+            warnings.append(f"{source} has no generator: it starts from random weights")
+        else:
+            _copy_encoder(objective.generator.encoder, model.generator.encoder, "the generator")
+            objective.generator.head.load_state_dict(model.generator.head.state_dict())
+            _restore_shared(objective, model)
+    return warnings
+
+
+def _restore_shared(objective: Objective, model: Pretrained) -> None:
+    """Put the main network's embeddings back where the generator's were copied over them."""
+    embeddings = objective.network.encoder.embeddings
+    if isinstance(embeddings, DisentangledEmbeddings):
+        _set_differences(embeddings, model.encoder)
+    elif isinstance(objective.generator, MaskedLM) and objective.generator.encoder.embeddings is embeddings:
+        embeddings.load_state_dict(model.encoder.embeddings.state_dict())
+
+
+def _copy_encoder(ours: Encoder, theirs: Encoder, name: str) -> None:
+    for key in ("embedding_size", "hidden_size", "layers", "heads", "feed_forward_size", "vocab_size", "max_length"):
+        wanted, found = getattr(ours.config, key), getattr(theirs.config, key)
+        if wanted != found:
+            raise ConfigError(f"init: {name} has {key} {found}, the config says {wanted}")
+    for part in ("project", "layers"):
+        module: nn.Module = getattr(ours, part)
+        module.load_state_dict(getattr(theirs, part).state_dict())
+    if isinstance(ours.embeddings, DisentangledEmbeddings):
+        ours.embeddings.shared.load_state_dict(theirs.embeddings.state_dict())
+        ours.embeddings.norm.load_state_dict(theirs.embeddings.norm.state_dict())
+    else:
+        ours.embeddings.load_state_dict(theirs.embeddings.state_dict())
+
+
+@torch.no_grad()
+def _set_differences(embeddings: DisentangledEmbeddings, theirs: Encoder) -> None:
+    for table in ("words", "positions", "types"):
+        own, shared, wanted = (
+            getattr(module, table).weight for module in (embeddings, embeddings.shared, theirs.embeddings)
+        )
+        own.copy_(wanted - shared)
+    embeddings.norm.load_state_dict(theirs.embeddings.norm.state_dict())

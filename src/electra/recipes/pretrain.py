@@ -1,0 +1,252 @@
+"""Pre-training, whole: corpora, objective, loop, and the model folder in the end."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from electra.config.load import load_config
+from electra.config.schema import ElectraObjective, MLMObjective, PretrainConfig
+from electra.data.batch import Batch
+from electra.data.loader import Loader
+from electra.data.shards import Corpus, open_corpus
+from electra.data.tokenizer import Tokenizer, load_tokenizer
+from electra.errors import ConfigError
+from electra.model.networks import Discriminator, MaskedLM, plain_encoder
+from electra.model.pretrained import ROUNDING, Pretrained, load
+from electra.objectives.base import Objective, Step
+from electra.objectives.build import build_objective
+from electra.objectives.doctor import diagnose
+from electra.objectives.draws import Draws, draw, mix
+from electra.objectives.metrics import summarize
+from electra.objectives.two_stage import FrozenGeneratorRTD
+from electra.recipes.convert import write_model, written_beside
+from electra.recipes.flops import forward_flops
+from electra.recipes.hardware import matrix_peak
+from electra.recipes.initialise import initialise
+from electra.training.checkpoint import Checkpoints
+from electra.training.loop import Job, train
+from electra.training.processes import Processes, joined
+from electra.training.run import Record, Run, trackers
+from electra.training.schedule import length_at, micro_batches, micro_batches_before, total_steps
+
+MANY_EPOCHS = 40  # of the same text; the paper's small model reads its own about five times
+FIXED = 20_200_323  # the seed of held-out masks: the same for every run, so that points compare
+Listener = Callable[[Record], None]
+Input = tuple[int, Batch[Tensor], Draws]  # the number of the micro-batch, the batch, the random numbers for it
+
+
+def pretrain(config: PretrainConfig, listeners: Sequence[Listener] = ()) -> Path:
+    """Train as the config says, going on where an interrupted run stopped; the run's folder is given back."""
+    if config.data is None or config.out is None:
+        raise ConfigError("pretrain needs data=CORPUS and out=RUN")
+    objective = config.objective
+    if isinstance(objective, ElectraObjective) and objective.algorithm == "two_stage":
+        first = Path(config.out) / "first_stage"
+        masked = objective.model_dump(include=set(MLMObjective.model_fields) - {"name"})
+        stage = config.model_copy(update={"objective": MLMObjective(**masked), "out": str(first)})
+        Path(config.out).mkdir(parents=True, exist_ok=True)
+        pretrain(stage, listeners)
+    with joined(config.device) as processes:
+        _Pretraining(config, processes, list(listeners)).work()
+    return Path(config.out)
+
+
+class _Pretraining:
+    def __init__(self, config: PretrainConfig, processes: Processes, listeners: list[Listener]) -> None:
+        assert config.out is not None
+        self.config, self.processes = config, processes
+        self.corpora = [open_corpus(path) for path in _folders(config)]
+        self.tokenizer = load_tokenizer(self.corpora[0].path / "tokenizer")
+        _check_corpus(config, self.corpora[0], self.tokenizer)
+        folder = Path(config.out)
+        self.run = Run(folder, [*listeners, self._watch])
+        if processes.first:
+            self.run.open(config, load_config)
+            self.run.listeners += trackers(folder, config.log)
+        processes.wait()
+        self.objective = self._objective().to(processes.device)
+        wanted = config.train.compile
+        if wanted == "on" or (wanted == "auto" and processes.device.type == "cuda"):
+            self.objective.compile()
+        self.heldout = self._heldout()
+
+    def work(self) -> None:
+        """Run the loop."""
+        config = self.config
+        _, standard = forward_flops(config.model, config.objective, config.train.length)
+        job: Job[Input, Step] = Job(
+            module=self.objective,
+            forward=self._forward,
+            updates=self._updates,
+            metrics=lambda step: summarize([step]),
+            evaluate=self._evaluate,
+            evaluate_every=config.evaluate.every,
+            checkpoint_every=config.checkpoint.every,
+            log_every=config.log.every,
+            finish=self._finish,
+            flops_per_token=3 * standard / config.train.length,
+            peak=matrix_peak(self.processes.device),
+        )
+        if self.processes.first:
+            self._warn_of_repetition()
+        train(
+            job,
+            config.train,
+            self.run,
+            Checkpoints(self.run.folder / "checkpoints", config.checkpoint.keep),
+            self.processes,
+        )
+
+    def _objective(self) -> Objective:
+        config = self.config
+        torch.manual_seed(mix(config.seed))
+        unigram = getattr(getattr(config.objective, "generator", None), "kind", None) == "unigram"
+        counts = _token_counts(self.corpora, config.model.vocab_size) if unigram else None
+        objective = build_objective(config.objective, config.model, self.tokenizer, counts)
+        if config.init is not None:
+            for warning in initialise(objective, load(config.init, device="cpu"), config.init):
+                self._warn(warning)
+        if isinstance(objective, FrozenGeneratorRTD):
+            first = load(self.run.folder / "first_stage", device="cpu").network
+            assert isinstance(first, MaskedLM)
+            objective.start_from(first)
+        return objective
+
+    def _precision(self) -> AbstractContextManager[Any]:
+        wanted, device = self.config.train.precision, self.processes.device.type
+        if wanted == "bf16" or (wanted == "auto" and device == "cuda"):
+            return torch.autocast(device, torch.bfloat16)
+        return nullcontext()
+
+    def _updates(self, step: int) -> Iterator[tuple[int, Iterator[Input]]]:
+        """Give the micro-batches of one update after the other, from a step on."""
+        train = self.config.train
+        size = train.micro_batch_size or train.start_batch_size or train.batch_size
+        loader = Loader(
+            self.corpora,
+            batch_size=size,
+            seed=self.config.seed,
+            weights=self.config.data_weights,
+            rank=self.processes.rank,
+            world_size=self.processes.world_size,
+            device=self.processes.device,
+        )
+        number = micro_batches_before(train, step)
+        stream = loader.batches(number)
+        while True:
+            count, length = micro_batches(train, step), length_at(train, step)
+            yield count * size * train.length, self._inputs(stream, number, count, length)
+            number += count
+            step += 1
+
+    def _inputs(self, stream: Iterator[Batch[Tensor]], number: int, count: int, length: int) -> Iterator[Input]:
+        for micro in range(number, number + count):
+            batch = _cut_to(next(stream), length)
+            yield micro, batch, self._draw(self.config.seed, micro, batch)
+
+    def _draw(self, seed: int, number: int, batch: Batch[Tensor], alone: bool = False) -> Draws:
+        rows, length = batch.ids.shape
+        rank, world_size = (0, 1) if alone else (self.processes.rank, self.processes.world_size)
+        return draw(seed, number, rows, length, rank=rank, world_size=world_size, device=batch.ids.device)
+
+    def _forward(self, network: nn.Module, part: Input) -> Step:
+        number, batch, draws = part
+        torch.manual_seed(mix(self.config.seed, number, self.processes.rank))  # for dropout
+        with self._precision():
+            step: Step = network(batch, draws)
+        return step
+
+    def _heldout(self) -> Loader | None:
+        sequences = sum(len(shard) for corpus in self.corpora for shard in corpus.shards("heldout"))
+        if not sequences:
+            return None
+        size = min(sequences, self.config.train.micro_batch_size or self.config.train.batch_size)
+        return Loader(self.corpora, batch_size=size, seed=FIXED, split="heldout", device=self.processes.device)
+
+    @torch.no_grad()
+    def _evaluate(self) -> dict[str, float]:
+        """Measure on held-out text with masks and samples that are the same each time, without dropout."""
+        if self.heldout is None:
+            return {}
+        self.objective.eval()
+        steps = []
+        for number in range(self.config.evaluate.batches):
+            batch = self.heldout.batch(number)
+            with self._precision():  # .forward, not a call: evaluation is not worth a compilation of its own
+                steps.append(self.objective.forward(batch, self._draw(FIXED, number, batch, alone=True)))
+        self.objective.train()
+        return summarize(steps)
+
+    def _finish(self) -> None:
+        """Write the model folder: the network that is kept, and the generator where Hugging Face has a class for it."""
+        with written_beside(self.run.folder / "model", overwrite=True) as folder:
+            write_model(trained_model(self.objective, self.tokenizer), folder)
+
+    def _warn(self, warning: str) -> None:
+        if self.processes.first:
+            self.run.report({"step": 0, "warning": warning})
+
+    def _watch(self, record: Record) -> None:
+        for warning in diagnose(record):
+            self.run.report({"step": record["step"], "warning": warning})
+
+    def _warn_of_repetition(self) -> None:
+        steps = total_steps(self.config.train)
+        sequences = sum(len(shard) for corpus in self.corpora for shard in corpus.shards("train"))
+        if steps and (epochs := steps * self.config.train.batch_size / sequences) > MANY_EPOCHS:
+            self._warn(
+                f"the text runs dry: it will be read {epochs:.0f} times; more text or fewer steps would do better"
+            )
+
+
+def trained_model(objective: Objective, tokenizer: Tokenizer) -> Pretrained:
+    """Give what is kept of an objective, as plain networks."""
+    encoder = plain_encoder(objective.network.encoder)
+    network = Discriminator(encoder) if isinstance(objective.network, Discriminator) else MaskedLM(encoder)
+    network.head = objective.network.head
+    generator = objective.generator if isinstance(objective.generator, MaskedLM) else None
+    return Pretrained(network, tokenizer, generator)
+
+
+def _folders(config: PretrainConfig) -> list[str]:
+    assert config.data is not None
+    return [config.data] if isinstance(config.data, str) else config.data
+
+
+def _check_corpus(config: PretrainConfig, corpus: Corpus, tokenizer: Tokenizer) -> None:
+    manifest = corpus.manifest
+    if manifest.length != config.train.length:
+        raise ConfigError(
+            f"{corpus.path} has sequences of {manifest.length} tokens, train.length is {config.train.length}: "
+            f"set train.length={manifest.length}, or build the corpus with --length {config.train.length}"
+        )
+    if not tokenizer.vocab_size <= config.model.vocab_size < tokenizer.vocab_size + ROUNDING:
+        raise ConfigError(
+            f"{corpus.path} has a vocabulary of {tokenizer.vocab_size}, model.vocab_size is {config.model.vocab_size}: "
+            f"set model.vocab_size={tokenizer.vocab_size}"
+        )
+
+
+def _cut_to(batch: Batch[Tensor], length: int) -> Batch[Tensor]:
+    """Cut each sequence into pieces of the given length, which divides its own."""
+    if batch.ids.size(1) == length:
+        return batch
+    attention = None if batch.attention is None else batch.attention.reshape(-1, length)
+    return replace(batch, ids=batch.ids.reshape(-1, length), attention=attention, types=batch.types.reshape(-1, length))
+
+
+def _token_counts(corpora: Sequence[Corpus], vocab_size: int) -> Tensor:
+    """Count how often each token occurs in the training text; special tokens are left out."""
+    counts = np.zeros(vocab_size, dtype=np.int64)
+    for corpus in corpora:
+        for shard in corpus.shards("train"):
+            for start in range(0, len(shard), 65_536):
+                counts += np.bincount(shard[start : start + 65_536].ravel(), minlength=vocab_size)
+        counts[[number for name, number in corpus.manifest.special_ids.items() if name != "unk"]] = 0
+    return torch.from_numpy(counts).float()

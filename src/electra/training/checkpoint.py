@@ -1,0 +1,146 @@
+"""Checkpoints: everything from which a run goes on as if it had never stopped.
+
+A checkpoint is a folder `step-00001000` with the weights and the optimizer's tensors as safetensors, and `state.json`,
+which holds the rest and the checksums of both. It is written beside and renamed, so that what bears the name is whole.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from electra.errors import CheckpointError
+
+WEIGHTS, OPTIMIZER, STATE = "weights.safetensors", "optimizer.safetensors", "state.json"
+
+
+class Checkpoints:
+    """The checkpoints of a run: the newest few and the best."""
+
+    def __init__(self, folder: Path, keep: int) -> None:
+        self.folder = folder
+        self.keep = keep
+
+    def save(self, module: nn.Module, optimizer: torch.optim.Optimizer, state: dict[str, Any], best: bool) -> None:
+        """Write a checkpoint; `state` has the step."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        name = f"step-{state['step']:08d}"
+        beside = self.folder / f".{name}.partial"
+        shutil.rmtree(beside, ignore_errors=True)
+        beside.mkdir()
+        sums = {
+            WEIGHTS: _write(_tensors_of(module), beside / WEIGHTS),
+            OPTIMIZER: _write(_optimizer_tensors(optimizer), beside / OPTIMIZER),
+        }
+        _write_text(json.dumps({**state, "sha256": sums}, indent=1), beside / STATE)
+        shutil.rmtree(self.folder / name, ignore_errors=True)  # of a run that went on from an older checkpoint
+        beside.rename(self.folder / name)
+        _sync(self.folder)
+        if best:
+            _write_text(name, self.folder / ".best.partial")
+            (self.folder / ".best.partial").replace(self.folder / "best")
+        self._forget_old_ones()
+
+    def steps(self) -> list[Path]:
+        """List the checkpoints, oldest first."""
+        return sorted(path for path in self.folder.glob("step-*") if path.is_dir())
+
+    def restore(self, module: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any] | None:
+        """Load the newest checkpoint that is whole into module and optimizer and give its state."""
+        for path in reversed(self.steps()):
+            state = _verified_state(path)
+            if state is not None:
+                load_weights(module, path)
+                _load_optimizer(optimizer, _read(path / OPTIMIZER))
+                return state
+        return None
+
+    def _forget_old_ones(self) -> None:
+        best = self.folder / "best"
+        kept = {best.read_text()} if best.is_file() else set()
+        for path in self.steps()[: -self.keep]:
+            if path.name not in kept:
+                gone = path.with_name(f".{path.name}.partial")  # a half-removed checkpoint must not look whole
+                path.rename(gone)
+                shutil.rmtree(gone)
+
+
+def load_weights(module: nn.Module, checkpoint: Path) -> None:
+    """Copy a checkpoint's weights into a module of the same shape."""
+    found, wanted = _read(checkpoint / WEIGHTS), _tensors_of(module)
+    if found.keys() != wanted.keys():
+        odd = sorted(found.keys() ^ wanted.keys())[0]
+        raise CheckpointError(f"{checkpoint} is of another model: {odd} stands in one of the two alone")
+    with torch.no_grad():
+        for name, tensor in wanted.items():
+            if tensor.shape != found[name].shape:
+                shapes = f"{tuple(found[name].shape)}, not {tuple(tensor.shape)}"
+                raise CheckpointError(f"{checkpoint} is of another model: {name} has shape {shapes}")
+            tensor.copy_(found[name])
+
+
+def _tensors_of(module: nn.Module) -> dict[str, Tensor]:
+    """Name every tensor once, also where modules share it."""
+    return dict(module.named_parameters()) | {
+        name: buffer for name, buffer in module.state_dict().items() if name in dict(module.named_buffers())
+    }
+
+
+def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    state = optimizer.state_dict()["state"]
+    return {f"{number}.{key}": torch.as_tensor(value) for number, kept in state.items() for key, value in kept.items()}
+
+
+def _load_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        number, key = name.split(".")
+        state.setdefault(int(number), {})[key] = tensor
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def _verified_state(path: Path) -> dict[str, Any] | None:
+    try:
+        state: dict[str, Any] = json.loads((path / STATE).read_text(encoding="utf-8"))
+        whole = all(_sha256(path / name) == digest for name, digest in state["sha256"].items())
+    except (OSError, ValueError, KeyError):
+        return None
+    return state if whole else None
+
+
+def _write(tensors: dict[str, Tensor], path: Path) -> str:
+    save_file({name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}, path)
+    _sync(path)
+    return _sha256(path)
+
+
+def _read(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as problem:
+        raise CheckpointError(f"{path} is corrupted or cut short: {problem}") from None
+
+
+def _write_text(text: str, path: Path) -> None:
+    path.write_text(text, encoding="utf-8")
+    _sync(path)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,240 @@
+"""The loop. Nothing in this file knows an objective or a task: it is handed a callable that gives a loss."""
+
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass
+from types import FrameType
+from typing import Any, Generic, Protocol, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from electra.config.schema import TrainConfig
+from electra.errors import ElectraError
+from electra.training.checkpoint import Checkpoints
+from electra.training.optim import build_optimizer, clip_gradients
+from electra.training.processes import Processes
+from electra.training.run import Record, Run
+from electra.training.schedule import learning_rate, total_steps
+
+MOST_BAD_STEPS = 20  # updates in a row without a finite gradient before a run gives up
+
+Input = TypeVar("Input")
+
+
+class HasLoss(Protocol):
+    """What a forward pass gives: at least a loss."""
+
+    @property
+    def loss(self) -> Tensor:
+        """Give the loss, a scalar."""
+
+
+Result = TypeVar("Result", bound=HasLoss)
+
+
+@dataclass
+class State:
+    """Where a run stands; all of it is in every checkpoint."""
+
+    step: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    skipped: int = 0  # updates left out because the gradient was not finite
+    best: float | None = None
+
+
+@dataclass
+class Job(Generic[Input, Result]):
+    """What to train, on what, and whom to tell."""
+
+    module: nn.Module
+    forward: Callable[[nn.Module, Input], Result]
+    updates: Callable[[int], Iterator[tuple[int, Iterable[Input]]]]  # from a step on: tokens and inputs of each update
+    metrics: Callable[[Result], dict[str, float]]
+    evaluate: Callable[[], dict[str, float]]
+    evaluate_every: int
+    checkpoint_every: int
+    log_every: int
+    finish: Callable[[], None]  # writes the result, also when the run is interrupted
+    flops_per_token: float
+    peak: float | None  # FLOP/s of the hardware, where known
+
+
+class _Stop:
+    """A wish to stop, from SIGTERM or Ctrl-C; the second Ctrl-C does not wait."""
+
+    wanted = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if self.wanted and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.wanted = True
+
+
+@contextmanager
+def _signals() -> Iterator[_Stop]:
+    stop = _Stop()
+    if threading.current_thread() is not threading.main_thread():  # only the main thread can listen
+        yield stop
+        return
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def train(job: Job[Any, Any], config: TrainConfig, run: Run, checkpoints: Checkpoints, processes: Processes) -> State:
+    """Train until the budget is spent or someone asks to stop; go on from the newest checkpoint if there is one."""
+    optimizer = build_optimizer(job.module, config)
+    state = State()
+    restored = checkpoints.restore(job.module, optimizer)
+    if restored:
+        state = State(**{key: restored[key] for key in asdict(state)})
+    if processes.first:
+        run.rewind(state.step)
+    with _signals() as stop:
+        trainer = _Trainer(job, config, run, checkpoints, processes, optimizer, state)
+        trainer.work(stop)
+    return state
+
+
+class _Trainer:
+    def __init__(
+        self,
+        job: Job[Any, Any],
+        config: TrainConfig,
+        run: Run,
+        checkpoints: Checkpoints,
+        processes: Processes,
+        optimizer: torch.optim.Optimizer,
+        state: State,
+    ) -> None:
+        self.job, self.config, self.run, self.checkpoints = job, config, run, checkpoints
+        self.processes, self.optimizer, self.state = processes, optimizer, state
+        self.network: nn.Module = job.module
+        if processes.world_size > 1:
+            self.network = DistributedDataParallel(job.module)
+        self.started = time.monotonic() - state.seconds
+        self.reserved = 0.0  # seconds that the end of the run takes: the last evaluation and checkpoint
+        self.bad_in_a_row = 0
+        self.saved_at = state.step if checkpoints.steps() else -1
+        self.logged = (time.monotonic(), state.tokens)
+
+    def work(self, stop: _Stop) -> None:
+        job, state = self.job, self.state
+        if state.step == 0:
+            self.reserved = self._evaluate()
+        for tokens, inputs in job.updates(state.step):
+            progress = self._progress()
+            if progress >= 1 or self.processes.largest(float(stop.wanted)):
+                break
+            result, norm = self._update(inputs, learning_rate(self.config, state.step, progress))
+            state.step += 1
+            state.tokens += tokens
+            if state.step % job.log_every == 0:
+                self._log(result, norm, progress)
+            if state.step % job.evaluate_every == 0:
+                self.reserved = self._evaluate()
+            if state.step % job.checkpoint_every == 0:
+                self._save()
+        if self._progress() >= 1 and state.step % job.evaluate_every:
+            self._evaluate()
+        if self.saved_at != state.step:
+            self._save()
+        if self.processes.first:
+            job.finish()
+        self.processes.wait()
+
+    def _progress(self) -> float:
+        """Give the share of the budget that is spent."""
+        steps = total_steps(self.config)
+        if steps is not None:
+            return self.state.step / steps
+        assert self.config.hours is not None
+        allowed = max(self.config.hours * 3600 - self.reserved, 1e-9)
+        return self.processes.largest(time.monotonic() - self.started) / allowed
+
+    def _update(self, inputs: Iterable[Any], rate: float) -> tuple[Any, Tensor]:
+        """Take one step of the optimizer, over all micro-batches of the update."""
+        parts = list(inputs)
+        for number, part in enumerate(parts):
+            last = number == len(parts) - 1
+            quiet = isinstance(self.network, DistributedDataParallel) and not last
+            with self.network.no_sync() if quiet else nullcontext():  # type: ignore[operator]
+                result = self.job.forward(self.network, part)
+                (result.loss / len(parts)).backward()
+        norm = clip_gradients(self.job.module, self.config.clip_norm)
+        if math.isfinite(norm.item()):
+            for group in self.optimizer.param_groups:
+                group["lr"] = rate
+            self.optimizer.step()
+            self.bad_in_a_row = 0
+        else:
+            self.state.skipped += 1
+            self.bad_in_a_row += 1
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.bad_in_a_row >= MOST_BAD_STEPS:
+            raise ElectraError(
+                f"the loss was not finite for {MOST_BAD_STEPS} steps in a row, up to step {self.state.step}: lower "
+                f"train.learning_rate or raise train.warmup_steps; the last good checkpoint: {self.checkpoints.folder}"
+            )
+        return result, norm
+
+    def _log(self, result: Any, norm: Tensor, progress: float) -> None:
+        if not self.processes.first:
+            return
+        now, (then, tokens_then) = time.monotonic(), self.logged
+        rate = (self.state.tokens - tokens_then) / max(now - then, 1e-9)
+        record: Record = {
+            "step": self.state.step,
+            "tokens": self.state.tokens,
+            "seconds": round(now - self.started, 3),
+            "progress": round(progress, 6),
+            "learning_rate": self.optimizer.param_groups[0]["lr"],
+            "gradient_norm": norm.item(),
+            "skipped": self.state.skipped,
+            "tokens_per_second": round(rate, 1),
+            **self.job.metrics(result),
+        }
+        if self.job.peak:
+            record["peak_share"] = rate * self.job.flops_per_token / self.job.peak / self.processes.world_size
+        self.logged = (time.monotonic(), self.state.tokens)
+        self.run.report(record)
+
+    def _evaluate(self) -> float:
+        """Measure on held-out data, and say how long that takes."""
+        began = time.monotonic()
+        if self.processes.first:
+            found = self.job.evaluate()
+            if found:
+                self.run.report(
+                    {
+                        "step": self.state.step,
+                        "tokens": self.state.tokens,
+                        "seconds": round(began - self.started, 3),
+                        "progress": round(self._progress(), 6),
+                        **{f"heldout_{name}": value for name, value in found.items()},
+                    }
+                )
+                loss = found.get("loss", math.inf)
+                if self.state.step and (self.state.best is None or loss < self.state.best):
+                    self.state.best = loss
+                    self._save(best=True)
+        self.processes.wait()
+        took = time.monotonic() - began
+        self.logged = (self.logged[0] + took, self.logged[1])
+        return took
+
+    def _save(self, best: bool = False) -> None:
+        self.state.seconds = time.monotonic() - self.started
+        if self.processes.first and self.saved_at != self.state.step:
+            self.checkpoints.save(self.job.module, self.optimizer, asdict(self.state), best)
+        self.saved_at = self.state.step

@@ -1,0 +1,87 @@
+"""The folder of a run: its config, its metrics and whoever wants to hear of them."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from electra.config.load import difference, dump_config
+from electra.config.schema import LogConfig, Section
+from electra.errors import CheckpointError, ConfigError
+
+Record = dict[str, Any]
+FREE_TO_CHANGE = ("train.steps", "train.tokens", "train.hours", "checkpoint.", "evaluate.", "log.", "device", "out")
+
+
+class Run:
+    """Where a run is written: `config.toml` before step 1, a line of `metrics.jsonl` at each report."""
+
+    def __init__(self, folder: Path, listeners: list[Callable[[Record], None]]) -> None:
+        self.folder = folder
+        self.listeners = listeners
+        self.metrics = folder / "metrics.jsonl"
+
+    def open(self, config: Section, load: Callable[[Path], Section]) -> None:
+        """Write the config, or make sure that the run that is there already is this one."""
+        path = self.folder / "config.toml"
+        if path.is_file():
+            changed = [key for key in difference(load(path), config) if not key.startswith(FREE_TO_CHANGE)]
+            if changed:
+                raise ConfigError(
+                    f"{self.folder} holds a run of another config ({', '.join(changed[:3])} differ); choose another out"
+                )
+        elif self.folder.is_dir() and any(self.folder.iterdir()):
+            raise CheckpointError(f"{self.folder} exists and is not a run; choose another out")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        beside = path.with_name(".config.toml.partial")
+        beside.write_text(dump_config(config), encoding="utf-8")
+        beside.replace(path)
+
+    def rewind(self, step: int) -> None:
+        """Drop metrics of steps after this one: they will be taken again."""
+        if not self.metrics.is_file():
+            return
+        kept = []
+        for line in self.metrics.read_text(encoding="utf-8").splitlines():
+            try:
+                if json.loads(line)["step"] <= step:
+                    kept.append(line + "\n")
+            except (ValueError, KeyError):
+                continue  # the line that a kill cut short
+        beside = self.metrics.with_name(".metrics.jsonl.partial")
+        beside.write_text("".join(kept), encoding="utf-8")
+        beside.replace(self.metrics)
+
+    def report(self, record: Record) -> None:
+        """Write a record and tell the listeners."""
+        with self.metrics.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+        for listener in self.listeners:
+            listener(record)
+
+
+def trackers(folder: Path, log: LogConfig) -> list[Callable[[Record], None]]:
+    """Give the listeners that TensorBoard and Weights & Biases need, if they are asked for and installed."""
+    found: list[Callable[[Record], None]] = []
+    if log.tensorboard:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise ConfigError("log.tensorboard needs an extra: pip install 'electra[track]'") from None
+        writer = SummaryWriter(str(folder / "tensorboard"))
+
+        def to_tensorboard(record: Record) -> None:
+            for name, value in record.items():
+                if isinstance(value, int | float):
+                    writer.add_scalar(name, value, record["step"])
+            writer.flush()
+
+        found.append(to_tensorboard)
+    if log.wandb:
+        try:
+            import wandb
+        except ImportError:
+            raise ConfigError("log.wandb needs an extra: pip install 'electra[track]'") from None
+        wandb.init(dir=str(folder), name=folder.name, resume="allow", id=folder.name)
+        found.append(lambda record: wandb.log(record, step=record["step"]))
+    return found
