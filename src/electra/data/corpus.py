@@ -4,7 +4,7 @@ import errno
 import hashlib
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import asdict
 from importlib.metadata import version
 from itertools import groupby
@@ -160,13 +160,13 @@ class _Builder:
             )
 
     def _write_group(self, number: int, blocks: Iterable[tuple[Block, TokenBlock]]) -> None:
-        writer = _GroupWriter(self.unfinished.corpus, number, self.building, self.frame)
-        for block, tokens in blocks:
-            writer.add(tokens, self.sieve)
-            fingerprint = block.fingerprint
-            if self.progress:
-                self.progress(self._how_far(writer))
-        shards = {split: shard for split in SPLITS if (shard := writer.finish(split))}
+        with closing(_GroupWriter(self.unfinished.corpus, number, self.building, self.frame)) as writer:
+            for block, tokens in blocks:
+                writer.add(tokens, self.sieve)
+                fingerprint = block.fingerprint
+                if self.progress:
+                    self.progress(self._how_far(writer))
+            shards = {split: shard for split in SPLITS if (shard := writer.finish(split))}
         self.groups.append(Group(fingerprint, self.sieve.fate, self.sieve.reason, shards, writer.report))
         self.unfinished.finish_group(number, self.groups[-1], np.concatenate(writer.keys))
 
@@ -248,6 +248,12 @@ class _GroupWriter:
         for row in self.cutters[split].finish():
             self.writers[split].write(row)
         return self.writers[split].finish()
+
+    def close(self) -> None:
+        """Stop writing; each file is closed even if another cannot be written to its end."""
+        with ExitStack() as stack:
+            for writer in self.writers.values():
+                stack.callback(writer.close)
 
 
 def _cutter(building: Building, frame: Frame, group: int, split: Split) -> Cutter:

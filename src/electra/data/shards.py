@@ -185,13 +185,17 @@ class ShardWriter:
         self.sequences += 1
         self.tokens += row.tokens
 
+    def close(self) -> None:
+        """Stop writing."""
+        self._stream.close()
+
     def finish(self) -> Shard | None:
         """Put the shard in place; nothing if it is empty."""
         self._stream.seek(0)
         self._write_header()
         self._stream.flush()
         os.fsync(self._stream.fileno())
-        self._stream.close()
+        self.close()
         written = self.folder / f"{self.file}.writing"
         if not self.sequences:
             written.unlink()
