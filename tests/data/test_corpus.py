@@ -1,4 +1,5 @@
 import filecmp
+import io
 import json
 import os
 import random
@@ -244,6 +245,15 @@ def test_the_same_build_again_is_already_done(tmp_path):
     before = (tmp_path / "corpus" / "manifest.json").stat().st_mtime_ns
     build(text, tmp_path / "corpus")
     assert (tmp_path / "corpus" / "manifest.json").stat().st_mtime_ns == before
+
+
+def test_a_corpus_of_standard_input_is_not_taken_for_that_of_another(tmp_path, monkeypatch):
+    for content in (b"abc", b"xyz"):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+        if content == b"abc":
+            build("-", tmp_path / "corpus", heldout=0)
+    with pytest.raises(DataError, match=r"holds a corpus, and - may have changed since; choose another --out"):
+        build("-", tmp_path / "corpus", heldout=0)
 
 
 def test_a_finished_corpus_is_not_overwritten(tmp_path):

@@ -63,7 +63,15 @@ def build_corpus(
     progress: Callable[[Progress], None] | None = None,
 ) -> Corpus:
     """Build a corpus from text; killed at any moment, the same call continues and gives the same bytes."""
-    building = Building(length, cut, seed, heldout, reading, cleaning, shard_characters)
+    building = Building(
+        length=length,
+        cut=cut,
+        seed=seed,
+        heldout=heldout,
+        reading=reading,
+        cleaning=cleaning,
+        shard_characters=shard_characters,
+    )
     check_cleaning(cleaning)
     names = [sources] if isinstance(sources, str | Path) else list(sources)
     tokenizer = tokenizer if isinstance(tokenizer, Tokenizer) else load_tokenizer(tokenizer)
@@ -84,9 +92,11 @@ def _is_built(out: Path, names: Sequence[str | Path], tokenizer: Tokenizer, buil
     if not check_place(out):
         return False
     found = open_corpus(out).manifest.provenance
-    sources = [asdict(source) for source in find_sources(names, building.reading.format)[0]]
-    wanted = {"sources": sources, **_settings(tokenizer, building)}
+    sources = find_sources(names, building.reading.format)[0]
+    wanted = {"sources": [asdict(source) for source in sources], **_settings(tokenizer, building)}
     changed = [key for key in wanted if wanted[key] != found.get(key)]
+    if not changed and any(source.size is None for source in sources):
+        raise DataError(f"{out} holds a corpus, and {sources[0].name} may have changed since; choose another --out")
     if changed:
         raise DataError(f"{out} holds a corpus made with another {', '.join(changed)}; choose another --out")
     Unfinished(out).discard()  # an earlier run may have been killed while it did so
