@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from electra.data.corpus import build_corpus as build_corpus
     from electra.data.tokenizer import Tokenizer as Tokenizer
     from electra.data.tokenizer import load_tokenizer as load_tokenizer
+    from electra.data.vocab import train_vocab as train_vocab
     from electra.errors import ElectraError as ElectraError
 
 _HOMES = {
@@ -21,6 +22,7 @@ _HOMES = {
     "build_corpus": "electra.data.corpus",
     "load_config": "electra.config.load",
     "load_tokenizer": "electra.data.tokenizer",
+    "train_vocab": "electra.data.vocab",
 }
 __all__ = sorted(_HOMES)
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from electra.cli import config, corpus
+from electra.cli import config, corpus, vocab
 from electra.errors import ElectraError
 
 app = typer.Typer(
@@ -38,7 +38,7 @@ def _root(
         typer.echo(context.get_help())
 
 
-for _command in (config, corpus):
+for _command in (config, corpus, vocab):
     _command.register(app)
 
 
