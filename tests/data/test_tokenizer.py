@@ -1,6 +1,5 @@
 import json
 import lzma
-import pickle
 from itertools import islice
 from pathlib import Path
 
@@ -125,11 +124,6 @@ def test_a_tokenizer_whose_text_gives_special_tokens_is_refused(tmp_path):
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(OTHER_NAMES))
     with pytest.raises(DataError, match="text that spells <s> becomes that special token"):
         load_tokenizer(tmp_path)
-
-
-def test_a_tokenizer_travels_to_another_process():
-    tokenizer = pickle.loads(pickle.dumps(wordpiece(PIECES)))
-    assert pieces(tokenizer, "[MASK] the") == ["[", "mask", "]", "the"]
 
 
 @pytest.mark.parametrize("content", ["{", "[]"])

@@ -9,6 +9,8 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
 from electra.data.tokenizer import SPECIAL_TOKENS, load_tokenizer
 from electra.data.vocab import read_report, train_vocab
@@ -173,6 +175,24 @@ def test_too_little_text_gives_a_smaller_vocabulary_and_says_so(tmp_path):
         tokenizer = train_vocab([text], size=5000, out=tmp_path / model, model=model)
         report = read_report(tmp_path / model)
         assert tokenizer.vocab_size == report.size < report.requested_size == 5000
+
+
+@pytest.mark.parametrize("model", MODELS)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(content=st.text(st.characters(codec="utf-8", exclude_characters="\0")))
+@example("\u200b\ufeff\x7f")  # nothing is left of it
+@example("Ж")
+@example("한\r\n\u0301\u2028▁▁ x")
+def test_any_text_gives_a_vocabulary_that_spells_it(tmp_path, model, content):
+    text = tmp_path / "text.txt"
+    text.write_bytes(content.encode())
+    if not content.strip():
+        return
+    tokenizer = train_vocab([text], size=300, out=tmp_path / "out", model=model)
+    assert load_tokenizer(tmp_path / "out").backend.to_str() == tokenizer.backend.to_str()
+    encoding = tokenizer.encode([content])[0]
+    assert not {0, 2, 3, 4}.intersection(encoding.ids)
+    assert max(encoding.ids, default=0) < tokenizer.vocab_size <= 300
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ def _refine(
             used[number] += count
     uses = dict(zip(scores, used[len(SPECIAL_TOKENS) :], strict=True))
     kept = sorted(uses, key=lambda piece: (piece not in letters, -uses[piece], piece))[:size]
-    total = sum(uses[piece] for piece in kept)
+    total = max(1, sum(uses[piece] for piece in kept))  # of control characters nothing is left to count
     return {
         piece: round(math.log(max(uses[piece], 0.5) / total), 6)
         for piece in sorted(kept, key=lambda piece: (-uses[piece], piece))

@@ -39,10 +39,6 @@ class Tokenizer:
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = ids
         self._refuse_injection()
 
-    def __reduce__(self) -> tuple[type["Tokenizer"], tuple[tokenizers.Tokenizer, tuple[str, ...]]]:
-        # Made anew where it arrives: the library does not send along that special tokens are read as text.
-        return Tokenizer, (self.backend, self.names)
-
     def _refuse_injection(self) -> None:
         """Make sure that no text gives the id of a special token: where documents end is read from these ids."""
         special = {self.pad_id, self.cls_id, self.sep_id, self.mask_id}
