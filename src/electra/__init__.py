@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from electra.data.corpus import build_corpus as build_corpus
     from electra.data.tokenizer import Tokenizer as Tokenizer
     from electra.data.tokenizer import load_tokenizer as load_tokenizer
+    from electra.data.vocab import train_vocab as train_vocab
     from electra.errors import ElectraError as ElectraError
     from electra.model.pretrained import Pretrained as Pretrained
     from electra.model.pretrained import load as load
@@ -31,6 +32,7 @@ _HOMES = {
     "load": "electra.model.pretrained",
     "load_config": "electra.config.load",
     "load_tokenizer": "electra.data.tokenizer",
+    "train_vocab": "electra.data.vocab",
 }
 __all__ = sorted(_HOMES)
 

@@ -4,7 +4,7 @@ import errno
 import hashlib
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import asdict
 from importlib.metadata import version
 from itertools import groupby
@@ -63,7 +63,15 @@ def build_corpus(
     progress: Callable[[Progress], None] | None = None,
 ) -> Corpus:
     """Build a corpus from text; killed at any moment, the same call continues and gives the same bytes."""
-    building = Building(length, cut, seed, heldout, reading, cleaning, shard_characters)
+    building = Building(
+        length=length,
+        cut=cut,
+        seed=seed,
+        heldout=heldout,
+        reading=reading,
+        cleaning=cleaning,
+        shard_characters=shard_characters,
+    )
     check_cleaning(cleaning)
     names = [sources] if isinstance(sources, str | Path) else list(sources)
     tokenizer = tokenizer if isinstance(tokenizer, Tokenizer) else load_tokenizer(tokenizer)
@@ -84,9 +92,11 @@ def _is_built(out: Path, names: Sequence[str | Path], tokenizer: Tokenizer, buil
     if not check_place(out):
         return False
     found = open_corpus(out).manifest.provenance
-    sources = [asdict(source) for source in find_sources(names, building.reading.format)[0]]
-    wanted = {"sources": sources, **_settings(tokenizer, building)}
+    sources = find_sources(names, building.reading.format)[0]
+    wanted = {"sources": [asdict(source) for source in sources], **_settings(tokenizer, building)}
     changed = [key for key in wanted if wanted[key] != found.get(key)]
+    if not changed and any(source.size is None for source in sources):
+        raise DataError(f"{out} holds a corpus, and {sources[0].name} may have changed since; choose another --out")
     if changed:
         raise DataError(f"{out} holds a corpus made with another {', '.join(changed)}; choose another --out")
     Unfinished(out).discard()  # an earlier run may have been killed while it did so
@@ -160,13 +170,13 @@ class _Builder:
             )
 
     def _write_group(self, number: int, blocks: Iterable[tuple[Block, TokenBlock]]) -> None:
-        writer = _GroupWriter(self.unfinished.corpus, number, self.building, self.frame)
-        for block, tokens in blocks:
-            writer.add(tokens, self.sieve)
-            fingerprint = block.fingerprint
-            if self.progress:
-                self.progress(self._how_far(writer))
-        shards = {split: shard for split in SPLITS if (shard := writer.finish(split))}
+        with closing(_GroupWriter(self.unfinished.corpus, number, self.building, self.frame)) as writer:
+            for block, tokens in blocks:
+                writer.add(tokens, self.sieve)
+                fingerprint = block.fingerprint
+                if self.progress:
+                    self.progress(self._how_far(writer))
+            shards = {split: shard for split in SPLITS if (shard := writer.finish(split))}
         self.groups.append(Group(fingerprint, self.sieve.fate, self.sieve.reason, shards, writer.report))
         self.unfinished.finish_group(number, self.groups[-1], np.concatenate(writer.keys))
 
@@ -248,6 +258,12 @@ class _GroupWriter:
         for row in self.cutters[split].finish():
             self.writers[split].write(row)
         return self.writers[split].finish()
+
+    def close(self) -> None:
+        """Stop writing; each file is closed even if another cannot be written to its end."""
+        with ExitStack() as stack:
+            for writer in self.writers.values():
+                stack.callback(writer.close)
 
 
 def _cutter(building: Building, frame: Frame, group: int, split: Split) -> Cutter:

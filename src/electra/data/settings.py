@@ -1,4 +1,4 @@
-"""Every knob of reading, cleaning and building on one page."""
+"""Every knob of reading, cleaning and building, and of vocabularies, on one page."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -12,8 +12,12 @@ Unicode = Literal["keep", "NFC", "NFKC"]
 Controls = Literal["keep", "drop"]
 Duplicates = Literal["keep", "exact", "near"]
 Cut = Literal["packed", "paper"]
+Pieces = Literal["wordpiece", "unigram", "bpe"]
+Accents = Literal["auto", "keep", "strip"]
 
 SHORTEST_LENGTH = 16  # tokens
+SMALLEST_SIZE: dict[Pieces, int] = {"wordpiece": 50, "unigram": 50, "bpe": 261}  # bpe: 256 bytes, 5 special tokens
+SMALLEST_SAMPLE = 20_000_000  # characters: more than the longest passage that is read can count for
 
 
 @dataclass(frozen=True)
@@ -55,3 +59,24 @@ class Building:
             raise DataError(f"a length of {self.length} tokens is too short; give {SHORTEST_LENGTH} or more")
         if not 0 <= self.heldout < 1:
             raise DataError(f"the held-out fraction has to be 0 or more and below 1; found {self.heldout}")
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """What shapes a vocabulary, beside its text."""
+
+    size: int  # pieces, special tokens included
+    model: Pieces = "wordpiece"
+    lowercase: bool = True
+    accents: Accents = "auto"  # strip with lowercase, as BERT does, but keep where stripping would change letters
+    max_characters: int = 50_000_000  # of longer text an even sample: more hardly changes a vocabulary
+    reading: Reading = Reading()
+
+    def __post_init__(self) -> None:
+        if self.size < SMALLEST_SIZE[self.model]:
+            smallest = SMALLEST_SIZE[self.model]
+            raise DataError(f"a {self.model} vocabulary of {self.size} pieces is too small; give {smallest} or more")
+        if self.max_characters < SMALLEST_SAMPLE:
+            raise DataError(
+                f"a sample of {self.max_characters:,} characters is too small; give {SMALLEST_SAMPLE:,} or more"
+            )

@@ -12,6 +12,7 @@ runs `[CLS] piece [SEP]`, each of one document. `paper`: `[CLS] A [SEP]` or `[CL
 import hashlib
 import json
 import os
+from array import array
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -166,7 +167,7 @@ class ShardWriter:
         self.frame = frame
         self.sequences = 0
         self.tokens = 0
-        self.starts: list[tuple[int, int]] = []
+        self.starts = array("I")  # sequence and offset in turn
         self._stream = (folder / f"{file}.writing").open("wb")
         self._write_header()
 
@@ -180,10 +181,15 @@ class ShardWriter:
 
     def write(self, row: Row) -> None:
         """Add a sequence."""
-        self.starts += [(self.sequences, offset) for offset in row.starts]
+        for offset in row.starts:
+            self.starts.extend((self.sequences, offset))
         self._stream.write(row.ids.data)
         self.sequences += 1
         self.tokens += row.tokens
+
+    def close(self) -> None:
+        """Stop writing."""
+        self._stream.close()
 
     def finish(self) -> Shard | None:
         """Put the shard in place; nothing if it is empty."""
@@ -191,12 +197,12 @@ class ShardWriter:
         self._write_header()
         self._stream.flush()
         os.fsync(self._stream.fileno())
-        self._stream.close()
+        self.close()
         written = self.folder / f"{self.file}.writing"
         if not self.sequences:
             written.unlink()
             return None
-        starts = np.array(self.starts, np.uint32).reshape(-1, 2)
+        starts = np.array(self.starts, "<u4").reshape(-1, 2)
         shard = Shard(self.file, self.sequences, self.tokens, len(starts), file_sha256(written), "")
         with (self.folder / shard.documents_file).open("wb") as stream:
             np.save(stream, starts)

@@ -1,7 +1,9 @@
 """Sequences of a corpus as text, with every boundary visible."""
 
 import random
+from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import accumulate
 
 from electra.data.shards import Corpus, Split
 from electra.data.tokenizer import Tokenizer, load_tokenizer
@@ -11,9 +13,12 @@ def show_sequences(corpus: Corpus, count: int, split: Split = "train", seed: int
     """Give some sequences, drawn at random, as lines of text: ¶ where a document begins, … where one goes on."""
     shards, starts = corpus.shards(split), corpus.documents(split)
     tokenizer = load_tokenizer(corpus.path / "tokenizer")
-    places = [(shard, row) for shard, ids in enumerate(shards) for row in range(len(ids))]
+    ends = list(accumulate(map(len, shards)))
+    total = ends[-1] if ends else 0
     shown = []
-    for shard, row in sorted(random.Random(seed).sample(places, min(count, len(places)))):
+    for place in sorted(random.Random(seed).sample(range(total), min(count, total))):
+        shard = bisect_right(ends, place)
+        row = place - ends[shard] + len(shards[shard])
         begins = set(starts[shard][starts[shard][:, 0] == row][:, 1].tolist())
         lines = _lines(shards[shard][row].tolist(), begins, tokenizer)
         shown.append("\n".join([f"{corpus.manifest.splits[split][shard].file} sequence {row}", *lines]))

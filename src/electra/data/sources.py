@@ -124,7 +124,8 @@ def readable(name: str) -> Iterator[None]:
     except DataError:
         raise
     except ImportError as problem:
-        raise DataError(f"reading {name} needs another package: {problem}; try: pip install 'electra[text]'") from None
+        hint = "; pip install 'electra[text]' brings it" if problem.name in ("datasets", "pyarrow") else ""
+        raise DataError(f"reading {name} needs another package: {problem}{hint}") from None
     except Exception as problem:  # every format and file system has errors of its own
         reason = getattr(problem, "strerror", None) or str(problem) or type(problem).__name__
         raise DataError(f"cannot read {name}: {' '.join(reason.split())}") from None

@@ -47,19 +47,22 @@ class Unfinished:
     @contextmanager
     def opened(self, settings: Mapping[str, Any]) -> Iterator[None]:
         """Hold the folder for this process alone and check that it is of the same settings."""
-        self.corpus.mkdir(parents=True, exist_ok=True)
-        self.groups.mkdir(exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / "lock").open("w") as lock:  # the system frees it when the process dies
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise DataError(f"another process is building {self.out}; wait for it") from None
             self._check_settings(json.loads(json.dumps(settings)))
+            self.corpus.mkdir(exist_ok=True)
+            self.groups.mkdir(exist_ok=True)
             yield
 
     def _check_settings(self, settings: Mapping[str, Any]) -> None:
         path = self.folder / "settings.json"
-        if not path.is_file():
+        if not path.is_file():  # a new build, or the rest of one that was killed while it was removed
+            shutil.rmtree(self.corpus, ignore_errors=True)
+            shutil.rmtree(self.groups, ignore_errors=True)
             write_whole(path, json.dumps(settings, indent=2) + "\n")
             return
         earlier = json.loads(path.read_text(encoding="utf-8"))
@@ -71,13 +74,18 @@ class Unfinished:
             )
 
     def finished_groups(self) -> list[Group]:
-        """Read what earlier runs finished."""
+        """Read what earlier runs finished, as far as all its files are there."""
         groups: list[Group] = []
         while (path := self.groups / f"{len(groups):05d}.json").is_file():
             values = json.loads(path.read_text(encoding="utf-8"))
             dropped = {reason: Dropped(**counts) for reason, counts in values["report"].pop("dropped").items()}
             values["report"] = Report(**values["report"], dropped=dropped)
             values["shards"] = {split: Shard(**shard) for split, shard in values["shards"].items()}
+            files = [path.with_suffix(".npy")]
+            for shard in values["shards"].values():
+                files += [self.corpus / shard.file, self.corpus / shard.documents_file]
+            if not all(file.is_file() for file in files):
+                break
             groups.append(Group(**values))
         return groups
 
@@ -104,7 +112,8 @@ class Unfinished:
         self.discard()
 
     def discard(self) -> None:
-        """Remove the folder."""
+        """Remove the folder; without its settings, what a kill may leave of it is not taken for work done."""
+        (self.folder / "settings.json").unlink(missing_ok=True)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

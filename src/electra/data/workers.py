@@ -134,14 +134,13 @@ class _Worker:
 
 def _work() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
-    step = pickle.load(sys.stdin.buffer).step()
-    while True:
-        try:
-            passages = pickle.load(sys.stdin.buffer)
-        except EOFError:
-            return
-        pickle.dump(step(passages), sys.stdout.buffer, protocol=5)
-        sys.stdout.buffer.flush()
+    try:
+        step = pickle.load(sys.stdin.buffer).step()
+        while True:
+            pickle.dump(step(pickle.load(sys.stdin.buffer)), sys.stdout.buffer, protocol=5)
+            sys.stdout.buffer.flush()
+    except (EOFError, BrokenPipeError, pickle.UnpicklingError):
+        os._exit(0)  # the parent is gone, perhaps in mid-sentence; nobody is left to flush for
 
 
 if __name__ == "__main__":

@@ -1,0 +1,93 @@
+"""A bounded, even sample of a stream of documents whose length is not known beforehand."""
+
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+SPACELESS = 20  # characters for each space; with more, text has no words that repeat, and training costs far more
+SPACELESS_COST = 10  # characters that one of such text counts for
+_BLOCK = 1 << 20  # characters read at a time
+_UNICODE = 0x110000
+
+
+class Sample:
+    """Documents kept in files, all of them until they exceed `max_characters`, then every 2nd, every 4th, … of all.
+
+    Text without spaces, such as Japanese, may have a tenth of that: the trainers need as much memory for it.
+    Document n is in the file named after how many times 2 divides n, so that halving the sample is deleting a file.
+    """
+
+    def __init__(self, folder: Path, max_characters: int) -> None:
+        folder.mkdir(parents=True)
+        self.folder = folder
+        self.max_characters = max_characters
+        self.documents = 0
+        self.characters = 0
+        self.level = 0  # documents of lower levels are dropped
+        self._kept: Counter[int] = Counter()  # level: characters
+        self._cost: Counter[int] = Counter()  # level: characters, those of text without spaces tenfold
+        self._streams: dict[int, IO[str]] = {}
+
+    @property
+    def kept_characters(self) -> int:
+        """Give the size of the sample."""
+        return self._kept.total()
+
+    @property
+    def files(self) -> list[Path]:
+        """Give the files that hold the sample, in order."""
+        return [self._file(level) for level in sorted(self._kept)]
+
+    def add(self, text: str) -> None:
+        """Count a document, and keep it if its turn has come."""
+        self.documents += 1
+        self.characters += len(text)
+        level = (self.documents & -self.documents).bit_length() - 1
+        if level < self.level:
+            return
+        if level not in self._streams:
+            self._streams[level] = self._file(level).open("w", encoding="utf-8", newline="\n")
+        self._streams[level].write(text + "\n")
+        self._kept[level] += len(text)
+        self._cost[level] += len(text) * (SPACELESS_COST if len(text) > SPACELESS * (1 + text.count(" ")) else 1)
+        while self._cost.total() > self.max_characters:
+            self._halve()
+
+    def close(self) -> None:
+        """Finish writing; from here on the sample is read."""
+        for stream in self._streams.values():
+            stream.close()
+
+    def lines(self, stride: int = 1) -> Iterator[str]:
+        """Give every `stride`-th line of the sample."""
+        number = 0
+        for file in self.files:
+            with file.open(encoding="utf-8", newline="\n") as stream:
+                for line in stream:
+                    if number % stride == 0:
+                        yield line.rstrip("\n")
+                    number += 1
+
+    def count_characters(self, *, compatible: bool = False) -> Counter[str]:
+        """Count how often each character occurs; `compatible`: after the normalisation NFKC."""
+        counts = np.zeros(_UNICODE, np.int64)
+        for file in self.files:
+            with file.open(encoding="utf-8", newline="\n") as stream:
+                while block := stream.read(_BLOCK):
+                    text = unicodedata.normalize("NFKC", block) if compatible else block
+                    counts += np.bincount(np.frombuffer(text.encode("utf-32-le"), np.uint32), minlength=_UNICODE)
+        return Counter({chr(point): int(counts[point]) for point in np.flatnonzero(counts)})
+
+    def _file(self, level: int) -> Path:
+        return self.folder / f"level-{level:02}.txt"
+
+    def _halve(self) -> None:
+        if self.level in self._streams:
+            self._streams.pop(self.level).close()
+            self._file(self.level).unlink()
+            del self._kept[self.level], self._cost[self.level]
+        self.level += 1

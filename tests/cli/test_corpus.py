@@ -1,0 +1,96 @@
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from electra.cli import app
+from electra.data.shards import open_corpus
+from electra.data.tokenizer import SPECIAL_TOKENS, wordpiece
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").write_text("a b c d\n\ne f g h\n\na\n\n" * 20)
+    wordpiece([*SPECIAL_TOKENS, *"abcdefgh"]).save(tmp_path / "tokenizer")
+    return tmp_path
+
+
+def electra(*arguments: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "electra", "corpus", *arguments]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def build(*options: str) -> str:
+    basic = ["corpus", "a.txt", "--tokenizer", "tokenizer", "--length", "16", "--out", "corpus", "--workers", "0"]
+    result = CliRunner().invoke(app, [*basic, *options], catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.stdout
+
+
+def test_a_build_prints_what_was_read_kept_and_dropped(folder):
+    printed = build("--min-characters", "3", "--duplicates", "exact", "--heldout", "0")
+    assert "8 tokens of 2 documents in 1 sequences of 16 (packed)" in printed
+    assert "read      60 documents" in printed
+    assert "documents: between blank lines (1 sources)" in printed
+    assert "dropped   20 documents, 20 characters: too short" in printed
+    assert "such as: a b c d" in printed
+
+
+def test_a_build_prints_the_manifest_as_json(folder):
+    manifest = json.loads(build("--json", "--cut", "paper", "--documents", "line", "--seed", "3"))
+    assert manifest == json.loads((folder / "corpus" / "manifest.json").read_text())
+    assert (manifest["cut"], manifest["seed"], manifest["documents"]) == ("paper", 3, 60)
+    assert {"tokens", "sequences", "documents", "tokenizer_sha256"} <= set(manifest)
+    assert all(len(shard["sha256"]) == 64 for shard in manifest["splits"]["train"])
+
+
+def test_sequences_are_shown(folder):
+    build()
+    result = CliRunner().invoke(app, ["corpus", "corpus", "--show", "1"])
+    assert "[CLS]" in result.stdout
+
+
+def test_a_whole_corpus_is_verified(folder):
+    build()
+    assert "is as its manifest says" in CliRunner().invoke(app, ["corpus", "corpus", "--verify"]).stdout
+    assert json.loads(CliRunner().invoke(app, ["corpus", "corpus", "--verify", "--json"]).stdout) == {"problems": []}
+
+
+def test_a_damaged_corpus_is_one_line_and_exit_code_2(folder):
+    build()
+    (folder / "corpus" / "train-00000.npy").write_bytes(b"")
+    result = electra("corpus", "--verify")
+    assert result.returncode == 2
+    assert result.stderr == "electra: corpus is damaged: train-00000.npy does not have the manifest's checksum\n"
+
+
+def test_standard_input_is_read_and_workers_do_the_work(folder):
+    command = [sys.executable, "-m", "electra", "corpus", "-", "--tokenizer", "tokenizer", "--length", "16"]
+    subprocess.run([*command, "--out", "corpus"], input=b"a b c\n\nd e f\n" * 9, check=True, capture_output=True)
+    assert open_corpus("corpus").manifest.provenance["sources"][0]["name"] == "-"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["a.txt"], "to build a corpus give --tokenizer, --length and --out"),
+        (["a.txt", "b.txt", "--verify"], "--show and --verify take one corpus; found 2"),
+        (["nowhere", "--verify"], "no corpus at nowhere; make one with: electra corpus TEXT... --out nowhere"),
+        (["nowhere.txt", "--tokenizer", "tokenizer", "--length", "16", "--out", "corpus"], "no file or folder"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(folder, arguments, message):
+    result = electra(*arguments)
+    assert result.returncode == 2
+    assert message in result.stderr.strip().splitlines()[-1]
+
+
+def test_help_imports_neither_numpy_nor_torch(folder):
+    script = (
+        "import sys\nfrom electra.cli import app\napp(['corpus', '--help'], standalone_mode=False)\n"
+        "assert not {'numpy', 'torch', 'tokenizers'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
