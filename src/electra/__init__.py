@@ -34,6 +34,7 @@ _HOMES = {
     "load_tokenizer": "electra.data.tokenizer",
     "train_vocab": "electra.data.vocab",
 }
+__version__ = "0.1.0"
 __all__ = sorted(_HOMES)
 
 

@@ -20,9 +20,9 @@ app = typer.Typer(
 
 def _version(show: bool) -> None:
     if show:
-        from importlib.metadata import version
+        from electra import __version__
 
-        typer.echo(f"electra {version('electra')}")
+        typer.echo(f"electra {__version__}")
         raise typer.Exit
 
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict
-from importlib.metadata import version
+from electra import __version__
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -219,7 +219,7 @@ class _Builder:
             heldout=self.building.heldout,
             splits=splits,
             provenance={
-                "electra": version("electra"),
+                "electra": __version__,
                 "sources": [asdict(source) for source in self.tally.sources],
                 "text_fingerprint": self.groups[-1].fingerprint,
                 **_settings(tokenizer, self.building),

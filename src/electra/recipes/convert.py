@@ -100,16 +100,17 @@ def _describe_generator(shape: ModelConfig, model: Pretrained) -> MaskedLMGenera
 
 @torch.inference_mode()
 def _check(network: Network, folder: Path) -> None:
-    reread = read_network(folder)
+    device = next(network.parameters()).device
+    reread = read_network(folder).to(device)
     config = reread.config if isinstance(reread, Encoder) else reread.encoder.config
     length = min(config.max_length, 64)
-    ids = torch.randint(config.vocab_size, (2, length), generator=torch.Generator().manual_seed(0))
+    ids = torch.randint(config.vocab_size, (2, length), generator=torch.Generator().manual_seed(0)).to(device)
     attention = torch.ones_like(ids)
     attention[1, length // 2 :] = 0
     outputs = []
     for candidate in (network.eval(), reread):
         if isinstance(candidate, MaskedLM):
-            positions = torch.arange(length // 2).expand(2, -1)
+            positions = torch.arange(length // 2, device=device).expand(2, -1)
             outputs.append(candidate(ids, attention, None, positions))
         else:
             outputs.append(candidate(ids, attention))
