@@ -27,6 +27,8 @@ def tiny_config(tokenizer):
         [
             f"model.vocab_size={tokenizer.vocab_size}",
             "model.layers=2",
+            "model.dropout=0.1",
+            "model.attention_dropout=0.1",
             "model.max_length=16",
             "train.length=16",
             "objective.generator.width=0.5",

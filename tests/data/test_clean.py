@@ -83,16 +83,18 @@ def test_runs_of_keys_stay_few():
     seen = Seen()
     for start in range(0, 10_000, 10):
         seen.add(np.arange(start, start + 10, dtype=np.uint64))
-    assert len(seen) == 10_000
+    assert sum(map(len, seen.runs)) == 10_000
     assert len(seen.runs) < 12
 
 
-def test_the_memory_for_keys_is_bounded():
+@pytest.mark.parametrize("batch", [1, 7, 100])
+def test_the_memory_for_keys_is_bounded_whatever_the_batches(batch):
     seen = Seen(limit=10)
-    for start in range(0, 1000, 10):
-        seen.add(np.arange(start, start + 10, dtype=np.uint64))
-    assert seen.full
-    assert len(seen) == 10
+    keys = np.repeat(np.arange(100, dtype=np.uint64), 2)
+    for start in range(0, len(keys), batch):
+        seen.add(keys[start : start + batch])
+    assert seen.room == 0
+    assert seen.contains(np.arange(100, dtype=np.uint64)).sum() == 5
 
 
 def test_an_excerpt_is_one_short_line():

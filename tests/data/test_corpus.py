@@ -146,6 +146,17 @@ def test_a_build_goes_on_where_it_was(tmp_path):
     assert (tmp_path / "corpus" / "train-00000.npy").stat().st_mtime_ns == before
 
 
+def test_a_build_stopped_by_invalid_bytes_goes_on_when_told_what_to_do(tmp_path):
+    text = write_text(tmp_path / "a.txt", 100)
+    text.write_bytes((text.read_bytes() + b"\n") * 40 + b"\xff abc")  # beyond the first megabyte
+    with pytest.raises(DataError, match="invalid UTF-8"):
+        build(text, tmp_path / "corpus", shard_characters=300_000)
+    first = tmp_path / "corpus.partial" / "corpus" / "train-00000.npy"
+    before = first.stat().st_mtime_ns
+    build(text, tmp_path / "corpus", shard_characters=300_000, reading=Reading(invalid="skip"))
+    assert (tmp_path / "corpus" / "train-00000.npy").stat().st_mtime_ns == before
+
+
 SCRIPT = """
 import sys, electra
 text, tokenizer, out, workers, shard_characters = sys.argv[1:]

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from electra.data.corpus import build_corpus
 from electra.data.loader import Loader
+from electra.data.vocab import train_vocab
 from electra.errors import DataError
 
 
@@ -157,3 +159,19 @@ def test_a_mapped_loader_feeds_a_gpu(corpus):
     for step, batch in enumerate(islice(loader.batches(), 50)):
         assert batch.ids.is_cuda
         assert torch.equal(batch.ids.cpu(), expected.batch(step).ids)
+
+
+def test_text_comes_back_from_vocabulary_corpus_and_loader(tmp_path):
+    documents = [f"tea number {number} for two" for number in range(200)]
+    (tmp_path / "text.txt").write_text("\n\n".join(documents))
+    tokenizer = train_vocab([tmp_path / "text.txt"], size=100, out=tmp_path / "tokenizer")
+    corpus = build_corpus([tmp_path / "text.txt"], tokenizer, length=64, out=tmp_path / "corpus", heldout=0, workers=0)
+    batch = Loader([corpus], batch_size=corpus.manifest.sequences, seed=1).batch(0)
+    found = []
+    for ids, numbers in zip(batch.ids.tolist(), batch.attention.tolist(), strict=True):
+        for number in range(1, max(numbers) + 1):
+            own = [token for token, document in zip(ids, numbers, strict=True) if document == number]
+            assert (own[0], own[-1]) == (tokenizer.cls_id, tokenizer.sep_id)
+            found.append(own[1:-1])
+    text = " ".join(tokenizer.backend.decode(ids) for ids in found)
+    assert sorted(text.split()) == sorted(" ".join(documents).split())

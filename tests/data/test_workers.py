@@ -62,8 +62,15 @@ def test_a_worker_that_dies_is_one_clear_line():
     next(tokenized)
     for child in children(os.getpid()):
         os.kill(child, signal.SIGKILL)
-    with pytest.raises(DataError, match=r"a worker process ended with code -9; out of memory\? try fewer --workers"):
+    with pytest.raises(DataError, match=r"was killed \(signal 9\); out of memory\? try fewer --workers"):
         list(tokenized)
+
+
+def test_a_worker_that_fails_is_a_bug(capfd):
+    broken = Job("no tokenizer", TOKENIZER.names, Cleaning(), np.dtype(np.uint16))
+    with pytest.raises(RuntimeError, match="a worker process failed; its traceback is above"):
+        list(tokenize_in_order(blocks(1), broken, 1))
+    assert "Traceback" in capfd.readouterr().err
 
 
 def test_a_script_needs_no_guard_and_shadows_no_module(tmp_path):

@@ -166,4 +166,6 @@ def _summary(path: str, manifest: "Manifest") -> str:
         lines.append(
             f"  ignored   {len(report['ignored_files'])} files that are no text, such as {report['ignored_files'][0]}"
         )
+    if report["duplicates_beyond_memory"]:
+        lines.append("  duplicates were looked for among the first documents only; more would not fit into memory")
     return "\n".join(lines)

@@ -87,22 +87,15 @@ class Seen:
     """A set of 64-bit keys in sorted runs, eight bytes each; what comes after the limit is no longer taken in."""
 
     def __init__(self, limit: int = KEY_LIMIT) -> None:
-        self.limit = limit
+        self.room = limit
         self.runs: list[Keys] = []
-
-    def __len__(self) -> int:
-        return sum(map(len, self.runs))
-
-    @property
-    def full(self) -> bool:
-        """Say whether later documents are compared with the earlier ones only."""
-        return len(self) >= self.limit
 
     def add(self, keys: Keys) -> None:
         """Take keys in; runs of like size are merged, so that there are few."""
-        if self.full or not len(keys):
-            return
-        self.runs.append(np.unique(keys))
+        keys = keys[: self.room]
+        self.room -= len(keys)
+        if len(keys):
+            self.runs.append(np.sort(keys))
         while len(self.runs) > 1 and len(self.runs[-2]) < 2 * len(self.runs[-1]):
             last = self.runs.pop()
             self.runs[-1] = np.concatenate([self.runs[-1], last])

@@ -6,19 +6,19 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict
-from electra import __version__
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from electra import __version__
 from electra.data.clean import Keys, check_cleaning
 from electra.data.cut import Cutter, Frame, PackedCut, PaperCut
 from electra.data.settings import Building, Cleaning, Cut, Reading
 from electra.data.shards import SPLITS, Corpus, Manifest, Shard, ShardWriter, Split, dtype_for, file_sha256, open_corpus
 from electra.data.sieve import Report, Sieve
-from electra.data.sources import find_sources
+from electra.data.sources import Source, find_sources
 from electra.data.text import Passage, Tally, read_documents
 from electra.data.tokenizer import Tokenizer, load_tokenizer
 from electra.data.tokens import TokenBlock
@@ -93,7 +93,7 @@ def _is_built(out: Path, names: Sequence[str | Path], tokenizer: Tokenizer, buil
         return False
     found = open_corpus(out).manifest.provenance
     sources = find_sources(names, building.reading.format)[0]
-    wanted = {"sources": [asdict(source) for source in sources], **_settings(tokenizer, building)}
+    wanted = _provenance(sources, tokenizer, building)
     changed = [key for key in wanted if wanted[key] != found.get(key)]
     if not changed and any(source.size is None for source in sources):
         raise DataError(f"{out} holds a corpus, and {sources[0].name} may have changed since; choose another --out")
@@ -104,7 +104,18 @@ def _is_built(out: Path, names: Sequence[str | Path], tokenizer: Tokenizer, buil
 
 
 def _settings(tokenizer: Tokenizer, building: Building) -> dict[str, Any]:
-    return {"tokenizer": hashlib.sha256(tokenizer.backend.to_str().encode()).hexdigest(), **asdict(building)}
+    """Give what shapes the tokens of a text; how the text is read is left out, since the text itself is compared."""
+    settings = {"tokenizer": hashlib.sha256(tokenizer.backend.to_str().encode()).hexdigest(), **asdict(building)}
+    del settings["reading"]
+    return settings
+
+
+def _provenance(sources: Sequence[Source], tokenizer: Tokenizer, building: Building) -> dict[str, Any]:
+    return {
+        "sources": [asdict(source) for source in sources],
+        "reading": asdict(building.reading),
+        **_settings(tokenizer, building),
+    }
 
 
 class _Builder:
@@ -220,16 +231,15 @@ class _Builder:
             splits=splits,
             provenance={
                 "electra": __version__,
-                "sources": [asdict(source) for source in self.tally.sources],
                 "text_fingerprint": self.groups[-1].fingerprint,
-                **_settings(tokenizer, self.building),
+                **_provenance(self.tally.sources, tokenizer, self.building),
             },
             report={
                 **asdict(report),
                 "sources_by_document": dict(self.tally.documents),
                 "ignored_files": self.tally.ignored,
                 "invalid_places": self.tally.invalid_places,
-                "duplicates_beyond_memory": self.sieve.seen.full,
+                "duplicates_beyond_memory": not self.sieve.seen.room,
             },
         )
 

@@ -15,9 +15,9 @@ from electra.data.order import Order, make_order
 from electra.data.shards import Corpus, Ids, Split
 from electra.errors import DataError
 
-BLOCK_ROWS = 4096  # sequences that are read in one go: many batches at once cost little more than one
+BLOCK_ROWS = 4096  # sequences that are looked up in one go: many batches at once cost little more than one
 BLOCKS_AHEAD = 2  # blocks that are read before they are asked for
-RESIDENT_SHARE = 8  # unless told otherwise, a corpus may take this fraction of a GPU's free memory
+RESIDENT_SHARE = 8  # unless told otherwise, a corpus may take one part in this many of a GPU's free memory
 
 Slots = npt.NDArray[np.int64]  # a rank's slots of the batch
 
@@ -90,7 +90,7 @@ class _Mapped:
         return self._send(self._read(range(int(step), int(step) + 1))[0])
 
     def following(self, start: int) -> Iterator[Tensor]:
-        steps = max(1, BLOCK_ROWS // len(self.share))
+        steps = _steps_per_block(len(self.share))
         blocks = (range(first, first + steps) for first in count(start, steps))
         reader = ThreadPoolExecutor(1, thread_name_prefix="loader")
         try:
@@ -141,10 +141,21 @@ class _Resident:
             start += len(shard)
 
     def of(self, step: int | Tensor) -> Tensor:
-        return _widen(self.stored[self.order.rows(step * self.batch_size + self.share)])
+        return _widen(self.stored[self._rows(step)])
 
     def following(self, start: int) -> Iterator[Tensor]:
-        return map(self.of, count(start))
+        steps = _steps_per_block(len(self.share))
+        for first in count(start, steps):
+            for rows in self._rows(torch.arange(first, first + steps, device=self.share.device)[:, None]):
+                yield _widen(self.stored[rows])
+
+    def _rows(self, step: int | Tensor) -> Tensor:
+        rows: Tensor = self.order.rows(step * self.batch_size + self.share)
+        return rows
+
+
+def _steps_per_block(share: int) -> int:
+    return max(1, BLOCK_ROWS // share)
 
 
 def _widen(ids: Tensor) -> Tensor:

@@ -62,7 +62,7 @@ def _train_unigram(sample: Sample, size: int, lowercase: bool, strip_accents: bo
     """
     normalizer = _compatible_normalizer(lowercase, strip_accents)
     pre_tokenizer = pre_tokenizers.Sequence([_stretches(), _space_signs()])
-    letters = [SPACE_SIGN, *sorted(_alphabet(sample.count_characters(compatible=True), normalizer, size))]
+    letters = sorted({SPACE_SIGN, *_alphabet(sample.count_characters(compatible=True), normalizer, size)})
     candidates = tokenizers.Tokenizer(models.BPE())
     candidates.normalizer, candidates.pre_tokenizer = normalizer, pre_tokenizer
     trainer = trainers.BpeTrainer(

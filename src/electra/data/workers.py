@@ -96,6 +96,7 @@ class _Worker:
     """One worker process, seen from its parent."""
 
     def __init__(self, job: Job) -> None:
+        self.unsent: list[object] = [job]  # goes out with the first block, when the process is up
         home = str(Path(electra.__file__).parents[1])
         path = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH")]))
         self.process = subprocess.Popen(
@@ -104,7 +105,6 @@ class _Worker:
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false"},
         )
-        self._send(job)
 
     def __enter__(self) -> "_Worker":
         return self
@@ -115,19 +115,20 @@ class _Worker:
         self.process.kill()  # it holds nothing that is not answered or no longer wanted
         self.process.communicate()
 
-    def _send(self, thing: object) -> None:
-        assert self.process.stdin is not None
-        pickle.dump(thing, self.process.stdin, protocol=5)
-        self.process.stdin.flush()
-
     def ask(self, passages: Sequence[Passage]) -> TokenBlock:
+        assert self.process.stdin is not None
         assert self.process.stdout is not None
+        self.unsent.append(passages)
         try:
-            self._send(passages)
+            while self.unsent:
+                pickle.dump(self.unsent.pop(0), self.process.stdin, protocol=5)
+            self.process.stdin.flush()
             tokens: TokenBlock = pickle.load(self.process.stdout)
         except (OSError, EOFError, pickle.UnpicklingError):
+            if self.process.wait() > 0:
+                raise RuntimeError("a worker process failed; its traceback is above") from None
             raise DataError(
-                f"a worker process ended with code {self.process.wait()}; out of memory? try fewer --workers"
+                f"a worker process was killed (signal {-self.process.returncode}); out of memory? try fewer --workers"
             ) from None
         return tokens
 
