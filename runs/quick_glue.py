@@ -1,8 +1,8 @@
 """A short fine-tuning on a few GLUE tasks, to tell pre-trained models of one family apart.
 
-    python runs/quick_glue.py GLUE_FOLDER MODEL... [--seeds 3] [--untrained]
+    python runs/quick_glue.py GLUE_FOLDER MODEL... [--seeds 0 1 2] [--untrained]
 
-The same plain recipe for every model (three epochs, batch 32, one learning rate, no layer-wise decay), so scores compare with
+The same plain recipe for every model (three epochs, batch 32, one learning rate, no layer-wise decay): scores compare with
 each other and not with published ones. `--untrained` adds the first model's shape with random weights.
 """
 
@@ -115,7 +115,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("glue", type=Path)
     parser.add_argument("models", nargs="+")
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--tasks", nargs="+", default=list(TASKS))
     parser.add_argument("--untrained", action="store_true")
     options = parser.parse_args()
@@ -126,7 +126,7 @@ def main() -> None:
             torch.manual_seed(0)
             encoder = Encoder(encoder.config).to(model.device)
         scores = {
-            task: [finetune(encoder, model.tokenizer, options.glue, task, seed) for seed in range(options.seeds)]
+            task: [finetune(encoder, model.tokenizer, options.glue, task, seed) for seed in options.seeds]
             for task in options.tasks
         }
         mean = statistics.mean(statistics.mean(values) for values in scores.values())
