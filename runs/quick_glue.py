@@ -2,8 +2,8 @@
 
     python runs/quick_glue.py GLUE_FOLDER MODEL... [--seeds 0 1 2] [--untrained]
 
-The same plain recipe for every model (three epochs, batch 32, one learning rate, no layer-wise decay): scores compare with
-each other and not with published ones. `--untrained` adds the first model's shape with random weights.
+The same plain recipe for every model (three epochs, batch 32, one learning rate, no layer-wise decay): scores compare
+with each other and not with published ones. `--untrained` adds the first model's shape with random weights.
 """
 
 import argparse
