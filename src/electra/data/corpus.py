@@ -106,7 +106,8 @@ def _is_built(out: Path, names: Sequence[str | Path], tokenizer: Tokenizer, buil
 
 def _settings(tokenizer: Tokenizer, building: Building) -> dict[str, Any]:
     """Give what shapes the tokens of a text; how the text is read is left out, since the text itself is compared."""
-    settings = {"tokenizer": hashlib.sha256(tokenizer.backend.to_str().encode()).hexdigest(), **asdict(building)}
+    spelled = " ".join([*tokenizer.names, tokenizer.backend.to_str()])
+    settings = {"tokenizer": hashlib.sha256(spelled.encode()).hexdigest(), **asdict(building)}
     del settings["reading"]
     return settings
 
