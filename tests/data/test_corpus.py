@@ -291,8 +291,8 @@ def test_an_empty_folder_may_be_the_place(tmp_path):
     [
         ("", {}, r"nothing to train on: no document was kept \(0 read\)"),
         ("\n \n", {}, r"nothing to train on: no document was kept \(0 read\)"),
-        ("abc", {"cleaning": Cleaning(min_characters=9)}, r"no document was kept \(1 read\)"),
-        ("abc", {"heldout": 0.999999}, "every document fell into the held-out split"),
+        ("abc", {"cleaning": Cleaning(min_characters=9)}, r"nothing to train on: no document was kept \(1 read\)"),
+        ("abc", {"heldout": 0.999999}, "nothing to train on: every document fell into the held-out split"),
         ("abc", {"heldout": 1}, "held-out fraction"),
         ("abc", {"length": 8}, "a length of 8 tokens is too short; give 16 or more"),
     ],
@@ -301,7 +301,14 @@ def test_a_build_that_cannot_be_is_refused(tmp_path, content, options, message):
     (tmp_path / "a.txt").write_text(content)
     with pytest.raises(DataError, match=message):
         build(tmp_path / "a.txt", tmp_path / "corpus", **options)
-    assert not (tmp_path / "corpus").exists()
+    assert not list(tmp_path.glob("corpus*"))
+
+
+def test_a_build_that_did_not_get_far_does_not_bind_the_next(tmp_path):
+    with pytest.raises(DataError, match="no file or folder"):
+        build(tmp_path / "nowhere.txt", tmp_path / "corpus", length=64)
+    build(write_text(tmp_path / "a.txt", 20), tmp_path / "corpus")
+    assert open_corpus(tmp_path / "corpus").manifest.length == 32
 
 
 def test_a_full_disk_is_one_clear_line_and_the_build_continues(tmp_path):
@@ -340,6 +347,18 @@ def test_invalid_bytes_are_refused_or_counted(tmp_path):
         build(tmp_path / "a.txt", tmp_path / "corpus", heldout=0)
     corpus = build(tmp_path / "a.txt", tmp_path / "skipped", heldout=0, reading=Reading(invalid="skip"))
     assert corpus.manifest.report["invalid_places"] == 1
+
+
+def test_progress_tells_what_is_done_and_not_what_is_read_ahead(tmp_path, monkeypatch):
+    monkeypatch.setattr("electra.data.sources.CHUNK_BYTES", 1000)
+    text = write_text(tmp_path / "a.txt", 100)
+    seen = []
+    build(text, tmp_path / "corpus", workers=1, progress=seen.append)
+    size = text.stat().st_size
+    assert [progress.bytes_read for progress in seen] == sorted(progress.bytes_read for progress in seen)
+    assert seen[0].bytes_read < size / 2
+    assert seen[-1].bytes_read == seen[-1].total_bytes == size
+    assert (seen[-1].documents, seen[-1].tokens) == (100, open_corpus(tmp_path / "corpus").manifest.tokens)
 
 
 def test_the_function_is_public():

@@ -66,6 +66,7 @@ def test_half_a_surrogate_pair_follows_the_rule_for_invalid_text(tmp_path):
     ("name", "content", "column", "message"),
     [
         ("a.jsonl", '{"text": "x"}\n{"text"', None, r"a\.jsonl line 2: not a JSON record"),
+        ("a.jsonl", "[" * 100_000, None, r"a\.jsonl line 1: not a JSON record"),
         ("a.jsonl", "[1]", None, "line 1: a JSON list; each line has to be an object or a string"),
         ("a.jsonl", '{"a": 1, "b": 2}', None, "line 1: no column with text; found a, b"),
         ("a.jsonl", '{"text": "x"}', "story", "line 1: no column story; found text"),

@@ -31,6 +31,12 @@ def test_the_papers_sequences_show_both_segments(shown):
     assert all(line.endswith("[SEP]") for line in lines[1:3])
 
 
+def test_unknown_pieces_are_shown(tmp_path):
+    (tmp_path / "a.txt").write_text("a ? b")
+    corpus = build_corpus(tmp_path / "a.txt", TOKENIZER, length=16, out=tmp_path / "corpus", heldout=0, workers=0)
+    assert "¶ [CLS] a [UNK] b [SEP]" in show_sequences(corpus, 1)[0]
+
+
 def test_sequences_come_from_every_shard(tmp_path):
     (tmp_path / "a.txt").write_text("\n\n".join(["a b c d e f g h " * 20] * 9))
     options = {"length": 16, "heldout": 0, "workers": 0, "shard_characters": 300}

@@ -113,6 +113,13 @@ def test_a_source_that_is_not_there_is_refused(name, message):
         find_sources([name])
 
 
+def test_a_missing_package_is_named_with_the_extra_that_brings_it(tmp_path, monkeypatch):
+    (tmp_path / "a.txt.zst").write_bytes(zstandard(b"text"))
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(DataError, match=r"needs another package: .*pyarrow.*; pip install 'electra\[text\]' brings it"):
+        read(find_sources([tmp_path])[0][0])
+
+
 def test_a_folder_without_text_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"no text in the folder .*looked for \.txt"):
         find_sources([tmp_path])

@@ -33,6 +33,15 @@ EXAMPLES = """Examples:
 
   electra corpus corpus --show 3"""
 
+Sources = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="TEXT...",
+        help="Files, folders, globs, - for standard input, addresses such as s3://…, or a dataset of the hub: "
+        "OWNER/NAME[:CONFIG[:SPLIT]]; with --show or --verify, a corpus.",
+    ),
+]
+REPETITION = "Drop documents that repeat a greater share of their five-word runs."
 DOCUMENTS = {"blank": "between blank lines", "line": "one a line", "file": "one a file", "record": "one a record"}
 
 
@@ -42,14 +51,7 @@ def register(app: typer.Typer) -> None:
 
 
 def corpus(
-    sources: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="TEXT...",
-            help="Files, folders, globs, - for standard input, addresses such as s3://…, or a dataset of the hub: "
-            "OWNER/NAME[:CONFIG[:SPLIT]]; with --show or --verify, a corpus.",
-        ),
-    ],
+    sources: Sources,
     tokenizer: Annotated[str | None, typer.Option(metavar="DIR|vocab.txt|NAME", help="What splits the text.")] = None,
     length: Annotated[int | None, typer.Option(help="Tokens in a sequence.")] = None,
     out: Annotated[str | None, typer.Option(metavar="DIR", help="Where the corpus goes.")] = None,
@@ -66,18 +68,14 @@ def corpus(
     duplicates: Annotated[Duplicates, typer.Option(help="Drop exact or near duplicates.")] = Cleaning.duplicates,
     min_characters: Annotated[int, typer.Option(help="Drop shorter documents.")] = Cleaning.min_characters,
     max_characters: Annotated[int | None, typer.Option(help="Drop longer documents.")] = Cleaning.max_characters,
-    max_repetition: Annotated[
-        float | None, typer.Option(help="Drop documents that repeat a greater share of their five-word runs.")
-    ] = Cleaning.max_repetition,
+    max_repetition: Annotated[float | None, typer.Option(help=REPETITION)] = Cleaning.max_repetition,
     show: Annotated[int | None, typer.Option(metavar="N", help="Print N sequences of a corpus as text.")] = None,
     verify: Annotated[bool, typer.Option("--verify", help="Check a corpus against its manifest.")] = False,
     as_json: Json = False,
 ) -> None:
     """Turn text into a corpus of token sequences; a run that was stopped continues."""
     if show is not None or verify:
-        if len(sources) != 1:
-            raise DataError(f"--show and --verify take one corpus; found {len(sources)}")
-        _show(sources[0], show, as_json) if show is not None else _verify(sources[0], as_json)
+        _look(sources, show, as_json)
         return
     if tokenizer is None or length is None or out is None:
         raise DataError("to build a corpus give --tokenizer, --length and --out")
@@ -98,6 +96,15 @@ def corpus(
             progress=progress,
         )
     typer.echo(json.dumps(asdict(built.manifest)) if as_json else _summary(out, built.manifest))
+
+
+def _look(corpora: list[str], show: int | None, as_json: bool) -> None:
+    if len(corpora) != 1:
+        raise DataError(f"--show and --verify take one corpus; found {len(corpora)}")
+    if show is None:
+        _verify(corpora[0], as_json)
+    else:
+        _show(corpora[0], show, as_json)
 
 
 def _show(path: str, count: int, as_json: bool) -> None:

@@ -15,7 +15,7 @@ Keys = npt.NDArray[np.uint64]
 
 # Everything but tab and line end that Unicode calls a control, and the marks that only steer a display.
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
-SHINGLE = 5  # words (or characters, where words are not spaced) whose repetition counts
+SHINGLE_WORDS, SHINGLE_CHARACTERS = 5, 10  # a run whose repetition counts; characters where words are not spaced
 BANDS, BAND_HASHES = 14, 8  # finds 92 % of the pairs whose shingles agree to 80 %, 5 % of those that agree to 50 %
 KEY_LIMIT = 1 << 25  # keys held for comparison: a quarter of a gigabyte, at times twice that
 
@@ -61,10 +61,12 @@ def _hash(data: bytes) -> int:
 
 
 def shingles(text: str) -> list[str]:
-    """Give every run of five words, or of five characters where white space is rare."""
+    """Give every run of five words, or of ten characters where white space is rare."""
     words = text.split()
-    units = "".join(words) if len(words) * 20 < len(text) else words
-    return [" ".join(units[i : i + SHINGLE]) for i in range(max(1, len(units) - SHINGLE + 1))]
+    if len(words) * 20 >= len(text):
+        return [" ".join(words[i : i + SHINGLE_WORDS]) for i in range(max(1, len(words) - SHINGLE_WORDS + 1))]
+    letters = "".join(words)
+    return [letters[i : i + SHINGLE_CHARACTERS] for i in range(max(1, len(letters) - SHINGLE_CHARACTERS + 1))]
 
 
 def repetition(text: str) -> float:

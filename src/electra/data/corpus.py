@@ -45,6 +45,7 @@ class Block(NamedTuple):
     passages: list[Passage]
     group: int
     fingerprint: str  # of all text up to its end
+    bytes_read: int  # up to its end, as stored
 
 
 def build_corpus(
@@ -105,7 +106,8 @@ def _is_built(out: Path, names: Sequence[str | Path], tokenizer: Tokenizer, buil
 
 def _settings(tokenizer: Tokenizer, building: Building) -> dict[str, Any]:
     """Give what shapes the tokens of a text; how the text is read is left out, since the text itself is compared."""
-    settings = {"tokenizer": hashlib.sha256(tokenizer.backend.to_str().encode()).hexdigest(), **asdict(building)}
+    spelled = " ".join([*tokenizer.names, tokenizer.backend.to_str()])
+    settings = {"tokenizer": hashlib.sha256(spelled.encode()).hexdigest(), **asdict(building)}
     del settings["reading"]
     return settings
 
@@ -147,7 +149,7 @@ class _Builder:
             self.tokenizer.save(self.unfinished.corpus / "tokenizer")
             self._recall()
             passages = read_documents(self.names, self.building.reading, self.tally)
-            blocks = self._skip_finished(_blocks(passages, self.building.shard_characters))
+            blocks = self._skip_finished(_blocks(passages, self.building.shard_characters, self.tally))
             tokenizer = self.tokenizer
             job = Job(tokenizer.backend.to_str(), tokenizer.names, self.building.cleaning, self.frame.dtype)
             with closing(tokenize_in_order(blocks, job, workers)) as tokenized:
@@ -186,15 +188,15 @@ class _Builder:
                 writer.add(tokens, self.sieve)
                 fingerprint = block.fingerprint
                 if self.progress:
-                    self.progress(self._how_far(writer))
+                    self.progress(self._how_far(writer, block))
             shards = {split: shard for split in SPLITS if (shard := writer.finish(split))}
         self.groups.append(Group(fingerprint, self.sieve.fate, self.sieve.reason, shards, writer.report))
         self.unfinished.finish_group(number, self.groups[-1], np.concatenate(writer.keys))
 
-    def _how_far(self, writer: "_GroupWriter") -> Progress:
+    def _how_far(self, writer: "_GroupWriter", block: Block) -> Progress:
         reports = [writer.report, *(group.report for group in self.groups)]
         return Progress(
-            self.tally.bytes_read,
+            block.bytes_read,
             self.tally.total_bytes,
             sum(report.documents_read for report in reports),
             sum(report.tokens_read for report in reports),
@@ -207,6 +209,7 @@ class _Builder:
         splits = {split: [g.shards[split] for g in self.groups if split in g.shards] for split in SPLITS}
         shards = [shard for split in SPLITS for shard in splits[split]]
         if not splits["train"]:
+            self.unfinished.discard()  # the same build would come to the same end
             reason = "every document fell into the held-out split" if shards else "no document was kept"
             raise DataError(f"nothing to train on: {reason} ({report.documents_read} read)")
         tokenizer = self.tokenizer
@@ -282,7 +285,7 @@ def _cutter(building: Building, frame: Frame, group: int, split: Split) -> Cutte
     return PaperCut(frame, random.Random(f"{building.seed} {group} {split}"))
 
 
-def _blocks(passages: Iterable[Passage], shard_characters: int) -> Iterator[Block]:
+def _blocks(passages: Iterable[Passage], shard_characters: int, tally: Tally) -> Iterator[Block]:
     """Gather passages into blocks, and count blocks into groups, by the text alone."""
     limit = min(BLOCK_CHARACTERS, shard_characters)
     fingerprint = hashlib.blake2b(digest_size=16)
@@ -293,10 +296,10 @@ def _blocks(passages: Iterable[Passage], shard_characters: int) -> Iterator[Bloc
         size += len(passage.text) + PASSAGE_COST
         fingerprint.update(passage.text.encode() + (b"\0" if passage.last else b""))
         if size >= limit:
-            yield Block(held, group, fingerprint.hexdigest())
+            yield Block(held, group, fingerprint.hexdigest(), tally.bytes_read)
             group_size += size
             held, size = [], 0
             if group_size >= shard_characters:
                 group, group_size = group + 1, 0
     if held:
-        yield Block(held, group, fingerprint.hexdigest())
+        yield Block(held, group, fingerprint.hexdigest(), tally.bytes_read)

@@ -70,7 +70,7 @@ def _jsonl(lines: Iterable[str], name: str, column: str | None) -> Iterator[str]
         where = f"{name} line {number}"
         try:
             record = json.loads(line)
-        except ValueError as problem:
+        except (ValueError, RecursionError) as problem:
             raise DataError(f"{where}: not a JSON record: {problem}") from None
         if isinstance(record, str):
             yield record

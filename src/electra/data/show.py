@@ -30,7 +30,7 @@ def _lines(ids: list[int], begins: set[int], tokenizer: Tokenizer) -> Iterator[s
     while tokenizer.sep_id in ids[place:]:
         end = ids.index(tokenizer.sep_id, place)
         opens = ids[place] == tokenizer.cls_id
-        text = tokenizer.backend.decode(ids[place + opens : end])
+        text = tokenizer.backend.decode(ids[place + opens : end], skip_special_tokens=False)
         mark = "¶" if place in begins else "…" if opens else " "
         yield f"{mark} {'[CLS] ' if opens else ''}{text} [SEP]"
         place = end + 1

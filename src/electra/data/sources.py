@@ -66,12 +66,19 @@ def find_sources(names: Sequence[str | Path], format: Format | None = None) -> t
 
 
 def _find_in_folder(folder: Path, format: Format | None) -> tuple[list[Source], list[str]]:
-    paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    shown = [path for path in paths if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
-    chosen = [path for path in shown if format or _format_of(path.name)]
+    chosen: list[Source] = []
+    ignored: list[str] = []
+    for path in sorted(folder.rglob("*")):
+        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if hidden or not path.is_file():
+            continue
+        if format or _format_of(path.name):
+            chosen.append(_local(path, format))
+        else:
+            ignored.append(str(path))
     if not chosen:
         raise DataError(f"no text in the folder {folder}; looked for {LOOKED_FOR}")
-    return [_local(path, format) for path in chosen], [str(path) for path in shown if path not in set(chosen)]
+    return chosen, ignored
 
 
 def _find_files(name: str, format: Format | None) -> list[Source]:

@@ -43,6 +43,7 @@ class Unfinished:
         self.folder = out.with_name(out.name + ".partial")
         self.corpus = self.folder / "corpus"
         self.groups = self.folder / "groups"
+        self._first_group = self.groups / "00000.json"
 
     @contextmanager
     def opened(self, settings: Mapping[str, Any]) -> Iterator[None]:
@@ -56,11 +57,15 @@ class Unfinished:
             self._check_settings(json.loads(json.dumps(settings)))
             self.corpus.mkdir(exist_ok=True)
             self.groups.mkdir(exist_ok=True)
-            yield
+            try:
+                yield
+            finally:
+                if not self._first_group.is_file():  # nothing is lost by starting over
+                    self.discard()
 
     def _check_settings(self, settings: Mapping[str, Any]) -> None:
         path = self.folder / "settings.json"
-        if not path.is_file():  # a new build, or the rest of one that was killed while it was removed
+        if not path.is_file() or not self._first_group.is_file():  # new, or killed before its first group was done
             shutil.rmtree(self.corpus, ignore_errors=True)
             shutil.rmtree(self.groups, ignore_errors=True)
             write_whole(path, json.dumps(settings, indent=2) + "\n")
