@@ -130,6 +130,7 @@ class _Trainer:
         if processes.world_size > 1:
             self.network = DistributedDataParallel(job.module)
         self.started = time.monotonic() - state.seconds
+        self.latest_update = 0.0  # seconds
         self.bad_in_a_row = 0
         self.saved_at = state.step or -1
         self.logged = (time.monotonic(), state.tokens)
@@ -149,10 +150,12 @@ class _Trainer:
         updates = job.updates(state.step)
         progress = self._progress()
         while progress < 1 and not self.processes.largest(float(stop.wanted)):
+            began = time.monotonic()
             tokens, inputs = next(updates)
             result, norm = self._update(inputs, learning_rate(self.config, state.step, progress))
             state.step += 1
             state.tokens += tokens
+            self.latest_update = time.monotonic() - began
             progress = self._progress()
             if state.step % job.log_every == 0 or progress >= 1:
                 self._log(result, norm)
@@ -173,7 +176,7 @@ class _Trainer:
         if steps is not None:
             return self.state.step / steps
         assert self.config.hours is not None
-        allowed = max(self.config.hours * 3600 - self.state.ending, 1e-9)
+        allowed = max(self.config.hours * 3600 - self.state.ending - self.latest_update, 1e-9)
         return self.processes.largest((time.monotonic() - self.started) / allowed)
 
     def _update(self, inputs: Iterable[Any], rate: float) -> tuple[Any, Tensor]:
