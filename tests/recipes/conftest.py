@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from electra.config.load import load_config
 from electra.config.schema import PretrainConfig
@@ -15,11 +16,17 @@ SHORT = "steps=10 batch_size=8 length=16 warmup_steps=2"
 OFTEN = ["evaluate.every=5", "evaluate.batches=2", "checkpoint.every=5", "log.every=1"]
 
 
+@pytest.fixture(autouse=True, scope="session")
+def one_thread() -> None:
+    """Small networks gain nothing from more, and sums come out the same on every machine of a kind."""
+    torch.set_num_threads(1)
+
+
 @pytest.fixture(scope="session")
 def corpus(tokenizer, tmp_path_factory) -> Path:
     """About 200 sequences of 16 tokens, several documents to a sequence."""
     source = random.Random(0)
-    nouns, verbs = "chef cat dog".split(), "ate cooked sat on".split()
+    nouns, verbs = "chef cat ox".split(), "ate cooked sat on".split()  # an ox is two pieces: o ##x
     sentences = [
         f"the {source.choice(nouns)} {source.choice(verbs)} the {source.choice(['meal', 'soup', 'mat'])} ."
         for _ in range(400)
