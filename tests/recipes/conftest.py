@@ -24,15 +24,16 @@ def one_thread() -> None:
 
 @pytest.fixture(scope="session")
 def corpus(tokenizer, tmp_path_factory) -> Path:
-    """About 200 sequences of 16 tokens, several documents to a sequence."""
+    """Some hundred sequences of 16 tokens, with short documents, long ones and padding."""
     source = random.Random(0)
     nouns, verbs = "chef cat ox".split(), "ate cooked sat on".split()  # an ox is two pieces: o ##x
     sentences = [
         f"the {source.choice(nouns)} {source.choice(verbs)} the {source.choice(['meal', 'soup', 'mat'])} ."
+        + source.choice(["\n\n", " "])
         for _ in range(400)
     ]
     folder = tmp_path_factory.mktemp("text")
-    (folder / "text.txt").write_text("\n\n".join(sentences))
+    (folder / "text.txt").write_text("".join(sentences))
     build_corpus([folder / "text.txt"], tokenizer, length=16, out=folder / "corpus", heldout=0.1, workers=0)
     return folder / "corpus"
 

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import torch
+import torch._dynamo  # optimizers import it when first used: do it once for all attempts
 
 from electra.config.load import load_config
 from electra.objectives.base import Objective

@@ -16,6 +16,11 @@ from electra.recipes.pretrain import pretrain
 
 KILL = str(Path(__file__).with_name("kill.py"))
 TWO_STAGE = ["objective.algorithm=two_stage", "objective.generator.width=1.0", "objective.generator.sharing=none"]
+VARIANTS = [
+    *(f"objective.name={name}" for name in ("mlm", "electra_15", "replace_mlm", "all_tokens_mlm", "electric")),
+    *(f"objective.generator.{key}" for key in ("sharing=gdes", "sharing=none", "kind=two_tower", "kind=unigram")),
+    "objective.algorithm=adversarial",
+]
 ENDLESS = ["train.steps=1_000_000", "evaluate.every=1_000_000", "checkpoint.every=1_000_000"]
 
 
@@ -38,30 +43,20 @@ def newest(run):
 
 
 @pytest.mark.parametrize(
-    ("overrides", "moment"),
-    [
-        (["model.dropout=0.1"], {"KILL_AT_STEP": "7"}),
-        (["model.dropout=0.1", "train.micro_batch_size=2"], {"KILL_AT_FORWARD": str(7 * 4 + 2)}),
-    ],
+    ("micro_batches", "moment"),
+    [(1, {"KILL_AT_STEP": "7"}), (4, {"KILL_AT_FORWARD": str(7 * 4 + 2)})],
     ids=["between steps", "inside gradient accumulation"],
 )
-def test_a_killed_run_goes_on_bit_for_bit(arguments, config, records, weights, overrides, moment):
+def test_a_killed_run_goes_on_bit_for_bit(arguments, config, records, weights, corpus, micro_batches, moment):
+    overrides = ["model.dropout=0.1", "train.batch_size=32", f"train.micro_batch_size={32 // micro_batches}"]
+    sequences = sum(len(shard) for shard in open_corpus(corpus).shards("train"))
+    assert 6 * 32 < sequences < 7 * 32  # an epoch ends after the checkpoint of step 5
     whole = pretrain(config(*overrides, out="whole"))
     killed(arguments(*overrides), **moment)
     run = Path(config().out)
     assert newest(run) == "step-00000005"
     assert not (run / "model").exists()
     pretrain(config(*overrides))
-    assert records(run) == records(whole)
-    assert weights(run) == weights(whole)
-
-
-def test_a_killed_run_goes_on_bit_for_bit_into_another_epoch(arguments, config, records, weights, corpus):
-    sequences = sum(len(shard) for shard in open_corpus(corpus).shards("train"))
-    overrides = [f"train.batch_size={sequences * 2 // 13}"]  # the first epoch ends within the seventh step
-    whole = pretrain(config(*overrides, out="whole"))
-    killed(arguments(*overrides), KILL_AT_STEP="6")
-    run = pretrain(config(*overrides))
     assert records(run) == records(whole)
     assert weights(run) == weights(whole)
 
@@ -89,7 +84,7 @@ def test_a_signal_saves_and_the_run_goes_on_bit_for_bit(config, records, weights
     assert weights(run) == weights(whole)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_the_command_ends_well_when_it_is_told_to_stop(arguments, config, number):
     run = Path(config().out)
     process = start("-m", "electra", "pretrain", *arguments(*ENDLESS), "--quiet")
@@ -135,17 +130,16 @@ def together(arguments):
         assert process.returncode == 0, errors
 
 
-@pytest.mark.parametrize("overrides", [[], ["objective.name=electric", "train.micro_batch_size=4"]])
-def test_two_processes_train_what_one_trains(arguments, config, records, overrides):
+@pytest.mark.parametrize(
+    "overrides",
+    [["train.micro_batch_size=4"], *(pytest.param([key], marks=pytest.mark.slow) for key in VARIANTS)],
+)
+def test_two_processes_train_what_one_trains(arguments, config, held_out, overrides):
     together(arguments(*overrides, "model.dropout=0.0", out="two"))
     alone = pretrain(config(*overrides, "model.dropout=0.0", out="one"))
     shared = alone.with_name("two")
-    measured = [
-        [record for record in records(run) if "heldout_loss" in record and record["step"] % 5 == 0]
-        for run in (alone, shared)
-    ]
-    assert len(measured[0]) == len(measured[1]) == 3
-    for ours, theirs in zip(*measured, strict=True):
+    assert len(held_out(alone)) == 3
+    for ours, theirs in zip(held_out(alone), held_out(shared), strict=True):
         assert ours == pytest.approx(theirs, rel=1e-3)
     one, two = (electra.load(run).network.state_dict() for run in (alone, shared))
     for name, tensor in one.items():
@@ -153,5 +147,5 @@ def test_two_processes_train_what_one_trains(arguments, config, records, overrid
 
 
 def test_two_processes_agree_on_when_the_time_is_over(arguments, config, held_out):
-    together(arguments(f"train.hours={2 / 3600}"))
+    together(arguments(f"train.hours={2 / 3600}", "evaluate.every=1_000_000"))
     assert held_out(Path(config().out))[-1]["progress"] == 1.0
