@@ -51,11 +51,11 @@ class Checkpoints:
         }
         _write_text(json.dumps({**state, "sha256": sums}, indent=1), beside / STATE)
         shutil.rmtree(self.folder / name, ignore_errors=True)  # of a run that went on from an older checkpoint
-        beside.rename(self.folder / name)
-        _sync(self.folder)
-        if best:
+        if best:  # named first: a kill before it is there costs nothing, for the run will come to it again
             _write_text(name, self.folder / ".best.partial")
             (self.folder / ".best.partial").replace(self.folder / "best")
+        beside.rename(self.folder / name)
+        _sync(self.folder)
         self._forget_old_ones()
 
     def steps(self) -> list[Path]:
