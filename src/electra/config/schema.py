@@ -252,6 +252,11 @@ class TrainConfig(Section):
     precision: Literal["auto", "bf16", "float32"] = Field("auto", description="auto: bf16 on a GPU, float32 on a CPU")
     compile: Literal["auto", "on", "off"] = Field("auto", description="torch.compile; auto: on a GPU")
 
+    @property
+    def smallest_batch(self) -> int:
+        """Give the sequences that are computed at a time; every batch is a multiple of them."""
+        return self.micro_batch_size or self.start_batch_size or self.batch_size
+
     @model_validator(mode="after")
     def _one_budget(self) -> Self:
         budgets = [name for name in ("steps", "tokens", "hours") if getattr(self, name) is not None]
@@ -262,11 +267,13 @@ class TrainConfig(Section):
 
     @model_validator(mode="after")
     def _batches_divide(self) -> Self:
-        micro = self.micro_batch_size or self.batch_size
+        if self.start_batch_size and self.start_batch_size > self.batch_size:
+            raise ValueError(f"start_batch_size {self.start_batch_size} exceeds batch_size {self.batch_size}")
+        divisor = "micro_batch_size" if self.micro_batch_size else "start_batch_size"
         for name in ("batch_size", "start_batch_size"):
             size = getattr(self, name)
-            if size and size % micro:
-                raise ValueError(f"micro_batch_size {micro} does not divide {name} {size}")
+            if size and size % self.smallest_batch:
+                raise ValueError(f"{divisor} {self.smallest_batch} does not divide {name} {size}")
         if self.start_length and self.length % self.start_length:
             raise ValueError(f"start_length {self.start_length} does not divide length {self.length}")
         for start, steps in (("start_batch_size", "batch_warmup_steps"), ("start_length", "length_warmup_steps")):

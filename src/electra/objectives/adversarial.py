@@ -9,7 +9,7 @@ from electra.data.batch import Batch
 from electra.data.tokenizer import Tokenizer
 from electra.model.encoder import glorot_linear
 from electra.model.networks import MaskedLM, Networks
-from electra.objectives.base import Step, detect, weighted_mean
+from electra.objectives.base import Step, detect, sampled_from, weighted_mean
 from electra.objectives.draws import Draws
 from electra.objectives.rtd import ReplacedTokenDetection
 
@@ -35,11 +35,11 @@ class AdversarialRTD(ReplacedTokenDetection):
             losses = F.binary_cross_entropy_with_logits(scores.float(), replaced.float(), reduction="none")
             reward = losses.gather(1, masked.positions)  # (B, N)
         # b(x^masked, t) = -log sigmoid(w · h_G + b), fitted to the reward it predicts
-        hidden = self.generator.encoder(masked.ids, batch.attention, batch.types).detach()
+        with torch.no_grad():
+            hidden = self.generator.encoder(masked.ids, batch.attention, batch.types)
         expected = F.softplus(-self.baseline(hidden).squeeze(-1).float()).gather(1, masked.positions)
-        log_p = -F.cross_entropy(
-            corrupted.logits.float().flatten(0, 1), corrupted.proposed.flatten(), reduction="none"
-        ).view_as(reward)
+        policy = sampled_from(corrupted.logits, self.config.temperature, corrupted.forbidden)
+        log_p = policy.log_softmax(-1).gather(-1, corrupted.proposed[..., None]).squeeze(-1)
         policy_loss = weighted_mean(-(reward - expected.detach()) * log_p, masked.weights)
         baseline_loss = weighted_mean((expected - reward).square(), masked.weights)
         generator_loss = self.generator_weight * (policy_loss + baseline_loss)

@@ -76,14 +76,17 @@ def detect(scores: Tensor, replaced: Tensor, weights: Tensor) -> tuple[Tensor, V
     return weighted_mean(losses, weights), Verdicts(scores.detach().float(), replaced, weights)
 
 
+def sampled_from(logits: Tensor, temperature: float, forbidden: Tensor | None = None) -> Tensor:
+    """Give the (B, N, V) logits of what is sampled: sharper or flatter, and never the forbidden (B, N) tokens."""
+    logits = logits.float() / temperature
+    return logits if forbidden is None else logits.scatter(-1, forbidden[..., None], -torch.inf)
+
+
 def sample(logits: Tensor, draws: Tensor, temperature: float = 1.0, forbidden: Tensor | None = None) -> Tensor:
     """Sample (B, N) tokens from (B, N, V) logits, one uniform number each; no gradient passes.
 
     The inverse of the cumulative distribution: the same law as Gumbel noise, for one random number instead of V.
     """
-    logits = logits.detach().float() / temperature
-    if forbidden is not None:
-        logits = logits.scatter(-1, forbidden[..., None], -torch.inf)
-    cumulative = logits.softmax(-1).cumsum(-1)
+    cumulative = sampled_from(logits.detach(), temperature, forbidden).softmax(-1).cumsum(-1)
     threshold = draws[..., None] * cumulative[..., -1:]
     return torch.searchsorted(cumulative, threshold, right=True).squeeze(-1).clamp(max=logits.size(-1) - 1)

@@ -6,7 +6,7 @@ from electra.config import schema
 from electra.config.schema import ModelConfig
 from electra.data.tokenizer import Tokenizer
 from electra.model.encoder import Encoder
-from electra.model.networks import MaskedLM, build_encoders, build_networks
+from electra.model.networks import Discriminator, MaskedLM, Networks, build_encoders, build_networks
 from electra.objectives.adversarial import AdversarialRTD
 from electra.objectives.all_tokens_mlm import AllTokensMLM
 from electra.objectives.base import Objective
@@ -17,7 +17,7 @@ from electra.objectives.replace_mlm import ReplaceMLM
 from electra.objectives.rtd import ReplacedTokenDetection
 from electra.objectives.two_stage import FrozenGeneratorRTD
 
-ALGORITHMS = {"joint": ReplacedTokenDetection, "two_stage": FrozenGeneratorRTD, "adversarial": AdversarialRTD}
+ALGORITHMS = {"joint": ReplacedTokenDetection, "adversarial": AdversarialRTD}
 
 
 def build_objective(
@@ -27,6 +27,9 @@ def build_objective(
     match objective:
         case schema.MLMObjective():
             return MaskedLanguageModelling(objective, tokenizer, MaskedLM(Encoder(model)))
+        case schema.ElectraObjective(algorithm="two_stage"):  # the first stage's network becomes both of the second
+            networks = Networks(MaskedLM(Encoder(model)), Discriminator(Encoder(model)))
+            return FrozenGeneratorRTD(objective, tokenizer, networks)
         case schema.ElectraObjective():
             return ALGORITHMS[objective.algorithm](
                 objective, tokenizer, build_networks(model, objective.generator, counts)

@@ -22,6 +22,7 @@ class Corrupted:
     masked: Masked
     logits: Tensor  # (B, N, V) of the generator at the masked positions
     proposed: Tensor  # (B, N) its samples
+    forbidden: Tensor | None  # (B, N) what it was not allowed to propose
     loss: Tensor  # L_MLM
     generator: Predictions
 
@@ -41,10 +42,10 @@ class CorruptingObjective(Objective):
         seen = masked.ids if self.generator.sees_masks else batch.ids
         logits = self.generator(seen, batch.attention, batch.types, masked.positions)  # (B, N, V)
         loss, predictions = predict(logits, masked.originals, masked.weights)
+        forbidden = masked.originals if self.config.forbid_original else None
         with torch.no_grad():
-            forbidden = masked.originals if self.config.forbid_original else None
             uniform = draws.sample[:, : masked.positions.size(1)]
             proposed = sample(logits, uniform, self.config.temperature, forbidden)
             ids = put_back(batch.ids, masked.positions, proposed, masked.weights)
             predictions = replace(predictions, sampled=proposed == masked.originals)
-        return Corrupted(ids, masked, logits, proposed, loss, predictions)
+        return Corrupted(ids, masked, logits, proposed, forbidden, loss, predictions)

@@ -10,7 +10,7 @@ from electra.config.schema import ElectricObjective
 from electra.data.batch import Batch
 from electra.data.tokenizer import Tokenizer
 from electra.model.networks import Discriminator, Networks
-from electra.objectives.base import Objective, Predictions, Step, detect, sample, weighted_mean
+from electra.objectives.base import Objective, Predictions, Step, detect, sample, sampled_from, weighted_mean
 from electra.objectives.draws import Draws
 from electra.objectives.masking import Masker, put_back
 
@@ -47,7 +47,8 @@ class Electric(Objective):
             proposed = sample(at_masked, draws.sample[:, : masked.positions.size(1)], self.config.temperature)
             noisy = put_back(batch.ids, masked.positions, proposed, masked.weights)
             noise = torch.zeros_like(counted).scatter_reduce(1, masked.positions, masked.weights, "amax") > 0
-            log_q = -F.cross_entropy(logits.flatten(0, 1), noisy.flatten(), reduction="none").view_as(noisy)
+            noise_logits = sampled_from(logits, self.config.temperature)
+            log_q = -F.cross_entropy(noise_logits.flatten(0, 1), noisy.flatten(), reduction="none").view_as(noisy)
         scores = self.network(noisy, batch.attention, batch.types).float() + log_q + self.offset
         discriminator_loss, verdicts = detect(scores, noise, counted)
         loss = self.config.generator_weight * generator_loss + self.config.discriminator_weight * discriminator_loss

@@ -26,7 +26,7 @@ class Masked:
 
 def slots(mask_fraction: float, length: int) -> int:
     """Give N: the masked tokens of a full sequence, and a little room."""
-    return max(1, int((mask_fraction + 0.005) * length))
+    return min(length, max(1, int((mask_fraction + 0.005) * length)))
 
 
 class Masker(nn.Module):
@@ -99,15 +99,17 @@ def _whole_words(
     candidates: Tensor, starts: Tensor, wanted: Tensor, order: Tensor, count: int
 ) -> tuple[Tensor, Tensor]:
     """Take words in random order for as long as they fit whole."""
-    word = (starts | ~candidates).long().cumsum(1)  # (B, L) number of the word; a special token is a word of its own
+    begins = starts | ~candidates  # a special token is a word of its own
+    begins[:, 0] = True  # also where the sequence was cut inside a word
+    word = begins.long().cumsum(1)  # (B, L) number of the word
     size = torch.zeros_like(word).scatter_add(1, word - 1, candidates.long()).gather(1, word - 1)
     first = torch.zeros_like(order).scatter_reduce(1, word - 1, order, "amax")  # one number a word
     key = torch.where(candidates, first.gather(1, word - 1), -1.0)
     positions = key.sort(dim=1, descending=True, stable=True).indices[:, :count]
     slot = torch.arange(count, device=order.device).expand_as(positions)
     here, size = word.gather(1, positions), size.gather(1, positions)
-    begins = torch.cat([torch.ones_like(here[:, :1], dtype=torch.bool), here[:, 1:] != here[:, :-1]], dim=1)
-    begin = torch.where(begins, slot, 0).cummax(dim=1).values
+    another = torch.cat([torch.ones_like(here[:, :1], dtype=torch.bool), here[:, 1:] != here[:, :-1]], dim=1)
+    begin = torch.where(another, slot, 0).cummax(dim=1).values
     return positions, (begin + size <= wanted) & candidates.gather(1, positions)
 
 

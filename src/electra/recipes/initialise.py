@@ -7,6 +7,7 @@ from electra.errors import ConfigError
 from electra.model.encoder import DisentangledEmbeddings, Encoder
 from electra.model.networks import Discriminator, MaskedLM
 from electra.model.pretrained import Pretrained
+from electra.model.two_tower import TwoTowerGenerator
 from electra.objectives.base import Objective
 
 
@@ -27,6 +28,8 @@ def initialise(objective: Objective, model: Pretrained, source: str) -> list[str
             _copy_encoder(objective.generator.encoder, model.generator.encoder, "the generator")
             objective.generator.head.load_state_dict(model.generator.head.state_dict())
             _restore_shared(objective, model)
+    elif isinstance(objective.generator, TwoTowerGenerator):
+        warnings.append(f"{source} has no two-tower generator: it starts from random weights")
     return warnings
 
 

@@ -45,15 +45,11 @@ def pretrain(config: PretrainConfig, listeners: Sequence[Listener] = ()) -> Path
     """Train as the config says, going on where an interrupted run stopped; the run's folder is given back."""
     if config.data is None or config.out is None:
         raise ConfigError("pretrain needs data=CORPUS and out=RUN")
-    objective = config.objective
-    if isinstance(objective, ElectraObjective) and objective.algorithm == "two_stage":
-        first = Path(config.out) / "first_stage"
-        masked = objective.model_dump(include=set(MLMObjective.model_fields) - {"name"})
-        stage = config.model_copy(update={"objective": MLMObjective(**masked), "out": str(first)})
-        Path(config.out).mkdir(parents=True, exist_ok=True)
-        pretrain(stage, listeners)
     with joined(config.device) as processes:
-        _Pretraining(config, processes, list(listeners)).work()
+        whole = _Pretraining(config, processes, list(listeners))  # opens the folder that a first stage lies in
+        first = _first_stage(config)
+        if first is None or _Pretraining(first, processes, list(listeners)).work():
+            whole.work()
     return Path(config.out)
 
 
@@ -70,15 +66,16 @@ class _Pretraining:
             self.run.open(config, load_config)
             self.run.listeners += trackers(folder, config.log)
         processes.wait()
-        self.objective = self._objective().to(processes.device)
+        self.warnings = self._repetition()
+
+    def work(self) -> bool:
+        """Run the loop, and say whether the budget is spent."""
+        config = self.config
+        self.objective = self._objective().to(self.processes.device)
         wanted = config.train.compile
-        if wanted == "on" or (wanted == "auto" and processes.device.type == "cuda"):
+        if wanted == "on" or (wanted == "auto" and self.processes.device.type == "cuda"):
             self.objective.compile()
         self.heldout = self._heldout()
-
-    def work(self) -> None:
-        """Run the loop."""
-        config = self.config
         _, standard = forward_flops(config.model, config.objective, config.train.length)
         job: Job[Input, Step] = Job(
             module=self.objective,
@@ -90,12 +87,11 @@ class _Pretraining:
             checkpoint_every=config.checkpoint.every,
             log_every=config.log.every,
             finish=self._finish,
+            warnings=self.warnings,
             flops_per_token=3 * standard / config.train.length,
             peak=matrix_peak(self.processes.device),
         )
-        if self.processes.first:
-            self._warn_of_repetition()
-        train(
+        return train(
             job,
             config.train,
             self.run,
@@ -110,8 +106,7 @@ class _Pretraining:
         counts = _token_counts(self.corpora, config.model.vocab_size) if unigram else None
         objective = build_objective(config.objective, config.model, self.tokenizer, counts)
         if config.init is not None:
-            for warning in initialise(objective, load(config.init, device="cpu"), config.init):
-                self._warn(warning)
+            self.warnings += initialise(objective, load(config.init, device="cpu"), config.init)
         if isinstance(objective, FrozenGeneratorRTD):
             first = load(self.run.folder / "first_stage", device="cpu").network
             assert isinstance(first, MaskedLM)
@@ -127,7 +122,7 @@ class _Pretraining:
     def _updates(self, step: int) -> Iterator[tuple[int, Iterator[Input]]]:
         """Give the micro-batches of one update after the other, from a step on."""
         train = self.config.train
-        size = train.micro_batch_size or train.start_batch_size or train.batch_size
+        size = train.smallest_batch
         loader = Loader(
             self.corpora,
             batch_size=size,
@@ -166,7 +161,7 @@ class _Pretraining:
         sequences = sum(len(shard) for corpus in self.corpora for shard in corpus.shards("heldout"))
         if not sequences:
             return None
-        size = min(sequences, self.config.train.micro_batch_size or self.config.train.batch_size)
+        size = min(sequences, self.config.train.smallest_batch)
         return Loader(self.corpora, batch_size=size, seed=FIXED, split="heldout", device=self.processes.device)
 
     @torch.no_grad()
@@ -188,21 +183,27 @@ class _Pretraining:
         with written_beside(self.run.folder / "model", overwrite=True) as folder:
             write_model(trained_model(self.objective, self.tokenizer), folder)
 
-    def _warn(self, warning: str) -> None:
-        if self.processes.first:
-            self.run.report({"step": 0, "warning": warning})
-
     def _watch(self, record: Record) -> None:
         for warning in diagnose(record):
             self.run.report({"step": record["step"], "warning": warning})
 
-    def _warn_of_repetition(self) -> None:
+    def _repetition(self) -> list[str]:
         steps = total_steps(self.config.train)
         sequences = sum(len(shard) for corpus in self.corpora for shard in corpus.shards("train"))
-        if steps and (epochs := steps * self.config.train.batch_size / sequences) > MANY_EPOCHS:
-            self._warn(
-                f"the text runs dry: it will be read {epochs:.0f} times; more text or fewer steps would do better"
-            )
+        epochs = steps * self.config.train.batch_size / sequences if steps and sequences else 0
+        if epochs <= MANY_EPOCHS:
+            return []
+        return [f"the text runs dry: it will be read {epochs:.0f} times; more text or fewer steps would do better"]
+
+
+def _first_stage(config: PretrainConfig) -> PretrainConfig | None:
+    """Give the run of masked language modelling that two-stage training starts with."""
+    objective = config.objective
+    if not isinstance(objective, ElectraObjective) or objective.algorithm != "two_stage":
+        return None
+    masked = objective.model_dump(include=set(MLMObjective.model_fields) - {"name"})
+    out = str(Path(config.out or "") / "first_stage")
+    return config.model_copy(update={"objective": MLMObjective(**masked), "out": out})
 
 
 def trained_model(objective: Objective, tokenizer: Tokenizer) -> Pretrained:

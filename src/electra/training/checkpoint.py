@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,14 @@ from electra.errors import CheckpointError
 WEIGHTS, OPTIMIZER, STATE = "weights.safetensors", "optimizer.safetensors", "state.json"
 
 
+@dataclass(frozen=True)
+class Restored:
+    """What a checkpoint says beside the tensors, and the newer checkpoints that were found damaged."""
+
+    state: dict[str, Any]
+    damaged: list[Path]
+
+
 class Checkpoints:
     """The checkpoints of a run: the newest few and the best."""
 
@@ -32,8 +41,9 @@ class Checkpoints:
         """Write a checkpoint; `state` has the step."""
         self.folder.mkdir(parents=True, exist_ok=True)
         name = f"step-{state['step']:08d}"
+        for left in self.folder.glob(".step-*.partial"):  # by a kill while a checkpoint was written or removed
+            shutil.rmtree(left)
         beside = self.folder / f".{name}.partial"
-        shutil.rmtree(beside, ignore_errors=True)
         beside.mkdir()
         sums = {
             WEIGHTS: _write(_tensors_of(module), beside / WEIGHTS),
@@ -41,25 +51,29 @@ class Checkpoints:
         }
         _write_text(json.dumps({**state, "sha256": sums}, indent=1), beside / STATE)
         shutil.rmtree(self.folder / name, ignore_errors=True)  # of a run that went on from an older checkpoint
-        beside.rename(self.folder / name)
-        _sync(self.folder)
-        if best:
+        if best:  # named first: a kill before it is there costs nothing, for the run will come to it again
             _write_text(name, self.folder / ".best.partial")
             (self.folder / ".best.partial").replace(self.folder / "best")
+        beside.rename(self.folder / name)
+        _sync(self.folder)
         self._forget_old_ones()
 
     def steps(self) -> list[Path]:
         """List the checkpoints, oldest first."""
         return sorted(path for path in self.folder.glob("step-*") if path.is_dir())
 
-    def restore(self, module: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any] | None:
-        """Load the newest checkpoint that is whole into module and optimizer and give its state."""
+    def restore(self, module: nn.Module, optimizer: torch.optim.Optimizer) -> Restored | None:
+        """Load the newest checkpoint that is whole into module and optimizer; None where there is no checkpoint."""
+        damaged: list[Path] = []
         for path in reversed(self.steps()):
             state = _verified_state(path)
             if state is not None:
                 load_weights(module, path)
                 _load_optimizer(optimizer, _read(path / OPTIMIZER))
-                return state
+                return Restored(state, damaged)
+            damaged.append(path)
+        if damaged:
+            raise CheckpointError(f"every checkpoint in {self.folder} is damaged; remove the folder to start anew")
         return None
 
     def _forget_old_ones(self) -> None:
@@ -109,7 +123,8 @@ def _load_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]
 def _verified_state(path: Path) -> dict[str, Any] | None:
     try:
         state: dict[str, Any] = json.loads((path / STATE).read_text(encoding="utf-8"))
-        whole = all(_sha256(path / name) == digest for name, digest in state["sha256"].items())
+        sums = state.pop("sha256")
+        whole = all(_sha256(path / name) == sums[name] for name in (WEIGHTS, OPTIMIZER))
     except (OSError, ValueError, KeyError):
         return None
     return state if whole else None

@@ -47,6 +47,7 @@ class State:
     seconds: float = 0.0
     skipped: int = 0  # updates left out because the gradient was not finite
     best: float | None = None
+    ending: float = 0.0  # seconds that the end of the run will take: an evaluation, a checkpoint, the model
 
 
 @dataclass
@@ -62,6 +63,7 @@ class Job(Generic[Input, Result]):
     checkpoint_every: int
     log_every: int
     finish: Callable[[], None]  # writes the result, also when the run is interrupted
+    warnings: list[str]  # what is to be said before step 1
     flops_per_token: float
     peak: float | None  # FLOP/s of the hardware, where known
 
@@ -91,19 +93,24 @@ def _signals() -> Iterator[_Stop]:
             signal.signal(number, handler)
 
 
-def train(job: Job[Any, Any], config: TrainConfig, run: Run, checkpoints: Checkpoints, processes: Processes) -> State:
-    """Train until the budget is spent or someone asks to stop; go on from the newest checkpoint if there is one."""
+def train(job: Job[Any, Any], config: TrainConfig, run: Run, checkpoints: Checkpoints, processes: Processes) -> bool:
+    """Train until the budget is spent or someone asks to stop; go on from the newest checkpoint if there is one.
+
+    Gives whether the budget is spent.
+    """
     optimizer = build_optimizer(job.module, config)
-    state = State()
     restored = checkpoints.restore(job.module, optimizer)
-    if restored:
-        state = State(**{key: restored[key] for key in asdict(state)})
+    state = State(**restored.state) if restored else State()
+    warnings = [f"{path} is damaged: an older one is used" for path in restored.damaged] if restored else []
     if processes.first:
-        run.rewind(state.step)
+        run.rewind(state.step or -1)  # a checkpoint of step 0 holds nothing that starting anew does not give
+        for warning in warnings + (job.warnings if state.step == 0 else []):
+            run.report({"step": state.step, "warning": warning})
+    trainer = _Trainer(job, config, run, checkpoints, processes, optimizer, state)
     with _signals() as stop:
-        trainer = _Trainer(job, config, run, checkpoints, processes, optimizer, state)
-        trainer.work(stop)
-    return state
+        if state.step == 0:
+            trainer.begin()
+        return trainer.work(stop)
 
 
 class _Trainer:
@@ -123,35 +130,45 @@ class _Trainer:
         if processes.world_size > 1:
             self.network = DistributedDataParallel(job.module)
         self.started = time.monotonic() - state.seconds
-        self.reserved = 0.0  # seconds that the end of the run takes: the last evaluation and checkpoint
+        self.latest_update = 0.0  # seconds
         self.bad_in_a_row = 0
-        self.saved_at = state.step if checkpoints.steps() else -1
+        self.saved_at = state.step or -1
         self.logged = (time.monotonic(), state.tokens)
 
-    def work(self, stop: _Stop) -> None:
+    def begin(self) -> None:
+        """Measure and save the untrained network: a full disk shows now, and so does how long the end will take."""
+        began = time.monotonic()
+        self._evaluate()
+        evaluated = time.monotonic()
+        self._save()
+        saved = time.monotonic()
+        self.state.ending = (evaluated - began) + 2 * (saved - evaluated)  # writing the model is like a checkpoint
+
+    def work(self, stop: _Stop) -> bool:
+        """Update until the budget is spent or a stop is wanted, and write what came of it."""
         job, state = self.job, self.state
-        if state.step == 0:
-            self.reserved = self._evaluate()
-        for tokens, inputs in job.updates(state.step):
-            progress = self._progress()
-            if progress >= 1 or self.processes.largest(float(stop.wanted)):
-                break
+        updates = job.updates(state.step)
+        progress = self._progress()
+        while progress < 1 and not self.processes.largest(float(stop.wanted)):
+            began = time.monotonic()
+            tokens, inputs = next(updates)
             result, norm = self._update(inputs, learning_rate(self.config, state.step, progress))
             state.step += 1
             state.tokens += tokens
-            if state.step % job.log_every == 0:
-                self._log(result, norm, progress)
-            if state.step % job.evaluate_every == 0:
-                self.reserved = self._evaluate()
-            if state.step % job.checkpoint_every == 0:
+            self.latest_update = time.monotonic() - began
+            progress = self._progress()
+            if state.step % job.log_every == 0 or progress >= 1:
+                self._log(result, norm)
+            if state.step % job.evaluate_every == 0 or progress >= 1:
+                self._evaluate()
+                progress = self._progress()  # the clock went on meanwhile
+            if state.step % job.checkpoint_every == 0 or progress >= 1:
                 self._save()
-        if self._progress() >= 1 and state.step % job.evaluate_every:
-            self._evaluate()
-        if self.saved_at != state.step:
-            self._save()
+        self._save()
         if self.processes.first:
             job.finish()
         self.processes.wait()
+        return progress >= 1
 
     def _progress(self) -> float:
         """Give the share of the budget that is spent."""
@@ -159,8 +176,8 @@ class _Trainer:
         if steps is not None:
             return self.state.step / steps
         assert self.config.hours is not None
-        allowed = max(self.config.hours * 3600 - self.reserved, 1e-9)
-        return self.processes.largest(time.monotonic() - self.started) / allowed
+        allowed = max(self.config.hours * 3600 - self.state.ending - self.latest_update, 1e-9)
+        return self.processes.largest((time.monotonic() - self.started) / allowed)
 
     def _update(self, inputs: Iterable[Any], rate: float) -> tuple[Any, Tensor]:
         """Take one step of the optimizer, over all micro-batches of the update."""
@@ -178,26 +195,31 @@ class _Trainer:
             self.optimizer.step()
             self.bad_in_a_row = 0
         else:
-            self.state.skipped += 1
-            self.bad_in_a_row += 1
+            self._skip()
         self.optimizer.zero_grad(set_to_none=True)
+        return result, norm
+
+    def _skip(self) -> None:
+        """Count an update that is left out, and give up when there are too many in a row."""
+        self.state.skipped += 1
+        self.bad_in_a_row += 1
+        if self.processes.first:
+            warning = f"the loss was not finite: the update is skipped ({self.state.skipped} so far)"
+            self.run.report({"step": self.state.step + 1, "warning": warning})
         if self.bad_in_a_row >= MOST_BAD_STEPS:
             raise ElectraError(
                 f"the loss was not finite for {MOST_BAD_STEPS} steps in a row, up to step {self.state.step}: lower "
                 f"train.learning_rate or raise train.warmup_steps; the last good checkpoint: {self.checkpoints.folder}"
             )
-        return result, norm
 
-    def _log(self, result: Any, norm: Tensor, progress: float) -> None:
+    def _log(self, result: Any, norm: Tensor) -> None:
+        position = self._position()
         if not self.processes.first:
             return
         now, (then, tokens_then) = time.monotonic(), self.logged
         rate = (self.state.tokens - tokens_then) / max(now - then, 1e-9)
         record: Record = {
-            "step": self.state.step,
-            "tokens": self.state.tokens,
-            "seconds": round(now - self.started, 3),
-            "progress": round(progress, 6),
+            **position,
             "learning_rate": self.optimizer.param_groups[0]["lr"],
             "gradient_norm": norm.item(),
             "skipped": self.state.skipped,
@@ -209,32 +231,33 @@ class _Trainer:
         self.logged = (time.monotonic(), self.state.tokens)
         self.run.report(record)
 
-    def _evaluate(self) -> float:
-        """Measure on held-out data, and say how long that takes."""
-        began = time.monotonic()
-        if self.processes.first:
-            found = self.job.evaluate()
-            if found:
-                self.run.report(
-                    {
-                        "step": self.state.step,
-                        "tokens": self.state.tokens,
-                        "seconds": round(began - self.started, 3),
-                        "progress": round(self._progress(), 6),
-                        **{f"heldout_{name}": value for name, value in found.items()},
-                    }
-                )
-                loss = found.get("loss", math.inf)
-                if self.state.step and (self.state.best is None or loss < self.state.best):
-                    self.state.best = loss
-                    self._save(best=True)
-        self.processes.wait()
-        took = time.monotonic() - began
-        self.logged = (self.logged[0] + took, self.logged[1])
-        return took
+    def _evaluate(self) -> None:
+        """Measure on held-out data; every process does, since an objective may average over all of them."""
+        began, position = time.monotonic(), self._position()
+        found = self.job.evaluate()
+        if found:
+            if self.processes.first:
+                self.run.report({**position, **{f"heldout_{name}": value for name, value in found.items()}})
+            best = self.state.best is None or found["loss"] < self.state.best
+            if best and self.state.step:
+                self.state.best = found["loss"]
+                self._save(best=True)
+        self.logged = (self.logged[0] + time.monotonic() - began, self.logged[1])
+
+    def _position(self) -> Record:
+        """Say where the run stands; a matter of all processes where the clock decides."""
+        return {
+            "step": self.state.step,
+            "tokens": self.state.tokens,
+            "seconds": round(time.monotonic() - self.started, 3),
+            "progress": round(min(1.0, self._progress()), 6),
+        }
 
     def _save(self, best: bool = False) -> None:
-        self.state.seconds = time.monotonic() - self.started
-        if self.processes.first and self.saved_at != self.state.step:
-            self.checkpoints.save(self.job.module, self.optimizer, asdict(self.state), best)
+        """Write a checkpoint, unless that of this step is written."""
+        if self.saved_at == self.state.step:
+            return
         self.saved_at = self.state.step
+        self.state.seconds = time.monotonic() - self.started
+        if self.processes.first:
+            self.checkpoints.save(self.job.module, self.optimizer, asdict(self.state), best)

@@ -1,6 +1,7 @@
 """The folder of a run: its config, its metrics and whoever wants to hear of them."""
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -55,9 +56,14 @@ class Run:
     def report(self, record: Record) -> None:
         """Write a record and tell the listeners."""
         with self.metrics.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
+            file.write(json.dumps({name: _plain(value) for name, value in record.items()}) + "\n")
         for listener in self.listeners:
             listener(record)
+
+
+def _plain(value: Any) -> Any:
+    """Give null for a number that is not finite, since JSON knows none."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def trackers(folder: Path, log: LogConfig) -> list[Callable[[Record], None]]:

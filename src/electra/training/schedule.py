@@ -5,9 +5,14 @@ from electra.config.schema import TrainConfig
 
 def total_steps(train: TrainConfig) -> int | None:
     """Give the number of updates of a run, or None where the clock decides."""
-    if train.tokens is not None:
-        return max(1, train.tokens // (train.batch_size * train.length))
-    return train.steps
+    if train.tokens is None:
+        return train.steps
+    micro_batches_allowed = train.tokens // (train.smallest_batch * train.length)
+    ramp = train.batch_warmup_steps or 0
+    in_ramp = micro_batches_before(train, ramp)
+    if micro_batches_allowed >= in_ramp:
+        return max(1, ramp + (micro_batches_allowed - in_ramp) // micro_batches(train, ramp))
+    return max(1, next(step for step in range(ramp) if micro_batches_before(train, step + 1) > micro_batches_allowed))
 
 
 def learning_rate(train: TrainConfig, step: int, progress: float) -> float:
@@ -23,7 +28,7 @@ def learning_rate(train: TrainConfig, step: int, progress: float) -> float:
 
 def micro_batches(train: TrainConfig, step: int) -> int:
     """Give how many micro-batches an update sums up; the batch grows by whole ones while it warms up."""
-    micro = train.micro_batch_size or train.start_batch_size or train.batch_size
+    micro = train.smallest_batch
     full = train.batch_size // micro
     if train.start_batch_size is None or train.batch_warmup_steps is None or step >= train.batch_warmup_steps:
         return full

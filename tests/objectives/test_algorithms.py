@@ -1,0 +1,98 @@
+"""The other ways to train ELECTRA: adversarially and in two stages."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from electra.objectives.draws import draw
+
+ADVERSARIAL = ["objective.algorithm=adversarial", "objective.generator.sharing=none"]
+TWO_STAGE = ["objective.algorithm=two_stage", "objective.generator.sharing=none", "objective.generator.width=1.0"]
+
+
+@pytest.fixture(scope="module")
+def batch(make_batch):
+    return make_batch(24, 17, 30, 12)
+
+
+@pytest.fixture(scope="module")
+def draws(batch):
+    return draw(1, 0, *batch.ids.shape, device="cpu")
+
+
+@pytest.mark.parametrize("changes", [[], ["objective.temperature=2.0"], ["objective.forbid_original=true"]])
+def test_the_adversarial_gradient_is_that_of_reinforce(make_objective, batch, draws, changes):
+    objective = make_objective(*ADVERSARIAL, "objective.discriminator_weight=0.0", *changes)
+    found = torch.autograd.grad(objective(batch, draws).loss, list(objective.generator.parameters()), allow_unused=True)
+
+    corrupted = objective.corrupt(batch, draws)
+    masked = corrupted.masked
+    scores = objective.network(corrupted.ids, batch.attention, batch.types)
+    hidden = objective.generator.encoder(masked.ids, batch.attention, batch.types)
+    surrogate = []
+    for row, slot in torch.nonzero(masked.weights).tolist():
+        position = masked.positions[row, slot]
+        truth = float(corrupted.ids[row, position] != batch.ids[row, position])
+        probability = scores[row, position].sigmoid().item()
+        reward = -torch.tensor(probability if truth else 1 - probability).log()
+        baseline = -torch.log(torch.sigmoid(objective.baseline(hidden[row, position]))).item()
+        logits = corrupted.logits[row, slot] / objective.config.temperature
+        if objective.config.forbid_original:
+            logits = logits.index_fill(0, masked.originals[row, slot], -torch.inf)
+        surrogate.append((reward - baseline) * logits.log_softmax(-1)[corrupted.proposed[row, slot]])
+    expected = torch.autograd.grad(
+        -torch.stack(surrogate).mean(), list(objective.generator.parameters()), allow_unused=True
+    )
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)
+
+
+def test_the_adversarial_baseline_learns_the_reward(make_objective, batch, draws):
+    objective = make_objective(*ADVERSARIAL)
+    optimizer = torch.optim.Adam(objective.baseline.parameters(), lr=0.05)
+
+    def error() -> torch.Tensor:
+        corrupted = objective.corrupt(batch, draws)
+        masked = corrupted.masked
+        scores = objective.network(corrupted.ids, batch.attention, batch.types)
+        reward = F.binary_cross_entropy_with_logits(scores, (corrupted.ids != batch.ids).float(), reduction="none")
+        hidden = objective.generator.encoder(masked.ids, batch.attention, batch.types)
+        expected = F.softplus(-objective.baseline(hidden).squeeze(-1))
+        used = masked.weights > 0
+        return (expected - reward).gather(1, masked.positions)[used].abs().mean()
+
+    before = error().item()
+    for _ in range(40):
+        optimizer.zero_grad()
+        objective(batch, draws).loss.backward()
+        optimizer.step()
+    assert error().item() < 0.7 * before
+
+
+def test_the_adversarial_generator_is_not_trained_by_likelihood(make_objective, batch, draws):
+    """Where the reward is what was expected nothing pulls at the generator, however badly it predicts."""
+    objective = make_objective(*ADVERSARIAL, "objective.discriminator_weight=0.0")
+    for parameter in (*objective.network.head.score.parameters(), *objective.baseline.parameters()):
+        torch.nn.init.zeros_(parameter)  # every score is 0, every reward and every expectation ln 2
+    step = objective(batch, draws)
+    step.loss.backward()
+    assert step.generator.nll.mean() > 1
+    for parameter in objective.generator.parameters():
+        assert parameter.grad.abs().max() < 1e-6
+
+
+def test_the_second_stage_starts_from_the_first_and_leaves_its_generator_alone(make_objective, batch, draws):
+    first = make_objective("objective.name=mlm").network
+    objective = make_objective(*TWO_STAGE, std=0.1)
+    objective.start_from(first)
+    for ours, theirs in ((objective.network.encoder, first.encoder), (objective.generator, first)):
+        for (name, parameter), wanted in zip(ours.named_parameters(), theirs.parameters(), strict=True):
+            assert torch.equal(parameter, wanted), name
+    objective(batch, draws).loss.backward()
+    assert all(parameter.grad is None for parameter in objective.generator.parameters())
+    assert all(parameter.grad is not None for parameter in objective.network.parameters())
+
+
+def test_the_second_stage_is_of_the_models_own_shape(make_objective):
+    objective = make_objective(*TWO_STAGE)
+    assert objective.generator.encoder.config == objective.network.encoder.config

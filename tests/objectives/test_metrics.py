@@ -1,0 +1,67 @@
+import pytest
+import torch
+
+from electra.objectives.base import Predictions, Step, Verdicts
+from electra.objectives.metrics import auc, summarize
+
+
+def brute_force(scores, positive):
+    pairs = [(ours > theirs) + 0.5 * (ours == theirs) for ours in scores[positive] for theirs in scores[~positive]]
+    return float(sum(pairs) / len(pairs))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_auc_is_the_share_of_pairs_in_the_right_order(seed):
+    source = torch.Generator().manual_seed(seed)
+    scores = torch.randint(0, 8, (60,), generator=source).float()  # with many ties
+    positive = torch.rand(60, generator=source) < 0.3
+    assert auc(scores, positive) == pytest.approx(brute_force(scores, positive))
+
+
+def test_auc_is_a_half_where_one_kind_is_missing():
+    assert auc(torch.randn(4), torch.zeros(4, dtype=torch.bool)) == 0.5
+    assert auc(torch.randn(4), torch.ones(4, dtype=torch.bool)) == 0.5
+
+
+def test_padding_does_not_raise_auc():  # P52: 0.8333 where padding counts as true negatives, 0.5 without it
+    scores = torch.tensor([[0.7, 0.2, 0.7, 0.2, 0.0, 0.0, 0.0, 0.0]])
+    replaced = torch.tensor([[1, 1, 0, 0, 0, 0, 0, 0]]).bool()
+    weights = torch.tensor([[1.0, 1, 1, 1, 0, 0, 0, 0]])
+    found = summarize([Step(torch.tensor(1.0), verdicts=Verdicts(scores, replaced, weights))])
+    assert found["discriminator_auc"] == pytest.approx(0.5)
+    assert auc(scores.flatten(), replaced.flatten()) == pytest.approx(0.8333, abs=1e-4)
+
+
+def test_verdicts_of_several_steps_are_taken_together():
+    steps = [
+        Step(torch.tensor(1.0), verdicts=Verdicts(torch.tensor([[2.0, -1, 9]]), torch.tensor([[True, True, True]]), w))
+        for w in (torch.tensor([[1.0, 1, 0]]), torch.tensor([[1.0, 0, 0]]))
+    ]
+    steps.append(
+        Step(torch.tensor(4.0), verdicts=Verdicts(torch.ones(1, 1), torch.zeros(1, 1).bool(), torch.ones(1, 1)))
+    )
+    found = summarize(steps)
+    assert found["loss"] == 2.0
+    assert found["discriminator_accuracy"] == 0.5
+    assert found["discriminator_precision"] == pytest.approx(2 / 3)
+    assert found["discriminator_recall"] == pytest.approx(2 / 3)
+    assert found["replaced_fraction"] == 0.75
+
+
+@pytest.mark.parametrize(("score", "accuracy"), [(-0.1, 1.0), (0.0, 1.0), (0.1, 0.0)])
+def test_a_score_of_zero_says_original(score, accuracy):  # P27
+    verdicts = Verdicts(torch.full((1, 3), score), torch.zeros(1, 3).bool(), torch.ones(1, 3))
+    assert summarize([Step(torch.tensor(0.0), verdicts=verdicts)])["discriminator_accuracy"] == accuracy
+
+
+def test_predictions_leave_unused_slots_out():
+    predictions = Predictions(
+        nll=torch.tensor([[1.0, 3.0, 100.0]]),
+        correct=torch.tensor([[True, False, True]]),
+        weights=torch.tensor([[1.0, 1.0, 0.0]]),
+        sampled=torch.tensor([[False, False, True]]),
+    )
+    found = summarize([Step(torch.tensor(0.0), generator=predictions, main=predictions)])
+    assert found["generator_loss"] == found["mlm_loss"] == 2.0
+    assert found["generator_accuracy"] == 0.5
+    assert found["sampled_accuracy"] == 0.0

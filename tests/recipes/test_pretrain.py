@@ -1,0 +1,201 @@
+"""Pre-training from corpus to model folder."""
+
+import json
+from pathlib import Path
+from shutil import rmtree
+
+import pytest
+import torch
+
+import electra
+from electra.config.load import load_config
+from electra.errors import ConfigError
+from electra.model.networks import Discriminator, MaskedLM
+from electra.recipes.pretrain import pretrain
+
+LEARNING = ["train.steps=60", "train.learning_rate=5e-3", "evaluate.every=100", "checkpoint.every=100", "log.every=100"]
+
+
+def test_a_finished_run_gives_a_model_that_detects(config):
+    run = pretrain(config())
+    model = electra.load(run)
+    assert isinstance(model.network, Discriminator)
+    assert isinstance(model.generator, MaskedLM)
+    found = model.detect("the chef ate the soup .")
+    assert [detection.token for detection in found] == ["the", "chef", "ate", "the", "soup", "."]
+    assert all(0 < detection.probability < 1 for detection in found)
+
+
+def test_metrics_tell_of_both_networks(config, records):
+    first, *lines = records(pretrain(config()))
+    held_out = {
+        f"heldout_{name}"
+        for name in "loss generator_loss generator_accuracy sampled_accuracy discriminator_loss discriminator_accuracy "
+        "discriminator_precision discriminator_recall discriminator_auc replaced_fraction".split()
+    }
+    assert first["step"] == 0
+    assert held_out < first.keys()
+    assert [line["step"] for line in lines] == [1, 2, 3, 4, 5, 5, 6, 7, 8, 9, 10, 10]
+    assert lines[-2].keys() >= {"loss", "learning_rate", "gradient_norm", "skipped", "generator_loss", "progress"}
+    assert lines[-1]["tokens"] == 10 * 8 * 16
+    assert lines[-1]["progress"] == 1.0
+
+
+def test_the_loss_falls(config, held_out):
+    before, after = held_out(pretrain(config(*LEARNING)))
+    assert after["heldout_generator_loss"] < before["heldout_generator_loss"] - 1
+    assert after["heldout_loss"] < 0.9 * before["heldout_loss"]
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_seed_others(config, records, weights):
+    ours, theirs = (pretrain(config("model.dropout=0.1", out=name)) for name in ("a", "b"))
+    assert records(ours) == records(theirs)
+    assert weights(ours) == weights(theirs)
+    assert weights(pretrain(config("model.dropout=0.1", "seed=1", out="c"))) != weights(ours)
+
+
+def test_a_finished_run_that_is_run_again_stays_as_it_is(config, records, weights):
+    run = pretrain(config("train.steps=7"))
+    before = records(run), weights(run)
+    assert (records(pretrain(config("train.steps=7"))), weights(run)) == before
+
+
+def test_a_run_goes_on_with_a_larger_budget(config, records):
+    pretrain(config("train.steps=5"))
+    lines = records(pretrain(config("train.steps=8")))
+    assert [line["step"] for line in lines] == [0, 1, 2, 3, 4, 5, 5, 6, 7, 8, 8]
+
+
+def test_the_best_checkpoint_is_that_of_the_lowest_held_out_loss(config, records):
+    run = pretrain(config("train.steps=20", "train.learning_rate=0.2", "evaluate.every=1", "train.warmup_steps=0"))
+    losses = {line["step"]: line["heldout_loss"] for line in records(run) if line["step"] and "heldout_loss" in line}
+    best = (run / "checkpoints" / "best").read_text()
+    assert best == f"step-{min(losses, key=losses.get):08d}"
+    assert (run / "checkpoints" / best).is_dir()
+    assert len(list((run / "checkpoints").glob("step-*"))) <= 3
+
+
+def test_a_damaged_checkpoint_is_reported_and_the_one_before_is_used(config, records, weights):
+    run = pretrain(config())
+    before = records(run), weights(run)
+    (run / "checkpoints" / "step-00000010" / "weights.safetensors").write_bytes(b"")
+    lines = records(pretrain(config()))
+    (warning,) = [line for line in lines if "damaged" in line.get("warning", "")]
+    assert warning["step"] == 5
+    assert "step-00000010 is damaged" in warning["warning"]
+    lines.remove(warning)
+    assert (lines, weights(run)) == before
+
+
+def test_a_corpus_of_another_length_is_refused_in_one_line(config, corpus):
+    with pytest.raises(ConfigError, match=r"has sequences of 16 tokens, train\.length is 8: set train\.length=16") as e:
+        pretrain(config("train.length=8"))
+    assert "\n" not in str(e.value)
+
+
+def test_a_corpus_of_another_vocabulary_is_refused_in_one_line(config, tokenizer):
+    with pytest.raises(ConfigError, match=f"set model.vocab_size={tokenizer.vocab_size}$") as error:
+        pretrain(config("model.vocab_size=5000"))
+    assert "\n" not in str(error.value)
+
+
+def test_a_run_that_is_refused_leaves_nothing_behind(config, tmp_path):
+    with pytest.raises(ConfigError):
+        pretrain(config("train.length=8"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_another_config_in_the_same_folder_is_refused(config):
+    pretrain(config())
+    with pytest.raises(ConfigError, match=r"another config \(objective\.mask_fraction differ\); choose another out"):
+        pretrain(config("objective.mask_fraction=0.3"))
+
+
+def test_a_run_needs_a_corpus_and_a_folder():
+    with pytest.raises(ConfigError, match="pretrain needs data=CORPUS and out=RUN"):
+        pretrain(load_config("tiny"))
+
+
+def test_a_budget_in_tokens_is_spent(config, records):
+    lines = records(pretrain(config(f"train.tokens={6 * 8 * 16 + 1}")))
+    assert (lines[-1]["step"], lines[-1]["tokens"]) == (6, 6 * 8 * 16)
+
+
+def test_a_budget_in_hours_ends_inside_its_time(config, records, held_out):
+    seconds = 4.0
+    overrides = [f"train.hours={seconds / 3600}", "log.every=10", "evaluate.every=10_000", "checkpoint.every=10_000"]
+    run = pretrain(config(*overrides))
+    newest = max((run / "checkpoints").glob("step-*")) / "state.json"
+    assert json.loads(newest.read_text())["seconds"] < 1.05 * seconds
+    assert held_out(run)[-1]["progress"] == 1.0
+    rates = [line["learning_rate"] for line in records(run) if "learning_rate" in line]
+    assert rates[-1] < 0.05 * max(rates)
+
+
+def test_growing_batches_and_lengths_read_every_sequence_once(config, records):
+    growing = ["train.start_batch_size=4", "train.batch_warmup_steps=4", "train.start_length=8"]
+    lines = records(pretrain(config(*growing, "train.length_warmup_steps=3", "objective.whole_words=true")))
+    tokens = [line["tokens"] for line in lines if "loss" in line]
+    assert tokens == [number * 4 * 16 for number in (1, 2, 3, 4, 6, 8, 10, 12, 14, 16)]
+
+
+def test_text_that_is_read_too_often_is_reported_once(config, records):
+    long = config("train.steps=2000")
+
+    class Enough(Exception):
+        pass
+
+    def stop(record):
+        if "loss" in record:
+            raise Enough
+
+    for _ in range(2):
+        with pytest.raises(Enough):
+            pretrain(long, [stop])
+    (warning,) = [line["warning"] for line in records(Path(long.out)) if "warning" in line]
+    assert warning.startswith("the text runs dry")
+
+
+def test_two_stages_end_with_a_discriminator_of_the_first_stages_generator(config, records, held_out):
+    stages = ["objective.algorithm=two_stage", "objective.generator.width=1.0", "objective.generator.sharing=none"]
+    run = pretrain(config(*stages))
+    first, second = electra.load(run / "first_stage"), electra.load(run)
+    assert isinstance(first.network, MaskedLM)
+    for ours, theirs in zip(first.network.parameters(), second.generator.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+    assert len(second.detect("the cat sat on the mat .")) == 7
+    assert records(run)[-1]["step"] == records(run / "first_stage")[-1]["step"] == 10
+    before, *_, after = (record["heldout_generator_loss"] for record in held_out(run))
+    assert before == pytest.approx(after, rel=1e-6)
+
+
+@pytest.mark.parametrize("sharing", ["embeddings", "none", "gdes"])
+def test_a_run_starts_from_the_networks_of_another(config, records, held_out, sharing):
+    kind = f"objective.generator.sharing={sharing}"
+    first = pretrain(config(kind, *LEARNING, out="first"))
+    second = pretrain(config(kind, f"init={first}", "train.steps=1", out="second"))
+    assert not any("warning" in line and line["step"] == 0 for line in records(second))
+    assert held_out(second)[0]["heldout_loss"] == pytest.approx(held_out(first)[-1]["heldout_loss"], rel=1e-4)
+
+
+def test_a_missing_generator_is_built_with_a_warning(config, records, tmp_path):
+    electra.export(pretrain(config("train.steps=1", out="first")), tmp_path / "exported")
+    rmtree(tmp_path / "exported" / "generator")
+    electra.import_model(tmp_path / "exported", tmp_path / "imported")
+    second = pretrain(config(f"init={tmp_path / 'imported'}", "train.steps=1", out="second"))
+    (warning,) = [line["warning"] for line in records(second) if "warning" in line and line["step"] == 0]
+    assert warning.endswith("has no generator: it starts from random weights")
+
+
+def test_imported_weights_bring_their_generator(config, held_out, tmp_path):
+    first = pretrain(config(*LEARNING, out="first"))
+    electra.export(first, tmp_path / "exported")
+    electra.import_model(tmp_path / "exported", tmp_path / "imported")
+    second = pretrain(config(f"init={tmp_path / 'imported'}", "train.steps=1", out="second"))
+    assert held_out(second)[0]["heldout_loss"] == pytest.approx(held_out(first)[-1]["heldout_loss"], rel=1e-5)
+
+
+def test_weights_of_another_size_are_refused_in_one_line(config):
+    first = pretrain(config("train.steps=1", out="first"))
+    with pytest.raises(ConfigError, match=r"init: the model has hidden_size 32, the config says 64$"):
+        pretrain(config(f"init={first}", "model.hidden_size=64", out="second"))

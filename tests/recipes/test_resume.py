@@ -1,0 +1,151 @@
+"""A run that is killed, stopped or spread over processes gives what an undisturbed one gives."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import electra
+from electra.data.shards import open_corpus
+from electra.recipes.pretrain import pretrain
+
+KILL = str(Path(__file__).with_name("kill.py"))
+TWO_STAGE = ["objective.algorithm=two_stage", "objective.generator.width=1.0", "objective.generator.sharing=none"]
+VARIANTS = [
+    *(f"objective.name={name}" for name in ("mlm", "electra_15", "replace_mlm", "all_tokens_mlm", "electric")),
+    *(f"objective.generator.{key}" for key in ("sharing=gdes", "sharing=none", "kind=two_tower", "kind=unigram")),
+    "objective.algorithm=adversarial",
+]
+ENDLESS = ["train.steps=1_000_000", "evaluate.every=1_000_000", "checkpoint.every=1_000_000"]
+
+
+def start(*arguments, **environment):
+    """Start a Python process with its output caught."""
+    kept = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
+    return subprocess.Popen(
+        [sys.executable, *arguments], env=kept, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+def killed(arguments, **environment):
+    process = start(KILL, "0", "0", *arguments, **environment)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == -signal.SIGKILL, errors
+
+
+def newest(run):
+    return max((run / "checkpoints").glob("step-*")).name
+
+
+@pytest.mark.parametrize(
+    ("micro_batches", "moment"),
+    [(1, {"KILL_AT_STEP": "7"}), (4, {"KILL_AT_FORWARD": str(7 * 4 + 2)})],
+    ids=["between steps", "inside gradient accumulation"],
+)
+def test_a_killed_run_goes_on_bit_for_bit(arguments, config, records, weights, corpus, micro_batches, moment):
+    overrides = ["model.dropout=0.1", "train.batch_size=32", f"train.micro_batch_size={32 // micro_batches}"]
+    sequences = sum(len(shard) for shard in open_corpus(corpus).shards("train"))
+    assert 6 * 32 < sequences < 7 * 32  # an epoch ends after the checkpoint of step 5
+    whole = pretrain(config(*overrides, out="whole"))
+    killed(arguments(*overrides), **moment)
+    run = Path(config().out)
+    assert newest(run) == "step-00000005"
+    assert not (run / "model").exists()
+    pretrain(config(*overrides))
+    assert records(run) == records(whole)
+    assert weights(run) == weights(whole)
+
+
+@pytest.mark.parametrize(("kills", "steps"), [(5, 60), pytest.param(50, 600, marks=pytest.mark.slow)])
+def test_kills_while_checkpoints_are_written_never_stop_a_run(arguments, config, weights, kills, steps):
+    overrides = [f"train.steps={steps}", "checkpoint.every=1", "evaluate.every=1000", "checkpoint.keep=1"]
+    process = start(KILL, str(kills), "1", *arguments(*overrides))
+    _, errors = process.communicate(timeout=1200)
+    assert process.returncode == 0, errors
+    rarely = [*overrides, "checkpoint.every=1000"]
+    assert weights(Path(config().out)) == weights(pretrain(config(*rarely, out="whole")))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_and_the_run_goes_on_bit_for_bit(config, records, weights, number):
+    before = signal.getsignal(number)
+    whole = pretrain(config(out="whole"))
+    run = pretrain(config(), [lambda record: record["step"] == 3 and signal.raise_signal(number)])
+    assert signal.getsignal(number) == before
+    assert newest(run) == "step-00000003"
+    assert electra.load(run).detect("the cat sat .")
+    pretrain(config())
+    assert records(run) == records(whole)
+    assert weights(run) == weights(whole)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+def test_the_command_ends_well_when_it_is_told_to_stop(arguments, config, number):
+    run = Path(config().out)
+    process = start("-m", "electra", "pretrain", *arguments(*ENDLESS), "--quiet")
+    patience = time.monotonic() + 60
+    while not (run / "metrics.jsonl").is_file() or len((run / "metrics.jsonl").read_text().splitlines()) < 3:
+        assert time.monotonic() < patience, process.kill()
+        time.sleep(0.05)
+    process.send_signal(number)
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (0, "")
+    assert str(run / "model") in output
+    assert electra.load(run).detect("the cat sat .")
+    assert newest(run) > "step-00000001"
+
+
+def test_a_second_ctrl_c_does_not_wait(config):
+    def impatient(record):
+        if record["step"] == 3:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(config(), [impatient])
+
+
+def test_a_stop_in_the_first_of_two_stages_does_not_start_the_second(config, records):
+    run = pretrain(config(*TWO_STAGE), [lambda record: record["step"] == 3 and signal.raise_signal(signal.SIGTERM)])
+    assert newest(run / "first_stage") == "step-00000003"
+    assert not (run / "metrics.jsonl").exists()
+    pretrain(config(*TWO_STAGE))
+    assert records(run)[-1]["step"] == 10
+
+
+def together(arguments):
+    """Train in two processes that share the work."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    processes = [start("-m", "electra", "pretrain", *arguments, "--quiet", RANK=str(rank), **shared) for rank in (0, 1)]
+    for process in processes:
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [["train.micro_batch_size=4"], *(pytest.param([key], marks=pytest.mark.slow) for key in VARIANTS)],
+)
+def test_two_processes_train_what_one_trains(arguments, config, held_out, overrides):
+    together(arguments(*overrides, "model.dropout=0.0", out="two"))
+    alone = pretrain(config(*overrides, "model.dropout=0.0", out="one"))
+    shared = alone.with_name("two")
+    assert len(held_out(alone)) == 3
+    for ours, theirs in zip(held_out(alone), held_out(shared), strict=True):
+        assert ours == pytest.approx(theirs, rel=1e-3)
+    one, two = (electra.load(run).network.state_dict() for run in (alone, shared))
+    for name, tensor in one.items():
+        assert (tensor - two[name]).abs().max() < 1e-3, name
+
+
+def test_two_processes_agree_on_when_the_time_is_over(arguments, config, held_out):
+    together(arguments(f"train.hours={2 / 3600}", "evaluate.every=1_000_000"))
+    assert held_out(Path(config().out))[-1]["progress"] == 1.0

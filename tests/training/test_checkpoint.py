@@ -1,0 +1,104 @@
+import pytest
+import torch
+from torch import nn
+
+from electra.config.load import load_config
+from electra.errors import CheckpointError
+from electra.training.checkpoint import Checkpoints
+from electra.training.optim import build_optimizer
+
+
+@pytest.fixture
+def checkpoints(tmp_path):
+    return Checkpoints(tmp_path / "checkpoints", keep=2)
+
+
+def trained(seed: int, optimizer: str = "electra", width: int = 3):
+    """A module with a shared weight, and an optimizer that has taken a step."""
+    torch.manual_seed(seed)
+    module = nn.ModuleList([nn.Linear(width, width), nn.LayerNorm(width)])
+    module.append(module[0])
+    module.register_buffer("counts", torch.rand(2))
+    chosen = build_optimizer(module, load_config("small", [f"train.optimizer={optimizer}"]).train)
+    module[1](module[0](torch.randn(4, width))).square().sum().backward()
+    chosen.step()
+    return module, chosen
+
+
+def save(checkpoints, step, best=False, seed=1):
+    checkpoints.save(*trained(seed), {"step": step}, best)
+
+
+def names(checkpoints):
+    return [path.name for path in checkpoints.steps()]
+
+
+@pytest.mark.parametrize("optimizer", ["electra", "adamw"])
+def test_a_checkpoint_gives_everything_back(checkpoints, optimizer):
+    module, ours = trained(1, optimizer)
+    checkpoints.save(module, ours, {"step": 7, "best": None}, best=False)
+    other, theirs = trained(2, optimizer)
+    restored = checkpoints.restore(other, theirs)
+    assert restored.state == {"step": 7, "best": None}
+    assert all(torch.equal(value, other.state_dict()[name]) for name, value in module.state_dict().items())
+    for expected, found in zip(ours.state_dict()["state"].values(), theirs.state_dict()["state"].values(), strict=True):
+        assert all(torch.equal(expected[key], found[key]) for key in expected)
+
+
+def test_without_checkpoints_there_is_nothing_to_restore(checkpoints):
+    assert checkpoints.restore(*trained(1)) is None
+
+
+def test_the_newest_ones_and_the_best_are_kept(checkpoints):
+    for step in (1, 2, 3, 4, 5):
+        save(checkpoints, step, best=step == 2)
+    assert names(checkpoints) == ["step-00000002", "step-00000004", "step-00000005"]
+    assert (checkpoints.folder / "best").read_text() == "step-00000002"
+    save(checkpoints, 6, best=True)
+    assert names(checkpoints) == ["step-00000005", "step-00000006"]
+
+
+@pytest.mark.parametrize("file", ["weights.safetensors", "optimizer.safetensors", "state.json"])
+@pytest.mark.parametrize("damage", ["cut", "changed", "missing"])
+def test_a_damaged_checkpoint_is_passed_over(checkpoints, file, damage):
+    save(checkpoints, 1)
+    save(checkpoints, 2)
+    path = checkpoints.steps()[-1] / file
+    content = path.read_bytes()
+    path.unlink()
+    if damage != "missing":
+        path.write_bytes(content[:-5] if damage == "cut" else content[:-5] + b"other")
+    restored = checkpoints.restore(*trained(2))
+    assert restored.state["step"] == 1
+    assert restored.damaged == [path.parent]
+
+
+def test_damaged_checkpoints_alone_are_an_error_and_no_fresh_start(checkpoints):
+    save(checkpoints, 1)
+    (checkpoints.steps()[0] / "state.json").write_text("")
+    with pytest.raises(CheckpointError, match=r"every checkpoint in .* is damaged"):
+        checkpoints.restore(*trained(1))
+
+
+def test_what_a_killed_write_left_is_no_checkpoint_and_goes_away(checkpoints):
+    save(checkpoints, 1)
+    for left in (".step-00000002.partial", ".step-00000000.partial"):
+        (checkpoints.folder / left).mkdir()
+        (checkpoints.folder / left / "weights.safetensors").write_bytes(b"half")
+    assert checkpoints.restore(*trained(2)).state["step"] == 1
+    save(checkpoints, 2)
+    assert sorted(path.name for path in checkpoints.folder.iterdir()) == ["step-00000001", "step-00000002"]
+
+
+def test_a_checkpoint_of_another_shape_is_refused(checkpoints):
+    save(checkpoints, 1)
+    with pytest.raises(CheckpointError, match=r"is of another model: 0\.weight has shape \(3, 3\), not \(5, 5\)$"):
+        checkpoints.restore(*trained(1, width=5))
+
+
+def test_a_checkpoint_of_another_network_is_refused(checkpoints):
+    save(checkpoints, 1)
+    module, optimizer = trained(1)
+    module.append(nn.Linear(2, 2))
+    with pytest.raises(CheckpointError, match=r"is of another model: 3\.bias stands in one of the two alone$"):
+        checkpoints.restore(module, optimizer)

@@ -1,0 +1,111 @@
+"""The loop with a job of its own: it knows no objective."""
+
+import json
+import math
+from dataclasses import dataclass
+from itertools import count
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from electra.config.load import load_config
+from electra.errors import ElectraError
+from electra.training.checkpoint import Checkpoints
+from electra.training.loop import MOST_BAD_STEPS, Job, train
+from electra.training.processes import Processes
+from electra.training.run import Run
+
+
+@dataclass(frozen=True)
+class Result:
+    loss: Tensor
+
+
+class Fit(nn.Module):
+    """A weight that is to become a target: the input is the factor of its loss."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor([1.0]))
+
+    def forward(self, factor: float) -> Result:
+        return Result(((self.weight - 3.0) ** 2).sum() * factor)
+
+
+@pytest.fixture
+def trained(tmp_path):
+    """A function from the factors of each step's micro-batches to the module after training, and the run's records."""
+
+    def work(factors, **changes) -> tuple[Fit, list[dict], Checkpoints]:
+        module = Fit()
+        config = load_config("tiny", [f"train.steps={changes.pop('steps', 30)}", "train.warmup_steps=0"]).train
+        (tmp_path / "run").mkdir(exist_ok=True)
+        job = Job(
+            module=module,
+            forward=lambda network, factor: network(factor),
+            updates=lambda step: ((1, factors(number)) for number in count(step)),
+            metrics=lambda result: {"loss": result.loss.item()},
+            evaluate=lambda: {"loss": (module.weight.item() - 3.0) ** 2},
+            finish=lambda: None,
+            warnings=["mind the gap"],
+            flops_per_token=1.0,
+            peak=None,
+            **{"evaluate_every": 10, "checkpoint_every": 5, "log_every": 1, **changes},
+        )
+        checkpoints = Checkpoints(tmp_path / "run" / "checkpoints", keep=2)
+        run = Run(tmp_path / "run", [])
+        train(job, config, run, checkpoints, Processes(0, 1, torch.device("cpu")))
+        return module, [json.loads(line) for line in run.metrics.read_text().splitlines()], checkpoints
+
+    return work
+
+
+def test_the_weight_moves_to_its_target(trained):
+    module, records, _ = trained(lambda step: [1.0])
+    assert module.weight.item() > 1.01
+    assert records[-1]["heldout_loss"] < records[1]["heldout_loss"]
+
+
+def test_micro_batches_count_as_one_batch(trained, tmp_path):
+    together, *_ = trained(lambda step: [2.0, 4.0, 6.0], steps=3)
+    (tmp_path / "run").rename(tmp_path / "first")
+    alone, *_ = trained(lambda step: [4.0], steps=3)
+    assert together.weight.item() == pytest.approx(alone.weight.item(), rel=1e-6)
+
+
+def test_warnings_come_first(trained):
+    _, records, _ = trained(lambda step: [1.0])
+    assert records[0] == {"step": 0, "warning": "mind the gap"}
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_a_step_without_a_finite_loss_is_skipped_counted_and_reported(trained, bad):
+    module, records, _ = trained(lambda step: [bad if step in (4, 9) else 1.0])
+    assert math.isfinite(module.weight.item())
+    losses = [record for record in records if "loss" in record]
+    assert [record["skipped"] for record in losses if record["step"] in (4, 5, 9, 10, 30)] == [0, 1, 1, 2, 2]
+    warnings = [record for record in records if "not finite" in record.get("warning", "")]
+    assert [record["step"] for record in warnings] == [5, 10]
+    assert losses[4]["loss"] is None
+
+
+def test_one_bad_micro_batch_spoils_its_update_alone(trained):
+    _, records, _ = trained(lambda step: [1.0, math.nan, 1.0] if step == 3 else [1.0])
+    assert records[-1]["step"] == 30
+    assert [record["skipped"] for record in records if "skipped" in record][-1] == 1
+
+
+def test_many_bad_steps_in_a_row_end_the_run_with_the_last_checkpoint_whole(trained, tmp_path):
+    with pytest.raises(ElectraError, match=rf"not finite for {MOST_BAD_STEPS} steps in a row, up to step 27") as error:
+        trained(lambda step: [1.0 if step < 8 else math.nan], steps=100, checkpoint_every=8, evaluate_every=1000)
+    assert "\n" not in str(error.value)
+    module, _, checkpoints = trained(lambda step: [1.0], steps=40, evaluate_every=1000)
+    assert math.isfinite(module.weight.item())
+    assert checkpoints.steps()
+
+
+def test_a_run_stops_at_once_when_its_budget_is_spent(trained):
+    trained(lambda step: [1.0], steps=10)
+    _, records, _ = trained(lambda step: pytest.fail("no step is left"), steps=10)
+    assert max(record["step"] for record in records) == 10

@@ -1,0 +1,88 @@
+"""The schedules of the original, exactly (facts P14 to P17), and what we add."""
+
+import pytest
+
+from electra.config.load import load_config
+from electra.training.schedule import learning_rate, length_at, micro_batches, micro_batches_before, total_steps
+
+
+def train(preset="small", *overrides):
+    return load_config(preset, [f"train.{override}" for override in overrides]).train
+
+
+def rate(config, step):
+    return learning_rate(config, step, step / config.steps)
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [(0, 0.0), (1, 4.999995e-8), (5000, 2.4875e-4), (10_000, 4.95e-4), (500_000, 2.5e-4), (999_999, 5e-10)],
+)
+def test_the_rate_of_small_is_the_originals(step, expected):  # P14
+    assert rate(train(), step) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("preset", "step", "expected"),
+    [
+        ("base", 5000, 9.934726e-5),
+        ("base", 10_000, 1.973890e-4),
+        ("base", 383_000, 1e-4),
+        ("large", 10_000, 1.95e-4),
+    ],
+)
+def test_the_rates_of_base_and_large_are_the_originals(preset, step, expected):  # P15
+    assert rate(train(preset), step) == pytest.approx(expected, rel=1e-6)
+
+
+def test_no_warm_up_means_the_full_rate_at_once():  # P16: not a number in the original
+    assert rate(train("small", "warmup_steps=0"), 0) == 5e-4
+
+
+def test_a_continued_run_of_the_original_has_its_rate():  # P17
+    assert rate(train("small", "learning_rate=0.0802", "steps=4_010_000"), 4_000_000) == pytest.approx(2e-4, rel=1e-6)
+
+
+def test_the_stable_schedule_warms_up_stays_and_falls_to_zero():
+    config = train("small", "schedule=stable", "steps=1000", "warmup_steps=100", "learning_rate=1.0")
+    found = [rate(config, step) for step in (0, 50, 100, 799, 800, 900, 999, 1000)]
+    assert found == pytest.approx([0, 0.5, 1, 1, 1, 0.5, 0.005, 0])
+
+
+def test_a_budget_in_tokens_is_one_in_steps():
+    config = train("small", "batch_size=4", "length=128", "tokens=5_130")
+    assert total_steps(config) == 10
+    assert total_steps(train("small", "hours=1.0")) is None
+
+
+@pytest.mark.parametrize("tokens", [600, 5_000, 9_000, 40_000])
+def test_a_growing_batch_spends_its_tokens_and_no_more(tokens):
+    growing = ["batch_size=16", "start_batch_size=4", "batch_warmup_steps=9", "length=64"]
+    config = train("small", *growing, f"tokens={tokens}")
+    spent, too_many = (micro_batches_before(config, total_steps(config) + more) * 4 * 64 for more in (0, 1))
+    assert spent <= tokens < too_many
+
+
+def test_the_smallest_budget_is_one_step():
+    assert total_steps(train("small", "tokens=1")) == 1
+
+
+def test_the_batch_grows_by_whole_micro_batches():
+    config = train("small", "batch_size=32", "start_batch_size=8", "micro_batch_size=4", "batch_warmup_steps=10")
+    sizes = [micro_batches(config, step) for step in range(12)]
+    assert sizes == [2, 2, 3, 3, 4, 5, 5, 6, 6, 7, 8, 8]
+
+
+@pytest.mark.parametrize("overrides", [(), ("micro_batch_size=4",), ("start_batch_size=8", "batch_warmup_steps=7")])
+def test_the_place_in_the_stream_is_the_sum_of_what_was_read(overrides):
+    config = train("small", "batch_size=32", *overrides)
+    running = 0
+    for step in range(20):
+        assert micro_batches_before(config, step) == running
+        running += micro_batches(config, step)
+
+
+def test_sequences_are_cut_shorter_at_first():
+    config = train("small", "start_length=32", "length_warmup_steps=3")
+    assert [length_at(config, step) for step in range(5)] == [32, 32, 32, 128, 128]
+    assert length_at(train(), 0) == 128
