@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from electra.cli import config, corpus, demo, detect, export, flops, import_, pretrain, vocab
+from electra.cli import bench, config, corpus, demo, detect, export, flops, import_, pretrain, vocab
 from electra.errors import ElectraError
 
 app = typer.Typer(
@@ -38,7 +38,7 @@ def _root(
         typer.echo(context.get_help())
 
 
-for _command in (demo, vocab, corpus, pretrain, detect, import_, export, config, flops):
+for _command in (demo, vocab, corpus, pretrain, detect, import_, export, config, flops, bench):
     _command.register(app)
 
 

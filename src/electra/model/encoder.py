@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from electra.config.schema import ModelConfig
+from electra.model.cpu import Dropout, attend, gelu
 
 Direction = Literal["both", "forward", "backward"]
 
@@ -49,7 +50,7 @@ class Embeddings(nn.Module):
         for table in (self.words, self.positions, self.types):
             truncated_normal_(table.weight, config.initializer_std)
         self.norm = nn.LayerNorm(config.embedding_size, eps=config.layer_norm_eps)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, ids: Tensor, types: Tensor | None) -> Tensor:
         """Embed (B, L) ids as (B, L, E)."""
@@ -98,7 +99,7 @@ class SelfAttention(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.heads = config.heads
-        self.dropout = config.attention_dropout
+        self.dropout = Dropout(config.attention_dropout)
         self.query_key_value = normal_linear(config.hidden_size, 3 * config.hidden_size, config.initializer_std)
         self.output = normal_linear(config.hidden_size, config.hidden_size, config.initializer_std)
 
@@ -106,8 +107,7 @@ class SelfAttention(nn.Module):
         """Mix (B, L, H) hidden states where the boolean mask (B or 1, 1, L, L) allows it."""
         split = self.query_key_value(hidden).unflatten(-1, (3, self.heads, -1))  # (B, L, 3, heads, H / heads)
         query, key, value = split.permute(2, 0, 3, 1, 4).unbind(0)
-        dropout = self.dropout if self.training else 0.0
-        mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
+        mixed = attend(query, key, value, mask, self.dropout)
         output: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
         return output
 
@@ -122,12 +122,12 @@ class Layer(nn.Module):
         self.expand = normal_linear(config.hidden_size, config.feed_forward_size, config.initializer_std)
         self.contract = normal_linear(config.feed_forward_size, config.hidden_size, config.initializer_std)
         self.feed_forward_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
         """Map (B, L, H) to (B, L, H)."""
         hidden = self.attention_norm(hidden + self.dropout(self.attention(hidden, mask)))
-        output: Tensor = self.feed_forward_norm(hidden + self.dropout(self.contract(F.gelu(self.expand(hidden)))))
+        output: Tensor = self.feed_forward_norm(hidden + self.dropout(self.contract(gelu(self.expand(hidden)))))
         return output
 
 

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from electra.config.schema import ModelConfig
+from electra.model.cpu import gelu
 from electra.model.encoder import glorot_linear, normal_linear
 
 
@@ -24,7 +25,7 @@ class GeneratorHead(nn.Module):
 
     def forward(self, hidden: Tensor, words: Tensor) -> Tensor:
         """Give (B, N, V) logits of (B, N, H) hidden states, with the token embeddings `words` (V, E)."""
-        return F.linear(self.norm(F.gelu(self.dense(hidden))), words, self.bias)
+        return F.linear(self.norm(gelu(self.dense(hidden))), words, self.bias)
 
 
 class DiscriminatorHead(nn.Module):
@@ -37,7 +38,7 @@ class DiscriminatorHead(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Give (B, L) scores of (B, L, H) hidden states."""
-        scores: Tensor = self.score(F.gelu(self.dense(hidden)))
+        scores: Tensor = self.score(gelu(self.dense(hidden)))
         return scores.squeeze(-1)
 
 

@@ -1,7 +1,7 @@
 """Pre-training, whole: corpora, objective, loop, and the model folder in the end."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from electra.recipes.flops import forward_flops
 from electra.recipes.hardware import matrix_peak
 from electra.recipes.initialise import initialise
 from electra.training.checkpoint import Checkpoints
+from electra.training.execution import autocast, is_compiled
 from electra.training.loop import Job, train
 from electra.training.processes import Processes, joined
 from electra.training.run import Record, Run, trackers
@@ -72,8 +73,7 @@ class _Pretraining:
         """Run the loop, and say whether the budget is spent."""
         config = self.config
         self.objective = self._objective().to(self.processes.device)
-        wanted = config.train.compile
-        if wanted == "on" or (wanted == "auto" and self.processes.device.type == "cuda"):
+        if is_compiled(config.train, self.processes.device):
             self.objective.compile()
         self.heldout = self._heldout()
         _, standard = forward_flops(config.model, config.objective, config.train.length)
@@ -114,10 +114,7 @@ class _Pretraining:
         return objective
 
     def _precision(self) -> AbstractContextManager[Any]:
-        wanted, device = self.config.train.precision, self.processes.device.type
-        if wanted == "bf16" or (wanted == "auto" and device == "cuda"):
-            return torch.autocast(device, torch.bfloat16)
-        return nullcontext()
+        return autocast(self.config.train, self.processes.device)
 
     def _updates(self, step: int) -> Iterator[tuple[int, Iterator[Input]]]:
         """Give the micro-batches of one update after the other, from a step on."""

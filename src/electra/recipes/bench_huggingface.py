@@ -1,0 +1,118 @@
+"""A joint step glued together from the modules of `transformers`: what `electra bench` compares with.
+
+Shapes: B sequences, L tokens, N masked positions, V vocabulary.
+"""
+
+from abc import abstractmethod
+from importlib import import_module
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from electra.config.schema import ElectraObjective, MaskedLMGenerator, ModelConfig, PretrainConfig
+from electra.errors import ConfigError, ElectraError
+from electra.model.huggingface import CONFIG_KEYS
+from electra.objectives.masking import slots
+from electra.training.execution import autocast
+
+
+class Glue(nn.Module):
+    """A generator and a discriminator of `transformers` that share embeddings; maps ids (B, L) to the joint loss."""
+
+    def __init__(self, config: PretrainConfig, mask_id: int) -> None:
+        super().__init__()
+        objective = config.objective
+        if not isinstance(objective, ElectraObjective) or not isinstance(objective.generator, MaskedLMGenerator):
+            raise ConfigError("--against hf compares the objective electra with a masked-LM generator, no other")
+        self.objective, self.mask_id = objective, mask_id
+        self.generator, self.discriminator = _networks(objective.generator.encoder(config.model), config.model)
+
+    @abstractmethod
+    def forward(self, ids: Tensor) -> Tensor:
+        """Give the joint loss of a batch."""
+
+    def joint_loss(self, generator_loss: Tensor, scores: Tensor, replaced: Tensor) -> Tensor:
+        """Add the discriminator's loss of (B, L) scores to the generator's, both weighted."""
+        discriminator_loss = F.binary_cross_entropy_with_logits(scores.float(), replaced.float())
+        objective = self.objective
+        return objective.generator_weight * generator_loss + objective.discriminator_weight * discriminator_loss
+
+
+class TypicalGlue(Glue):
+    """As in public re-implementations: logits at every position, then boolean indexing, Gumbel noise for sampling."""
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Give the joint loss of a batch."""
+        chosen = torch.rand(ids.shape, device=ids.device) < self.objective.mask_fraction
+        attention = torch.ones_like(ids)
+        logits = self.generator(ids.masked_fill(chosen, self.mask_id), attention_mask=attention).logits  # (B, L, V)
+        at_masked, originals = logits[chosen].float(), ids[chosen]
+        generator_loss = F.cross_entropy(at_masked, originals)
+        with torch.no_grad():
+            gumbel = -(-torch.rand_like(at_masked).log()).log()
+            proposed = (at_masked + gumbel).argmax(-1)
+            corrupted = ids.clone()
+            corrupted[chosen] = proposed
+        scores = self.discriminator(corrupted, attention_mask=attention).logits
+        return self.joint_loss(generator_loss, scores, corrupted != ids)
+
+
+class CarefulGlue(Glue):
+    """The same modules in careful hands: logits at the masked positions alone, static shapes, no wait for the host."""
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Give the joint loss of a batch."""
+        count = slots(self.objective.mask_fraction, ids.size(1))
+        positions = torch.rand(ids.shape, device=ids.device).topk(count, dim=1).indices  # (B, N)
+        hidden = self.generator.electra(ids.scatter(1, positions, self.mask_id)).last_hidden_state
+        at_masked = hidden.gather(1, positions[..., None].expand(-1, -1, hidden.size(-1)))
+        logits = self.generator.generator_lm_head(self.generator.generator_predictions(at_masked)).float()  # (B, N, V)
+        generator_loss = F.cross_entropy(logits.flatten(0, 1), ids.gather(1, positions).flatten())
+        with torch.no_grad():
+            proposed = (logits - torch.empty_like(logits).exponential_().log()).argmax(-1)
+            corrupted = ids.scatter(1, positions, proposed)
+        scores = self.discriminator(corrupted).logits
+        return self.joint_loss(generator_loss, scores, corrupted != ids)
+
+
+class HuggingFaceStep:
+    """One update of a glued training: autocast as ours, PyTorch's AdamW, clipping."""
+
+    def __init__(self, glue: Glue, config: PretrainConfig, device: torch.device, compiled: bool) -> None:
+        self.config, self.device = config.train, device
+        self.glue = glue.to(device).train()
+        if compiled:
+            self.glue.compile()
+        self.optimizer = torch.optim.AdamW(
+            self.glue.parameters(), lr=self.config.learning_rate, weight_decay=self.config.weight_decay
+        )
+
+    def __call__(self, ids: Tensor) -> None:
+        """Update the weights with a batch of ids (B, L)."""
+        with autocast(self.config, self.device):
+            loss = self.glue(ids)
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.glue.parameters(), self.config.clip_norm)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+
+def _networks(generator: ModelConfig, discriminator: ModelConfig) -> tuple[Any, Any]:
+    """Build both networks and tie the embeddings that they can share."""
+    try:
+        transformers: Any = import_module("transformers")
+    except ImportError:
+        raise ElectraError(
+            "--against hf needs the package transformers: pip install transformers, or take --against none"
+        ) from None
+    shapes = [
+        transformers.ElectraConfig(**{theirs: getattr(shape, ours) for ours, (theirs, *_) in CONFIG_KEYS.items()})
+        for shape in (generator, discriminator)
+    ]
+    small, full = transformers.ElectraForMaskedLM(shapes[0]), transformers.ElectraForPreTraining(shapes[1])
+    tables, shared = small.electra.embeddings, full.electra.embeddings
+    tables.word_embeddings, tables.position_embeddings = shared.word_embeddings, shared.position_embeddings
+    small.generator_lm_head.weight = shared.word_embeddings.weight
+    return small, full

@@ -1,0 +1,129 @@
+import sys
+import time
+from itertools import groupby
+
+import pytest
+import torch
+
+from electra.config.load import load_config
+from electra.errors import ConfigError, ElectraError
+from electra.recipes.bench import LEAST_REPETITIONS, TOKENIZER, ElectraStep, Row, Trial, bench, take_turns
+from electra.recipes.bench_huggingface import CarefulGlue, HuggingFaceStep, TypicalGlue
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def rows() -> dict[str, Row]:
+    pytest.importorskip("transformers")
+    return {row.variant: row for row in bench("tiny", 2, 16, seconds=0, against="hf", device=CPU)}
+
+
+@pytest.fixture(scope="module")
+def config():
+    return load_config("tiny", ["train.batch_size=2", "train.length=16", "model.vocab_size=64", "model.layers=1"])
+
+
+def ids(rows: int = 2, length: int = 16) -> torch.Tensor:
+    return torch.randint(5, 64, (rows, length), generator=torch.Generator().manual_seed(1))
+
+
+def test_every_variant_gets_a_row(rows):
+    assert list(rows) == ["electra", "hf_typical", "hf_careful"]
+    for row in rows.values():
+        assert (row.size, row.batch, row.seq) == ("tiny", 2, 16)
+
+
+def test_figures_of_a_row_agree_with_each_other(rows):
+    for row in rows.values():
+        assert 0 < row.ms_low <= row.ms <= row.ms_high
+        assert row.tokens_s == pytest.approx(2 * 16 / row.ms * 1000, rel=1e-3)
+        assert row.ratio == pytest.approx(row.ms / rows["electra"].ms, rel=1e-2)
+        assert row.first_step_s > 0
+
+
+def test_a_cpu_has_neither_a_known_peak_nor_counted_memory(rows):
+    assert all(row.mfu is None and row.memory_gib is None for row in rows.values())
+
+
+def test_without_a_comparison_electra_stands_alone():
+    (row,) = bench("tiny", 1, 16, seconds=0, against="none", device=CPU)
+    assert (row.variant, row.ratio) == ("electra", 1.0)
+
+
+def test_variants_take_turns():
+    """A machine that slows down half way through slows all of them."""
+    order = []
+
+    def update(name: str):
+        return lambda ids: (order.append(name), time.sleep(0.05))
+
+    trials = [Trial(lambda name=name: update(name), ids()) for name in ("first", "second")]
+    order.clear()
+    take_turns(trials, seconds=0)
+    assert [name for name, _ in groupby(order)] == ["first", "second"] * LEAST_REPETITIONS
+
+
+def test_sequences_may_be_longer_than_the_preset_allows():
+    (row,) = bench("tiny", 1, 130, seconds=0, against="none", device=CPU)
+    assert row.seq == 130
+
+
+@pytest.mark.parametrize("glue", [TypicalGlue, CarefulGlue])
+def test_glued_steps_learn(glue, config):
+    pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    step = HuggingFaceStep(glue(config, TOKENIZER.mask_id), config, CPU, compiled=False)
+    before = step.glue(ids()).item()
+    for _ in range(20):
+        step(ids())
+    assert step.glue(ids()).item() < before
+
+
+def test_our_step_learns(config):
+    torch.manual_seed(0)
+    step = ElectraStep(config, CPU)
+    start = {name: weight.clone() for name, weight in step.objective.named_parameters()}
+    step(ids())
+    assert all(not torch.equal(weight, start[name]) for name, weight in step.objective.named_parameters())
+
+
+def test_the_glued_networks_are_as_large_as_ours(config):
+    """Theirs tie token and position tables, ours the token types and the layer norm of the embeddings too."""
+    pytest.importorskip("transformers")
+    ours = ElectraStep(config, CPU).objective
+    theirs = TypicalGlue(config, TOKENIZER.mask_id)
+    apart = (config.model.token_types + 2) * config.model.embedding_size
+    assert count(theirs) == count(ours) + apart
+
+
+def count(module: torch.nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def test_another_objective_is_not_compared(config):
+    other = load_config("tiny", ["objective.name=mlm"])
+    with pytest.raises(ConfigError, match="--against hf compares the objective electra"):
+        TypicalGlue(other, TOKENIZER.mask_id)
+
+
+def test_without_transformers_the_comparison_says_what_to_do(config, monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(ElectraError, match="pip install transformers, or take --against none"):
+        TypicalGlue(config, TOKENIZER.mask_id)
+
+
+@pytest.fixture
+def one_core():
+    """On a busy machine threads wait for each other, which says nothing of the work they do."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_core")
+def test_the_step_is_at_least_half_again_as_fast_as_the_usual_glue():
+    rows = {row.variant: row for row in bench("small", 8, 128, seconds=40, against="hf", device=CPU)}
+    assert rows["hf_typical"].ratio >= 1.5
