@@ -1,10 +1,8 @@
 """Pre-training, whole: corpora, objective, loop, and the model folder in the end."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -29,6 +27,7 @@ from electra.recipes.convert import write_model, written_beside
 from electra.recipes.flops import forward_flops
 from electra.recipes.hardware import matrix_peak
 from electra.recipes.initialise import initialise
+from electra.recipes.speed import precision
 from electra.training.checkpoint import Checkpoints
 from electra.training.loop import Job, train
 from electra.training.processes import Processes, joined
@@ -118,12 +117,6 @@ class _Pretraining:
             objective.start_from(first)
         return objective
 
-    def _precision(self) -> AbstractContextManager[Any]:
-        wanted, device = self.config.train.precision, self.processes.device.type
-        if wanted == "bf16" or (wanted == "auto" and device == "cuda"):
-            return torch.autocast(device, torch.bfloat16)
-        return nullcontext()
-
     def _updates(self, step: int) -> Iterator[tuple[int, Iterator[Input]]]:
         """Give the micro-batches of one update after the other, from a step on."""
         train = self.config.train
@@ -158,7 +151,7 @@ class _Pretraining:
     def _forward(self, network: nn.Module, part: Input) -> Step:
         number, batch, draws = part
         torch.manual_seed(mix(self.config.seed, number, self.processes.rank))  # for dropout
-        with self._precision():
+        with precision(self.config, self.processes.device):
             step: Step = network(batch, draws)
         return step
 
@@ -178,7 +171,9 @@ class _Pretraining:
         steps = []
         for number in range(self.config.evaluate.batches):
             batch = self.heldout.batch(number)
-            with self._precision():  # .forward, not a call: evaluation is not worth a compilation of its own
+            with precision(
+                self.config, self.processes.device
+            ):  # .forward, not a call: evaluation is not worth a compilation of its own
                 steps.append(self.objective.forward(batch, self._draw(FIXED, number, batch, alone=True)))
         self.objective.train()
         return summarize(steps)
