@@ -129,6 +129,7 @@ def _training(config: PretrainConfig, speed: Speed, tokens: float) -> list[str]:
     steps = max(1, int(tokens / (batch * length)))
     often = max(10, steps // 20)
     return [
+        "train.optimizer=adamw",  # the original's, without bias correction, steps too far in the first thousand updates
         f"train.batch_size={batch}",
         f"train.micro_batch_size={min(batch, speed.micro_batch_size)}",
         f"train.warmup_steps={max(1, int(WARMUP_SHARE * steps))}",

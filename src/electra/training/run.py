@@ -10,7 +10,7 @@ from electra.config.schema import LogConfig, Section
 from electra.errors import CheckpointError, ConfigError
 
 Record = dict[str, Any]
-PREPARED = {"tokenizer", "corpus", "corpus.partial", "plan.json", "first_stage"}  # what earlier stages leave in a run
+PREPARED = {"text", "tokenizer", "corpus", "corpus.partial", "plan.json", "first_stage"}  # left by stages before a run
 FREE_TO_CHANGE = ("train.steps", "train.tokens", "train.hours", "checkpoint.", "evaluate.", "log.", "device", "out")
 
 
