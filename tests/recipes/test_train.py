@@ -1,13 +1,16 @@
 """From text to a model in one call: the plan, its rules, and going on after a stop."""
 
 import json
+import time
 
 import pytest
+import torch
 
 from electra.config.load import load_config
 from electra.errors import CheckpointError, ConfigError, DataError
 from electra.model.pretrained import load
 from electra.recipes import plan as planning
+from electra.recipes import speed
 from electra.recipes.flops import flops
 from electra.recipes.plan import choose, make_plan, measure_text
 from electra.recipes.train import PLAN, describe, train
@@ -17,14 +20,14 @@ HOURS = 30 / 3600
 
 
 @pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Tests share the cores: more threads would wait for each other."""
-    import torch
-
-    before = torch.get_num_threads()
+def in_haste():
+    """Measure for a moment only, on one thread: tests share the cores, and threads would wait for each other."""
+    threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(speed, "SECONDS", 0.2)
+        yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
@@ -143,14 +146,12 @@ def test_a_folder_of_something_else_is_refused(tmp_path, text):
 
 
 def test_training_ends_with_the_budget(tmp_path, text):
-    import time
-
     began = time.monotonic()
     train(text, hours=20 / 3600, out=tmp_path / "run", overrides=SMALL)
     assert time.monotonic() - began < 35
     assert load_config(tmp_path / "run").train.hours < 20 / 3600
 
 
-def test_a_budget_that_preparation_eats_up_is_refused_and_can_be_run_again(tmp_path, text):
+def test_a_budget_that_preparation_eats_up_is_refused(tmp_path, text):
     with pytest.raises(ConfigError, match="leaves nothing"):
         train(text, hours=1e-9, out=tmp_path / "run", overrides=SMALL)
