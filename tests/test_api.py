@@ -14,12 +14,17 @@ def test_the_exported_names_are_these():
         "PretrainConfig",
         "Pretrained",
         "Tokenizer",
+        "build_corpus",
+        "build_objective",
         "export",
         "flops",
         "import_model",
         "load",
         "load_config",
         "load_tokenizer",
+        "pretrain",
+        "train",
+        "train_vocab",
     ]
 
 

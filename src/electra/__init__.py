@@ -16,9 +16,12 @@ if TYPE_CHECKING:
     from electra.errors import ElectraError as ElectraError
     from electra.model.pretrained import Pretrained as Pretrained
     from electra.model.pretrained import load as load
+    from electra.objectives.build import build_objective as build_objective
     from electra.recipes.convert import export as export
     from electra.recipes.convert import import_model as import_model
     from electra.recipes.flops import flops as flops
+    from electra.recipes.pretrain import pretrain as pretrain
+    from electra.recipes.train import train as train
 
 _HOMES = {
     "ElectraError": "electra.errors",
@@ -26,12 +29,15 @@ _HOMES = {
     "Pretrained": "electra.model.pretrained",
     "Tokenizer": "electra.data.tokenizer",
     "build_corpus": "electra.data.corpus",
+    "build_objective": "electra.objectives.build",
     "export": "electra.recipes.convert",
     "flops": "electra.recipes.flops",
     "import_model": "electra.recipes.convert",
     "load": "electra.model.pretrained",
     "load_config": "electra.config.load",
     "load_tokenizer": "electra.data.tokenizer",
+    "pretrain": "electra.recipes.pretrain",
+    "train": "electra.recipes.train",
     "train_vocab": "electra.data.vocab",
 }
 __version__ = "0.1.0"

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-COMMANDS = ["config", "detect", "export", "flops", "import"]
+COMMANDS = ["config", "demo", "detect", "export", "flops", "import", "pretrain", "train"]
 
 
 def electra(*arguments: str, stdin: str | bytes = b"") -> subprocess.CompletedProcess:

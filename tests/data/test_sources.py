@@ -134,3 +134,9 @@ def test_no_source_at_all_is_refused():
 def test_a_file_that_cannot_be_read_is_refused():
     with pytest.raises(DataError, match="cannot read /proc/self/mem: Input/output error"):
         read(Source("/proc/self/mem", "text"))
+
+
+def test_a_path_below_this_folder_is_never_a_dataset_of_the_hub(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match=r"no file or folder \./nowhere"):
+        find_sources(["./nowhere"])

@@ -5,13 +5,13 @@ from typing import Annotated
 
 import typer
 
-from electra.cli import bench, config, corpus, demo, detect, export, flops, import_, pretrain, vocab
+from electra.cli import bench, config, corpus, demo, detect, export, flops, import_, pretrain, train, vocab
 from electra.errors import ElectraError
 
 app = typer.Typer(
     name="electra",
     help="Pre-train your own text encoder by replaced token detection, and use it.",
-    epilog="Examples:\n\n  electra demo\n\n  electra config small --explain",
+    epilog="Examples:\n\n  electra demo\n\n  electra train my_texts/ --hours 1 --out runs/mine",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -38,7 +38,7 @@ def _root(
         typer.echo(context.get_help())
 
 
-for _command in (demo, vocab, corpus, pretrain, detect, import_, export, config, flops, bench):
+for _command in (demo, train, vocab, corpus, pretrain, detect, import_, export, config, flops, bench):
     _command.register(app)
 
 

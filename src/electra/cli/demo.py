@@ -1,20 +1,69 @@
 """`electra demo`: the whole of it, small, on this machine."""
 
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from electra.recipes.demo import Demonstration
+    from electra.recipes.replace import Judged
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog="Examples:\n\n  electra demo\n\n  electra demo --out runs/first")(demo)
+    app.command(epilog="Examples:\n\n  electra demo\n\n  electra demo --minutes 10 --out runs/longer")(demo)
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", metavar="RUN", help="Where to write the model.")] = Path("runs/demo"),
+    out: Annotated[Path, typer.Option("--out", metavar="RUN", help="The folder of the run.")] = Path("runs/demo"),
+    minutes: Annotated[float, typer.Option(min=0.1, help="Wall-clock time for everything.")] = 4.0,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> None:
-    """Show what there is, end to end."""
+    """Pre-train a small model on the documentation that is on this machine, and try it; nothing is downloaded."""
+    from electra.cli.progress import LiveLine
     from electra.recipes.demo import demo as run
 
-    run(out, typer.echo)
+    with LiveLine(quiet) as live:
+        shown = run(out, minutes=minutes, say=typer.echo, listeners=[live])
+    _print(shown)
+
+
+def _print(shown: "Demonstration") -> None:
+    typer.echo("\nSentences it has not seen; the generator replaced some tokens, the discriminator looks for them.")
+    typer.echo(
+        "[new was:old 0.90] a replaced token and how likely it seems so; elsewhere only 0.50 and more is shown.\n"
+    )
+    for sentence in shown.sentences:
+        if sys.stdout.isatty():
+            _print_coloured(sentence)
+        else:
+            typer.echo(f"  {' '.join(map(_spell, sentence)).replace(' ##', '')}\n")
+    typer.echo(f"found       a replaced token seems likelier so than an original one: {shown.auc:.1%} of all pairs")
+    typer.echo(f"            ({shown.judged} sentences; guessing gives 50 %)")
+    typer.echo("probe       are the words of a sentence in order? Linear, on frozen features of unseen documents:")
+    typer.echo(f"            {shown.trained_accuracy:.1%} right pre-trained, {shown.untrained_accuracy:.1%} untrained")
+    typer.echo(f"            ({shown.fitted:,} examples to fit, {shown.tested:,} to test; guessing gives 50 %)")
+    typer.echo(f'\nNext: electra detect {shown.folder} "return the name of the banana"')
+    typer.echo("      electra train my_texts/ --hours 1 --out runs/mine")
+
+
+def _spell(judged: "Judged") -> str:
+    if judged.replaced:
+        return f"[{judged.token} was:{judged.original} {judged.probability:.2f}]"
+    return f"{judged.token} {judged.probability:.2f}" if judged.probability >= 0.5 else judged.token
+
+
+def _print_coloured(sentence: "list[Judged]") -> None:
+    """Shade each token by its probability; replaced ones are underlined."""
+    from rich.console import Console
+    from rich.text import Text
+
+    line = Text("  ")
+    for judged in sentence:
+        shade = f"on rgb({int(40 + 180 * judged.probability)},{int(40 * (1 - judged.probability))},40) white"
+        gap = "" if judged.token.startswith("##") else " "
+        line.append(gap)
+        line.append(judged.token.removeprefix("##"), f"{shade} underline" if judged.replaced else shade)
+    Console().print(line, "\n")

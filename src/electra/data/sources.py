@@ -91,7 +91,7 @@ def _find_files(name: str, format: Format | None) -> list[Source]:
         if not files:
             raise DataError(f"no file matches {name}")
         return [_local(found, format) for found in files]
-    if re.fullmatch(r"[\w.-]+/[\w.-]+(:[\w.-]+){0,2}", name) and not _format_of(name):
+    if re.fullmatch(r"\w[\w.-]*/[\w.-]+(:[\w.-]+){0,2}", name) and not _format_of(name):
         return [Source(name, "dataset")]
     raise DataError(f"no file or folder {name}; a dataset of the hub is written OWNER/NAME[:CONFIG[:SPLIT]]")
 

@@ -50,5 +50,5 @@ model = {architecture}.from_pretrained(FOLDER)
 outputs = model(**tokenizer("the chef ate the meal", return_tensors="pt"))
 ```
 {generator}
-Written by `electra export`, which read the files back: their logits equal the trained model's.
+Written by `electra`, which read the files back: their logits equal the trained model's.
 """

@@ -29,7 +29,6 @@ def export(source: str | Path, out: str | Path) -> None:
     model = load(source, device="cpu")
     with written_beside(Path(out)) as folder:
         write_model(model, folder)
-        (folder / "README.md").write_text(model_card(model), encoding="utf-8")
 
 
 def import_model(source: str | Path, out: str | Path, generator: str | Path | None = None) -> Pretrained:
@@ -47,9 +46,10 @@ def import_model(source: str | Path, out: str | Path, generator: str | Path | No
 
 
 def write_model(model: Pretrained, folder: Path) -> None:
-    """Write networks and tokenizer, read the weights back and compare the logits."""
+    """Write networks, tokenizer and model card, read the weights back and compare the logits."""
     write_network(model.network, folder)
     model.tokenizer.save(folder)
+    (folder / "README.md").write_text(model_card(model), encoding="utf-8")
     _check(model.network, folder)
     if model.generator:
         write_network(model.generator, folder / GENERATOR)

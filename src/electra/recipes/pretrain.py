@@ -1,10 +1,8 @@
 """Pre-training, whole: corpora, objective, loop, and the model folder in the end."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -113,9 +111,6 @@ class _Pretraining:
             objective.start_from(first)
         return objective
 
-    def _precision(self) -> AbstractContextManager[Any]:
-        return autocast(self.config.train, self.processes.device)
-
     def _updates(self, step: int) -> Iterator[tuple[int, Iterator[Input]]]:
         """Give the micro-batches of one update after the other, from a step on."""
         train = self.config.train
@@ -150,7 +145,7 @@ class _Pretraining:
     def _forward(self, network: nn.Module, part: Input) -> Step:
         number, batch, draws = part
         torch.manual_seed(mix(self.config.seed, number, self.processes.rank))  # for dropout
-        with self._precision():
+        with autocast(self.config.train, self.processes.device):
             step: Step = network(batch, draws)
         return step
 
@@ -170,7 +165,9 @@ class _Pretraining:
         steps = []
         for number in range(self.config.evaluate.batches):
             batch = self.heldout.batch(number)
-            with self._precision():  # .forward, not a call: evaluation is not worth a compilation of its own
+            with autocast(
+                self.config.train, self.processes.device
+            ):  # .forward, not a call: evaluation is not worth a compilation of its own
                 steps.append(self.objective.forward(batch, self._draw(FIXED, number, batch, alone=True)))
         self.objective.train()
         return summarize(steps)

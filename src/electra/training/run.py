@@ -11,6 +11,7 @@ from electra.config.schema import LogConfig, Section
 from electra.errors import CheckpointError, ConfigError
 
 Record = dict[str, Any]
+PREPARED = {"text", "tokenizer", "corpus", "corpus.partial", "plan.json", "first_stage"}  # left by stages before a run
 FREE_TO_CHANGE = ("train.steps", "train.tokens", "train.hours", "checkpoint.", "evaluate.", "log.", "device", "out")
 
 
@@ -31,7 +32,7 @@ class Run:
                 raise ConfigError(
                     f"{self.folder} holds a run of another config ({', '.join(changed[:3])} differ); choose another out"
                 )
-        elif self.folder.is_dir() and any(self.folder.iterdir()):
+        elif self.folder.is_dir() and {entry.name for entry in self.folder.iterdir()} - PREPARED:
             raise CheckpointError(f"{self.folder} exists and is not a run; choose another out")
         self.folder.mkdir(parents=True, exist_ok=True)
         beside = path.with_name(".config.toml.partial")

@@ -1,0 +1,117 @@
+"""English prose that is on every machine with Python: the documentation inside its libraries, read but never run."""
+
+import ast
+import inspect
+import re
+import sysconfig
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from importlib.metadata import distributions
+from itertools import chain
+from pathlib import Path
+
+SHORTEST, LONGEST = 60, 2000  # characters of a paragraph
+COMMON = frozenset("the of to and a in is that for it as be by are with this on or an not if from can".split())
+COMMON_SHARE = 0.2  # of the words of English prose; in code and tables they are rare
+LETTER_SHARE = 0.93  # of its characters, spaces and the signs of sentences counted as letters
+NO_PROSE = re.compile(r">>>|::|[{}<>\\|=_-]{2}|\w\(\)|https?:|\b(Args|Returns|Raises):")
+OF_PROSE = re.compile(r"[A-Za-z ,.;:'\"!?()-]")
+DOCUMENTATION = re.compile(rb'"""[^"]{60,}"""|\'[^\'\n]{50,}\'')
+DOCUMENTED_SHARE = 0.2  # of a file's bytes; to parse files with less takes longer than their prose is worth
+LEFT_OUT = ("test", "_vendor", "vendored", "site-packages")  # of a path below its library: repetitive or counted twice
+
+
+@dataclass(frozen=True)
+class Prose:
+    """The prose of one module or of one package's description."""
+
+    library: str
+    name: str
+    paragraphs: tuple[str, ...]
+
+
+def gather_prose(characters: int, roots: Sequence[Path] | None = None) -> list[Prose]:
+    """Gather about so many characters from Python's library and the installed packages, no paragraph twice.
+
+    Files are taken in an order that is scattered but always the same, so that a part is a fair sample of the whole.
+    """
+    found: list[Prose] = []
+    seen: set[str] = set()
+    size = 0
+    descriptions = () if roots is not None else _descriptions()
+    for library, name, texts in chain(descriptions, _modules(_libraries() if roots is None else roots)):
+        fresh = dict.fromkeys(p for text in texts for p in paragraphs(text) if _key(p) not in seen)
+        if not fresh:
+            continue
+        seen.update(map(_key, fresh))
+        found.append(Prose(library, name, tuple(fresh)))
+        size += sum(map(len, fresh))
+        if size >= characters:
+            break
+    return found
+
+
+def paragraphs(text: str) -> Iterator[str]:
+    """Give the paragraphs of a documentation text that read like English sentences, each on one line."""
+    for block in re.split(r"\n\s*\n", inspect.cleandoc(text)):
+        paragraph = " ".join(block.replace("`", "").replace("*", "").split())
+        if _is_prose(paragraph):
+            yield paragraph
+
+
+def _is_prose(paragraph: str) -> bool:
+    if not SHORTEST <= len(paragraph) <= LONGEST or NO_PROSE.search(paragraph):
+        return False
+    words = paragraph.lower().split()
+    return (
+        paragraph[0].isupper()
+        and paragraph[-1] in ".!?:"
+        and len(OF_PROSE.findall(paragraph)) >= LETTER_SHARE * len(paragraph)
+        and sum(word in COMMON for word in words) >= COMMON_SHARE * len(words)
+    )
+
+
+def _key(paragraph: str) -> str:
+    """Give what two paragraphs have in common that differ in names and numbers at most by their case and signs."""
+    return re.sub(r"[^a-z]", "", paragraph.lower())
+
+
+def _libraries() -> list[Path]:
+    paths = sysconfig.get_paths()
+    return [Path(folder) for folder in dict.fromkeys(paths[key] for key in ("stdlib", "purelib", "platlib"))]
+
+
+def _descriptions() -> Iterator[tuple[str, str, list[str]]]:
+    for distribution in sorted(distributions(), key=lambda found: found.name):
+        if text := distribution.read_text("METADATA"):
+            yield distribution.name, "description", [text]
+
+
+def _modules(roots: Sequence[Path]) -> Iterator[tuple[str, str, list[str]]]:
+    """Give the longer strings of every module: documentation, help texts, and others that `paragraphs` drops."""
+    files = [(root, path.relative_to(root)) for root in roots for path in root.rglob("*.py")]
+    chosen = [pair for pair in files if not any(word in part for part in pair[1].parts for word in LEFT_OUT)]
+    for root, path in sorted(chosen, key=lambda pair: _place(pair[1])):
+        library = path.parts[0] if root.name == "site-packages" else "python"
+        yield library.removesuffix(".py"), path.as_posix(), _strings(root / path)
+
+
+def _place(path: Path) -> tuple[bool, bytes]:
+    """Order files by chance, but the texts of Python's own `help` first: nothing else has so much prose."""
+    return path.parts[0] != "pydoc_data", blake2b(path.as_posix().encode(), digest_size=8).digest()
+
+
+def _strings(path: Path) -> list[str]:
+    try:
+        source = path.read_bytes()
+        if sum(map(len, DOCUMENTATION.findall(source))) < DOCUMENTED_SHARE * len(source):
+            return []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # odd escapes in other people's strings
+            tree = ast.parse(source)
+    except (SyntaxError, ValueError, OSError, RecursionError, MemoryError):
+        return []  # templates and broken modules are found in many packages
+    constants = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    return [value for value in constants if isinstance(value, str) and len(value) >= SHORTEST]

@@ -1,0 +1,144 @@
+"""A plan for a text and some hours: which model, how large a vocabulary and a batch, how many updates.
+
+The rules of thumb, all of them: see docs/pretraining.md.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from electra.config.load import load_config
+from electra.config.schema import PretrainConfig
+from electra.data.text import Tally, read_documents
+from electra.errors import ConfigError, DataError
+from electra.recipes.flops import flops
+from electra.recipes.hardware import device_name
+from electra.recipes.speed import Speed, measure_speed
+
+LENGTH = 128  # tokens of a sequence for every size: most of what is learnt is learnt from near context
+BYTES_PER_TOKEN = 4  # of UTF-8; nearly so in English, Russian and Chinese alike
+BYTES_PER_PIECE = 2000  # of text for one piece of the vocabulary, so that each is seen often enough
+SMALLEST_VOCABULARY, LARGEST_VOCABULARY = 1024, 30_522
+TOKENS_PER_PARAMETER = 20  # read in training; with fewer a smaller model comes out better
+MOST_EPOCHS = 40  # of the same text; then more hours hardly help
+WARMUP_SHARE, FEWEST_UPDATES, SMALLEST_BATCH = 0.06, 2000, 16
+SAMPLE_BYTES = 1 << 26  # of text that is read to know how much there is
+SIZES = {"cpu": ("tiny", "small"), "cuda": ("tiny", "small", "base")}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a training is going to be; it is stored beside the result and used again when the training goes on."""
+
+    sources: list[str]
+    hours: float
+    overrides: list[str]
+    device: str
+    text_bytes: int  # estimated from a sample if the text is long
+    text_tokens: int
+    vocab_size: int
+    tokens_per_second: dict[str, float]  # measured, by preset
+    preset: str
+    settings: list[str]  # key=value on top of the preset
+    train_hours: float  # less than `hours` where the text is too little for more
+    steps: int  # expected in that time
+    tokens: int
+    epochs: float
+    parameters: int
+    flops: float
+
+    def config(self, *more: str) -> PretrainConfig:
+        """Give the config of the run; `more` is laid under what the user has set."""
+        return load_config(self.preset, [*self.settings, *more, *self.overrides])
+
+
+def make_plan(sources: Sequence[str | Path], *, hours: float, overrides: Sequence[str] = ()) -> Plan:
+    """Measure the text and the machine, and choose the largest model that both have enough for."""
+    if hours <= 0:
+        raise ConfigError(f"a budget of {hours:g} hours leaves no time to train")
+    names = [str(source) for source in sources]
+    text_bytes = measure_text(names)
+    pieces = text_bytes // BYTES_PER_PIECE // 64 * 64
+    vocab_size = min(max(pieces, SMALLEST_VOCABULARY), LARGEST_VOCABULARY)
+    shape = [f"model.vocab_size={vocab_size}", f"model.max_length={LENGTH}", f"train.length={LENGTH}"]
+    candidates = {name: load_config(name, [*shape, *overrides]) for name in SIZES["cuda"]}
+    device = _device(candidates["tiny"])
+    speeds = {name: measure_speed(candidates[name], device) for name in SIZES[device.type]}
+    text_tokens = max(1, text_bytes // BYTES_PER_TOKEN)
+    affordable = {
+        name: min(hours * 3600 * speed.tokens_per_second, MOST_EPOCHS * text_tokens) for name, speed in speeds.items()
+    }
+    parameters = {
+        name: flops(load_config(name, [*shape, *overrides, "train.steps=1"])).parameters["joint"] for name in speeds
+    }
+    preset = choose(affordable, parameters)
+    tokens = affordable[preset]
+    settings = [*shape, *_training(candidates[preset], speeds[preset], tokens)]
+    config = load_config(preset, [*settings, *overrides])
+    steps = max(1, int(tokens / (config.train.batch_size * config.train.length)))
+    cost = flops(load_config(preset, [*settings, *overrides, f"train.steps={steps}"]))
+    return Plan(
+        sources=names,
+        hours=hours,
+        overrides=list(overrides),
+        device=device_name(device),
+        text_bytes=text_bytes,
+        text_tokens=text_tokens,
+        vocab_size=vocab_size,
+        tokens_per_second={name: round(speed.tokens_per_second, 1) for name, speed in speeds.items()},
+        preset=preset,
+        settings=settings,
+        train_hours=tokens / speeds[preset].tokens_per_second / 3600,
+        steps=steps,
+        tokens=cost.tokens,
+        epochs=round(cost.tokens / text_tokens, 2),
+        parameters=cost.parameters["joint"],
+        flops=cost.train_flops["standard"],
+    )
+
+
+def choose(affordable: dict[str, float], parameters: dict[str, int]) -> str:
+    """Take the largest model whose training reads enough tokens for its parameters, or else the smallest."""
+    enough = [name for name in affordable if affordable[name] >= TOKENS_PER_PARAMETER * parameters[name]]
+    return max(enough or [min(parameters, key=parameters.__getitem__)], key=parameters.__getitem__)
+
+
+def measure_text(names: Sequence[str]) -> int:
+    """Estimate the bytes of text in the sources: count the first ones, and take the rest to be alike."""
+    if "-" in names:
+        raise DataError("the text is read more than once, which standard input does not allow; give files")
+    tally, size = Tally(), 0
+    for passage in read_documents(names, tally=tally):
+        size += len(passage.text.encode()) + 1
+        if size >= SAMPLE_BYTES:
+            break
+    if not size:
+        raise DataError(f"no text in {' '.join(names)}")
+    if size >= SAMPLE_BYTES and tally.total_bytes and tally.bytes_read:
+        return int(size * max(1.0, tally.total_bytes / tally.bytes_read))
+    return size
+
+
+def _training(config: PretrainConfig, speed: Speed, tokens: float) -> list[str]:
+    """Choose the batch, halved until there are updates enough, and what goes by the number of updates."""
+    batch, length = config.train.batch_size, config.train.length
+    while batch > SMALLEST_BATCH and tokens / (batch * length) < FEWEST_UPDATES:
+        batch //= 2
+    steps = max(1, int(tokens / (batch * length)))
+    often = max(10, steps // 20)
+    return [
+        "train.optimizer=adamw",  # the original's, without bias correction, steps too far in the first thousand updates
+        f"train.batch_size={batch}",
+        f"train.micro_batch_size={min(batch, speed.micro_batch_size)}",
+        f"train.warmup_steps={max(1, int(WARMUP_SHARE * steps))}",
+        f"evaluate.every={often}",
+        f"checkpoint.every={often}",
+        f"log.every={max(1, min(50, steps // 100))}",
+    ]
+
+
+def _device(config: PretrainConfig) -> torch.device:
+    automatic = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(automatic if config.device == "auto" else config.device)

@@ -1,0 +1,54 @@
+"""Put a trained pair to work on a text: the generator replaces some tokens, the discriminator looks for them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from electra.config.schema import ElectraObjective
+from electra.data.batch import Batch
+from electra.errors import CheckpointError
+from electra.model.networks import Discriminator, Networks
+from electra.model.pretrained import Pretrained
+from electra.objectives.draws import draw
+from electra.objectives.metrics import auc
+from electra.objectives.rtd import ReplacedTokenDetection
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A token as the discriminator saw it."""
+
+    token: str
+    original: str
+    probability: float  # of being replaced, as the discriminator thinks
+
+    @property
+    def replaced(self) -> bool:
+        """Say whether the generator put it there."""
+        return self.token != self.original
+
+
+@torch.inference_mode()
+def replace_and_detect(model: Pretrained, text: str, seed: int = 0) -> list[Judged]:
+    """Let the generator replace one token in seven or so, and give every token with the discriminator's verdict."""
+    if model.generator is None or not isinstance(model.network, Discriminator):
+        raise CheckpointError("this takes a discriminator and the generator that it was trained with")
+    tokenizer = model.tokenizer
+    pieces = tokenizer.encode([text])[0].ids[: model.encoder.config.max_length - 2]
+    ids = torch.tensor([[tokenizer.cls_id, *pieces, tokenizer.sep_id]], device=model.device)
+    settings = ElectraObjective(mask_token_fraction=1.0, forbid_original=True)
+    pair = ReplacedTokenDetection(settings, tokenizer, Networks(model.generator, model.network)).eval()
+    draws = draw(seed, 0, 1, ids.size(1), device=model.device)
+    corrupted = pair.corrupt(Batch(ids, None, torch.zeros_like(ids)), draws).ids
+    probabilities = model.network(corrupted).sigmoid()
+    rows = zip(corrupted[0].tolist(), ids[0].tolist(), probabilities[0].tolist(), strict=True)
+    return [Judged(tokenizer.token(new), tokenizer.token(old), probability) for new, old, probability in rows][1:-1]
+
+
+def detection_auc(sentences: Sequence[Sequence[Judged]]) -> float:
+    """Give the chance that a replaced token is thought likelier to be one than an original token."""
+    tokens = [token for sentence in sentences for token in sentence]
+    return auc(
+        torch.tensor([token.probability for token in tokens]), torch.tensor([token.replaced for token in tokens])
+    )

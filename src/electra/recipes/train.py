@@ -1,0 +1,106 @@
+"""From a text to a model in some hours: vocabulary, corpus, plan, pre-training. Each stage is skipped when done."""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from electra.config.load import load_config
+from electra.data.corpus import build_corpus
+from electra.data.shards import write_whole
+from electra.data.tokenizer import load_tokenizer
+from electra.data.vocab import REPORT, train_vocab
+from electra.errors import CheckpointError, ConfigError
+from electra.recipes.plan import Plan, make_plan
+from electra.recipes.pretrain import Listener, pretrain
+from electra.training.run import PREPARED
+
+PLAN = "plan.json"
+
+
+def train(
+    sources: str | Path | Sequence[str | Path],
+    *,
+    hours: float,
+    out: str | Path,
+    overrides: Sequence[str] = (),
+    listeners: Sequence[Listener] = (),
+    say: Callable[[str], None] = lambda line: None,
+) -> Path:
+    """Train the model that suits the text, the machine and the hours; the same call again goes on where it stopped."""
+    began = time.monotonic()
+    names = [str(source) for source in ([sources] if isinstance(sources, str | Path) else sources)]
+    folder = Path(out)
+    _check_place(folder)
+    plan = _recall(folder, names, hours, overrides)
+    if plan is None:
+        plan = make_plan(names, hours=hours, overrides=overrides)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(folder / PLAN, json.dumps(asdict(plan), indent=2) + "\n")
+    for line in describe(plan):
+        say(line)
+    tokenizer_folder = folder / "tokenizer"
+    if not (tokenizer_folder / REPORT).is_file():
+        train_vocab(names, size=plan.vocab_size, out=tokenizer_folder)
+    tokenizer = load_tokenizer(tokenizer_folder)
+    say(f"{tokenizer_folder}: {tokenizer.vocab_size:,} pieces")
+    corpus = build_corpus(names, tokenizer, length=plan.config().train.length, out=folder / "corpus")
+    say(f"{corpus.path}: {corpus.manifest.tokens:,} tokens in {corpus.manifest.sequences:,} sequences")
+    places = (f"data={folder / 'corpus'}", f"out={folder}", f"model.vocab_size={tokenizer.vocab_size}")
+    budget = _hours_left(folder, plan, began)
+    return pretrain(plan.config(*places, f"train.hours={budget!r}"), listeners)
+
+
+def describe(plan: Plan) -> list[str]:
+    """Put a plan into words."""
+    speeds = ", ".join(f"{name} {speed:,.0f}" for name, speed in plan.tokens_per_second.items())
+    batch = plan.config().train.batch_size
+    lines = [
+        f"text        {plan.text_bytes / 1e6:,.1f} MB, about {plan.text_tokens:,} tokens",
+        f"machine     {plan.device}: tokens/s measured for {speeds}",
+        f"model       {plan.preset}, {plan.parameters:,} parameters, vocabulary of {plan.vocab_size:,}",
+        f"training    about {plan.steps:,} steps of {batch} sequences in {plan.train_hours:.2f} hours",
+        f"            {plan.tokens:,} tokens, {plan.epochs:.1f} times the text, {plan.flops:.2e} FLOPs",
+    ]
+    if plan.train_hours < 0.99 * plan.hours:
+        lines.append(f"            less than {plan.hours:g} hours: more would read the same text too often")
+    return lines
+
+
+def _check_place(folder: Path) -> None:
+    """Refuse a folder that holds something else, before anything is put beside it."""
+    if folder.is_dir() and not (folder / PLAN).is_file():
+        strange = {path.name for path in folder.iterdir()} - PREPARED
+        if strange:
+            raise CheckpointError(f"{folder} exists and holds {sorted(strange)[0]}, no plan; choose another out")
+
+
+def _recall(folder: Path, names: list[str], hours: float, overrides: Sequence[str]) -> Plan | None:
+    """Read the plan of a training that began earlier, if it was of the same text, hours and settings."""
+    path = folder / PLAN
+    if not path.is_file():
+        return None
+    plan = Plan(**json.loads(path.read_text(encoding="utf-8")))
+    wanted = {"sources": names, "hours": hours, "overrides": list(overrides)}
+    changed = [name for name, value in wanted.items() if getattr(plan, name) != value]
+    if changed:
+        raise ConfigError(
+            f"{folder} was planned with other {' and '.join(changed)} ({getattr(plan, changed[0])}); "
+            "give the same to go on, or choose another out"
+        )
+    return plan
+
+
+def _hours_left(folder: Path, plan: Plan, began: float) -> float:
+    """Give the hours to train: those of a run under way, or what the stages before it have left."""
+    started = folder / "config.toml"
+    if started.is_file():
+        return load_config(started).train.hours or plan.train_hours
+    spent = (time.monotonic() - began) / 3600
+    if spent >= plan.hours:
+        raise ConfigError(
+            f"preparing the text took {spent:.2f} hours, which leaves nothing of {plan.hours:g}; "
+            "the same command again starts to train: what is prepared stays"
+        )
+    return min(plan.hours - spent, plan.train_hours)

@@ -1,0 +1,55 @@
+"""`electra train` and `electra demo` as a user meets them."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+
+def electra(*arguments: str) -> subprocess.CompletedProcess:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}  # tests share the cores
+    return subprocess.run(
+        [sys.executable, "-m", "electra", *arguments], capture_output=True, text=True, env=environment
+    )
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    path = tmp_path_factory.mktemp("text") / "meals.txt"
+    path.write_text("\n\n".join(f"The chef ate meal number {n} and then it was good." for n in range(400)))
+    return path
+
+
+def test_a_dry_run_prints_the_plan_and_writes_nothing(text, tmp_path):
+    result = electra("train", str(text), "--hours", "1", "--out", str(tmp_path / "run"), "--dry-run")
+    assert result.returncode == 0, result.stderr
+    assert [line.split()[0] for line in result.stdout.splitlines()[:4]] == ["text", "machine", "model", "training"]
+    assert "FLOPs" in result.stdout
+    assert not (tmp_path / "run").exists()
+
+
+def test_train_takes_settings_and_says_what_to_type_next(text, tmp_path):
+    settings = [part for key in ("train.steps=2", "model.layers=1") for part in ("--set", key)]
+    result = electra("train", str(text), "--hours", "0.1", "--out", str(tmp_path / "run"), "--quiet", *settings)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+    assert result.stdout.splitlines()[-1].startswith(f"Next: electra detect {tmp_path / 'run'}")
+    assert json.loads((tmp_path / "run/plan.json").read_text())["overrides"] == ["train.steps=2", "model.layers=1"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "./nowhere", "--hours", "1", "--out", "x"], "no file or folder ./nowhere"),
+        (["train", "-", "--hours", "1", "--out", "x"], "read more than once"),
+        (["train", "./nowhere", "--hours", "0", "--out", "x"], "leaves no time"),
+        (["train", "./nowhere", "--out", "x"], "Missing option '--hours'"),
+    ],
+)
+def test_wrong_input_is_one_line_and_exit_code_2(arguments, message):
+    result = electra(*arguments)
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert len(result.stderr.splitlines()) == 1

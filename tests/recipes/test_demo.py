@@ -1,0 +1,64 @@
+"""The demonstration, in seconds instead of minutes."""
+
+import time
+
+import pytest
+import torch
+
+from electra.recipes.demo import demo
+
+MINUTES = 0.5
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # tests share the cores
+    folder, said = tmp_path_factory.mktemp("demo") / "run", []
+    began = time.monotonic()
+    result = demo(folder, minutes=MINUTES, say=said.append)
+    torch.set_num_threads(threads)
+    return result, said, time.monotonic() - began
+
+
+def test_the_demo_keeps_to_its_time(shown):
+    assert shown[2] < 60 * MINUTES + 40  # where other tests hold the cores
+
+
+def test_the_demo_leaves_a_run(shown):
+    folder = shown[0].folder
+    for name in (
+        "text/seen.txt",
+        "text/unseen.txt",
+        "tokenizer",
+        "corpus",
+        "config.toml",
+        "metrics.jsonl",
+        "model/README.md",
+    ):
+        assert (folder / name).exists(), name
+
+
+def test_the_demo_shows_sentences_with_replaced_tokens(shown):
+    sentences = shown[0].sentences
+    assert len(sentences) == 4
+    assert all(any(token.replaced for token in sentence) for sentence in sentences)
+
+
+def test_the_demo_compares_with_an_untrained_encoder(shown):
+    result = shown[0]
+    assert 0.4 < result.untrained_accuracy <= 1
+    assert 0.4 < result.trained_accuracy <= 1
+    assert result.fitted > result.tested > 20
+
+
+def test_what_is_shown_was_not_trained_on(shown):
+    folder = shown[0].folder
+    seen = set((folder / "text/seen.txt").read_text().splitlines()) - {""}
+    unseen = set((folder / "text/unseen.txt").read_text().splitlines()) - {""}
+    assert unseen
+    assert not seen & unseen
+
+
+def test_the_demo_says_what_it_does(shown):
+    assert [line.split()[0] for line in shown[1]] == ["text", "vocabulary", "corpus", "training", "comparing"]

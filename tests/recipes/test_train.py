@@ -1,0 +1,157 @@
+"""From text to a model in one call: the plan, its rules, and going on after a stop."""
+
+import json
+import time
+
+import pytest
+import torch
+
+from electra.config.load import load_config
+from electra.errors import CheckpointError, ConfigError, DataError
+from electra.model.pretrained import load
+from electra.recipes import plan as planning
+from electra.recipes import speed
+from electra.recipes.flops import flops
+from electra.recipes.plan import choose, make_plan, measure_text
+from electra.recipes.train import PLAN, describe, train
+
+SMALL = ["model.layers=1", "model.hidden_size=32", "model.embedding_size=16", "model.heads=1"]
+HOURS = 30 / 3600
+
+
+@pytest.fixture(scope="module", autouse=True)
+def in_haste():
+    """Measure for a moment only, on one thread: tests share the cores, and threads would wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(speed, "SECONDS", 0.2)
+        yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    path = tmp_path_factory.mktemp("text") / "meals.txt"
+    cooks, dishes = "chef cook girl man".split(), "soup meal bread cake fish".split()
+    lines = [
+        f"The {cook} ate the {dish} number {n} and then it was good."
+        for n in range(60)
+        for cook in cooks
+        for dish in dishes
+    ]
+    path.write_text("\n\n".join(lines))
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(text, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "meals"
+    said = []
+    train(text, hours=HOURS, out=folder, overrides=[*SMALL, "train.steps=3"], say=said.append)
+    return folder, said
+
+
+def test_the_largest_model_with_tokens_enough_is_chosen():
+    parameters = {"tiny": 1_000_000, "small": 14_000_000, "base": 120_000_000}
+    assert choose({"tiny": 9e9, "small": 3e9, "base": 5e8}, parameters) == "small"
+    assert choose({"tiny": 9e9, "small": 3e9, "base": 3e9}, parameters) == "base"
+
+
+def test_where_nothing_has_tokens_enough_the_smallest_model_is_chosen():
+    assert choose({"tiny": 1e3, "small": 1e2}, {"tiny": 1_000_000, "small": 14_000_000}) == "tiny"
+
+
+@pytest.fixture(scope="module")
+def plan(text):
+    return make_plan([text], hours=1000.0, overrides=SMALL)
+
+
+def test_the_plan_reads_the_text_forty_times_at_most(plan):
+    assert plan.epochs == pytest.approx(planning.MOST_EPOCHS, rel=0.05)
+    assert plan.train_hours < 1
+    assert "less than 1000 hours" in describe(plan)[-1]
+
+
+def test_the_plan_has_a_measured_speed_of_each_size_that_a_cpu_can_train(plan):
+    assert plan.tokens_per_second.keys() == {"tiny", "small"}
+    assert all(speed > 0 for speed in plan.tokens_per_second.values())
+
+
+def test_the_plan_warms_up_for_a_share_of_the_steps(plan):
+    assert plan.config().train.warmup_steps == int(planning.WARMUP_SHARE * plan.steps)
+
+
+def test_the_plan_counts_what_its_steps_cost(plan):
+    assert plan.flops == flops(plan.config(f"train.steps={plan.steps}")).train_flops["standard"]
+
+
+def test_what_the_user_sets_goes_over_the_plan(trained):
+    config = load_config(trained[0])
+    assert (config.train.steps, config.train.hours, config.model.layers) == (3, None, 1)
+
+
+def test_text_is_measured_in_bytes_of_utf8(tmp_path):
+    (tmp_path / "a.txt").write_text("äöü\n" * 10)
+    assert measure_text([str(tmp_path)]) == 70
+
+
+def test_long_text_is_estimated_from_its_beginning(tmp_path, monkeypatch):
+    monkeypatch.setattr(planning, "SAMPLE_BYTES", 1 << 23)
+    (tmp_path / "a.txt").write_text(("word " * 60 + "\n\n") * 100_000)
+    size = (tmp_path / "a.txt").stat().st_size
+    assert measure_text([str(tmp_path)]) == pytest.approx(size, rel=0.3)
+
+
+def test_standard_input_is_refused():
+    with pytest.raises(DataError, match="more than once"):
+        measure_text(["-"])
+
+
+def test_one_call_leaves_a_model_with_its_card_and_its_plan(trained):
+    folder, said = trained
+    assert {path.name for path in folder.iterdir()} >= {
+        PLAN,
+        "tokenizer",
+        "corpus",
+        "config.toml",
+        "model",
+        "metrics.jsonl",
+    }
+    assert "ElectraForPreTraining" in (folder / "model/README.md").read_text()
+    assert len(load(folder, device="cpu").detect("the chef ate the soup")) >= 5
+    assert any(line.startswith("model       tiny") for line in said)
+    assert load_config(folder).model.vocab_size == load(folder, device="cpu").tokenizer.vocab_size
+
+
+def test_the_same_call_again_goes_on_without_new_work(trained, text):
+    folder, _ = trained
+    made = {path: path.stat().st_mtime_ns for path in [folder / PLAN, folder / "tokenizer", folder / "corpus"]}
+    train(text, hours=HOURS, out=folder, overrides=[*SMALL, "train.steps=3"])
+    assert all(path.stat().st_mtime_ns == before for path, before in made.items())
+    steps = [json.loads(line)["step"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert max(steps) == 3
+
+
+def test_another_budget_in_the_same_folder_is_refused(trained, text):
+    folder, _ = trained
+    with pytest.raises(ConfigError, match="planned with other hours"):
+        train(text, hours=2 * HOURS, out=folder, overrides=[*SMALL, "train.steps=3"])
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path, text):
+    (tmp_path / "letter.txt").write_text("dear")
+    with pytest.raises(CheckpointError, match=r"holds letter\.txt"):
+        train(text, hours=HOURS, out=tmp_path)
+
+
+def test_training_ends_with_the_budget(tmp_path, text):
+    began = time.monotonic()
+    train(text, hours=20 / 3600, out=tmp_path / "run", overrides=SMALL)
+    assert time.monotonic() - began < 35
+    assert load_config(tmp_path / "run").train.hours < 20 / 3600
+
+
+def test_a_budget_that_preparation_eats_up_is_refused(tmp_path, text):
+    with pytest.raises(ConfigError, match="leaves nothing"):
+        train(text, hours=1e-9, out=tmp_path / "run", overrides=SMALL)
