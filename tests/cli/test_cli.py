@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-COMMANDS = ["config", "detect", "export", "flops", "import"]
+COMMANDS = ["bench", "config", "detect", "export", "flops", "import"]
 
 
 def electra(*arguments: str, stdin: str | bytes = b"") -> subprocess.CompletedProcess:
