@@ -82,7 +82,7 @@ class Trial:
 
     def __init__(self, build: Callable[[], Update], ids: Tensor) -> None:
         self.ids, self.times = ids, list[float]()
-        before = _memory(ids.device)
+        before = torch.cuda.memory_allocated(ids.device) if ids.is_cuda else 0  # by the variants that wait
         began = time.perf_counter()
         self.update = build()
         self._run(1)
@@ -91,7 +91,7 @@ class Trial:
         if ids.is_cuda:
             torch.cuda.reset_peak_memory_stats(ids.device)
         once = self._run(1)
-        self.memory = _memory(ids.device) - before
+        self.memory = torch.cuda.max_memory_allocated(ids.device) - before if ids.is_cuda else None
         self.count = math.ceil(REPETITION / once)
 
     def repeat(self) -> None:
@@ -173,15 +173,10 @@ def _rows(trials: dict[str, Trial], config: PretrainConfig, size: str) -> list[R
                 ms_high=round(1000 * high, 3),
                 tokens_s=round(batch * length / median, 1),
                 mfu=round(3 * forward * batch / median / peak, 4) if peak else None,
-                memory_gib=round(trial.memory / 2**30, 3) if device.type == "cuda" else None,
+                memory_gib=None if trial.memory is None else round(trial.memory / 2**30, 3),
                 first_step_s=round(trial.first_step, 3),
                 ratio=round(median / ours, 3),
                 device=device_name(device),
             )
         )
     return rows
-
-
-def _memory(device: torch.device) -> int:
-    """Give the largest number of bytes that were in use since the last reset; on a CPU nobody counts."""
-    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else 0
