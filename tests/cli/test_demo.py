@@ -11,6 +11,8 @@ SENTENCE = [
     Judged("car", "meal", 0.9),
     Judged("cook", "cook", 0.6),
     Judged("##ed", "##ed", 0.2),
+    Judged("it", "it", 0.2),
+    Judged("##s", "##s", 0.2),
 ]
 SHOWN = Demonstration(Path("runs/x"), [SENTENCE], 100, 0.75, 0.8, 0.55, 700, 300)
 
