@@ -163,3 +163,9 @@ def test_training_ends_with_the_budget(tmp_path, text):
 def test_a_budget_that_preparation_eats_up_is_refused(tmp_path, text):
     with pytest.raises(ConfigError, match="leaves nothing"):
         train(text, hours=1e-9, out=tmp_path / "run", overrides=SMALL)
+
+
+def test_a_run_that_train_did_not_begin_is_refused(tmp_path, text):
+    (tmp_path / "config.toml").write_text("seed = 0")
+    with pytest.raises(CheckpointError, match="did not begin"):
+        train(text, hours=HOURS, out=tmp_path)

@@ -20,8 +20,9 @@ from electra.model.pretrained import Pretrained, load
 from electra.recipes.pretrain import Listener, pretrain
 from electra.recipes.probe import probe, word_order_task
 from electra.recipes.replace import Judged, detection_auc, replace_and_detect
+from electra.training.run import check_place
 
-CHARACTERS_PER_MINUTE, MOST_CHARACTERS = 500_000, 2_000_000  # of prose; to find more would take time from the training
+CHARACTERS_PER_MINUTE, MOST_CHARACTERS = 500_000, 4_000_000  # of prose; to find more would take time from the training
 UNSEEN = 8  # one document in so many is kept away from the model, to show what it can do
 HELDOUT = 0.03  # of the rest, for the metrics during the run
 END_SECONDS = 10  # for the comparison in the end, or a quarter of the time where that is less
@@ -63,6 +64,7 @@ def demo(
     """Gather prose on this machine, pre-train `tiny` on it, and try what it has learnt on prose it has not seen."""
     began = time.monotonic()
     folder = Path(out)
+    check_place(folder)
     _write_text(folder / "text", min(MOST_CHARACTERS, round(minutes * CHARACTERS_PER_MINUTE)), say)
     tokenizer = _vocabulary(folder, say)
     reading = Reading(documents="blank")
