@@ -5,6 +5,7 @@ import time
 import pytest
 import torch
 
+from electra.errors import CheckpointError
 from electra.recipes.demo import demo
 
 MINUTES = 0.5
@@ -62,3 +63,10 @@ def test_what_is_shown_was_not_trained_on(shown):
 
 def test_the_demo_says_what_it_does(shown):
     assert [line.split()[0] for line in shown[1]] == ["text", "vocabulary", "corpus", "training", "comparing"]
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path):
+    (tmp_path / "letter.txt").write_text("dear")
+    with pytest.raises(CheckpointError, match=r"holds letter\.txt"):
+        demo(tmp_path, minutes=MINUTES)
+    assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]

@@ -64,7 +64,7 @@ def test_where_nothing_has_tokens_enough_the_smallest_model_is_chosen():
 
 @pytest.fixture(scope="module")
 def plan(text):
-    return make_plan([text], hours=1000.0, overrides=SMALL)
+    return make_plan([text], hours=1000, overrides=SMALL)
 
 
 def test_the_plan_reads_the_text_forty_times_at_most(plan):
@@ -73,9 +73,16 @@ def test_the_plan_reads_the_text_forty_times_at_most(plan):
     assert "less than 1000 hours" in describe(plan)[-1]
 
 
-def test_the_plan_has_a_measured_speed_of_each_size_that_a_cpu_can_train(plan):
+def test_a_size_that_the_text_is_too_little_for_is_not_even_timed(plan):
+    assert plan.tokens_per_second.keys() == {"tiny"}
+    assert plan.tokens_per_second["tiny"] > 0
+
+
+def test_with_tokens_enough_the_next_size_is_timed_and_taken(text, monkeypatch):
+    monkeypatch.setattr(planning, "TOKENS_PER_PARAMETER", 0)
+    plan = make_plan([text], hours=1000, overrides=["model.layers=1", "train.length=16"])
+    assert plan.preset == "small"
     assert plan.tokens_per_second.keys() == {"tiny", "small"}
-    assert all(speed > 0 for speed in plan.tokens_per_second.values())
 
 
 def test_the_plan_warms_up_for_a_share_of_the_steps(plan):
@@ -89,6 +96,7 @@ def test_the_plan_counts_what_its_steps_cost(plan):
 def test_what_the_user_sets_goes_over_the_plan(trained):
     config = load_config(trained[0])
     assert (config.train.steps, config.train.hours, config.model.layers) == (3, None, 1)
+    assert json.loads((trained[0] / PLAN).read_text())["steps"] == 3
 
 
 def test_text_is_measured_in_bytes_of_utf8(tmp_path):
@@ -155,3 +163,9 @@ def test_training_ends_with_the_budget(tmp_path, text):
 def test_a_budget_that_preparation_eats_up_is_refused(tmp_path, text):
     with pytest.raises(ConfigError, match="leaves nothing"):
         train(text, hours=1e-9, out=tmp_path / "run", overrides=SMALL)
+
+
+def test_a_run_that_train_did_not_begin_is_refused(tmp_path, text):
+    (tmp_path / "config.toml").write_text("seed = 0")
+    with pytest.raises(CheckpointError, match="did not begin"):
+        train(text, hours=HOURS, out=tmp_path)

@@ -1,5 +1,6 @@
 """`electra demo`: the whole of it, small, on this machine."""
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -33,13 +34,14 @@ def demo(
 def _print(shown: "Demonstration") -> None:
     typer.echo("\nSentences it has not seen; the generator replaced some tokens, the discriminator looks for them.")
     typer.echo(
-        "[new was:old 0.90] a replaced token and how likely it seems so; elsewhere only 0.50 and more is shown.\n"
+        "[new was:old 0.90] a replaced token, and how likely it seems so; word(0.60) an original one under suspicion.\n"
     )
     for sentence in shown.sentences:
         if sys.stdout.isatty():
             _print_coloured(sentence)
         else:
-            typer.echo(f"  {' '.join(map(_spell, sentence)).replace(' ##', '')}\n")
+            spelled = " ".join(map(_spell, sentence))
+            typer.echo(f"  {re.sub(r'(?<=[A-Za-z]) ##', '', spelled)}\n")  # whole words where nothing is marked
     typer.echo(f"found       a replaced token seems likelier so than an original one: {shown.auc:.1%} of all pairs")
     typer.echo(f"            ({shown.judged} sentences; guessing gives 50 %)")
     typer.echo("probe       are the words of a sentence in order? Linear, on frozen features of unseen documents:")
@@ -52,7 +54,7 @@ def _print(shown: "Demonstration") -> None:
 def _spell(judged: "Judged") -> str:
     if judged.replaced:
         return f"[{judged.token} was:{judged.original} {judged.probability:.2f}]"
-    return f"{judged.token} {judged.probability:.2f}" if judged.probability >= 0.5 else judged.token
+    return f"{judged.token}({judged.probability:.2f})" if judged.probability >= 0.5 else judged.token
 
 
 def _print_coloured(sentence: "list[Judged]") -> None:

@@ -20,19 +20,21 @@ from electra.model.pretrained import Pretrained, load
 from electra.recipes.pretrain import Listener, pretrain
 from electra.recipes.probe import probe, word_order_task
 from electra.recipes.replace import Judged, detection_auc, replace_and_detect
+from electra.training.run import check_place
 
-CHARACTERS_PER_MINUTE = 800_000  # of prose; more could not be read often enough in the time
+CHARACTERS_PER_MINUTE, MOST_CHARACTERS = 500_000, 4_000_000  # of prose; to find more would take time from the training
 UNSEEN = 8  # one document in so many is kept away from the model, to show what it can do
 HELDOUT = 0.03  # of the rest, for the metrics during the run
 END_SECONDS = 10  # for the comparison in the end, or a quarter of the time where that is less
-VOCABULARY, LENGTH = 4096, 64
-SETTINGS = (  # for a run of a thousand updates: standard AdamW, since the original's starts slowly; small batches
-    "train.batch_size=16",
-    "train.learning_rate=1.5e-3",
-    "train.warmup_steps=60",
+VOCABULARY, LENGTH = 2048, 64
+SETTINGS = (  # for a million tokens in all: many small updates, and a start that suits a narrow network and a short run
+    "model.initializer_std=0.04",
+    "train.batch_size=8",
+    "train.learning_rate=1e-3",
+    "train.warmup_steps=100",
     "train.optimizer=adamw",
     "train.adam_beta2=0.98",
-    "evaluate.every=200",
+    "evaluate.every=250",
     "log.every=10",
 )
 SHOWN, JUDGED = 4, 100  # sentences
@@ -62,7 +64,8 @@ def demo(
     """Gather prose on this machine, pre-train `tiny` on it, and try what it has learnt on prose it has not seen."""
     began = time.monotonic()
     folder = Path(out)
-    _write_text(folder / "text", round(minutes * CHARACTERS_PER_MINUTE), say)
+    check_place(folder)
+    _write_text(folder / "text", min(MOST_CHARACTERS, round(minutes * CHARACTERS_PER_MINUTE)), say)
     tokenizer = _vocabulary(folder, say)
     reading = Reading(documents="blank")
     corpus = build_corpus(

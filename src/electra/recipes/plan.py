@@ -3,6 +3,7 @@
 The rules of thumb, all of them: see docs/pretraining.md.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from electra.errors import ConfigError, DataError
 from electra.recipes.flops import flops
 from electra.recipes.hardware import device_name
 from electra.recipes.speed import Speed, measure_speed
+from electra.training.schedule import total_steps
 
 LENGTH = 128  # tokens of a sequence for every size: most of what is learnt is learnt from near context
 BYTES_PER_TOKEN = 4  # of UTF-8; nearly so in English, Russian and Chinese alike
@@ -60,25 +62,21 @@ def make_plan(sources: Sequence[str | Path], *, hours: float, overrides: Sequenc
         raise ConfigError(f"a budget of {hours:g} hours leaves no time to train")
     names = [str(source) for source in sources]
     text_bytes = measure_text(names)
-    pieces = text_bytes // BYTES_PER_PIECE // 64 * 64
-    vocab_size = min(max(pieces, SMALLEST_VOCABULARY), LARGEST_VOCABULARY)
-    shape = [f"model.vocab_size={vocab_size}", f"model.max_length={LENGTH}", f"train.length={LENGTH}"]
-    candidates = {name: load_config(name, [*shape, *overrides]) for name in SIZES["cuda"]}
-    device = _device(candidates["tiny"])
-    speeds = {name: measure_speed(candidates[name], device) for name in SIZES[device.type]}
     text_tokens = max(1, text_bytes // BYTES_PER_TOKEN)
+    vocab_size = min(max(text_bytes // BYTES_PER_PIECE // 64 * 64, SMALLEST_VOCABULARY), LARGEST_VOCABULARY)
+    shape = [f"model.vocab_size={vocab_size}", f"model.max_length={LENGTH}", f"train.length={LENGTH}"]
+    device = _device(load_config("tiny", overrides))
+    candidates = {name: load_config(name, [*shape, *overrides]) for name in SIZES[device.type]}
+    parameters = {name: flops(_with_steps(config, 1)).parameters["joint"] for name, config in candidates.items()}
+    speeds = _speeds(candidates, parameters, hours, MOST_EPOCHS * text_tokens, device)
     affordable = {
         name: min(hours * 3600 * speed.tokens_per_second, MOST_EPOCHS * text_tokens) for name, speed in speeds.items()
     }
-    parameters = {
-        name: flops(load_config(name, [*shape, *overrides, "train.steps=1"])).parameters["joint"] for name in speeds
-    }
     preset = choose(affordable, parameters)
-    tokens = affordable[preset]
-    settings = [*shape, *_training(candidates[preset], speeds[preset], tokens)]
+    settings = [*shape, f"train.hours={hours!r}", *_training(candidates[preset], speeds[preset], affordable[preset])]
     config = load_config(preset, [*settings, *overrides])
-    steps = max(1, int(tokens / (config.train.batch_size * config.train.length)))
-    cost = flops(load_config(preset, [*settings, *overrides, f"train.steps={steps}"]))
+    steps = total_steps(config.train) or _steps(config, affordable[preset])
+    cost = flops(_with_steps(config, steps))
     return Plan(
         sources=names,
         hours=hours,
@@ -90,7 +88,7 @@ def make_plan(sources: Sequence[str | Path], *, hours: float, overrides: Sequenc
         tokens_per_second={name: round(speed.tokens_per_second, 1) for name, speed in speeds.items()},
         preset=preset,
         settings=settings,
-        train_hours=tokens / speeds[preset].tokens_per_second / 3600,
+        train_hours=cost.tokens / speeds[preset].tokens_per_second / 3600,
         steps=steps,
         tokens=cost.tokens,
         epochs=round(cost.tokens / text_tokens, 2),
@@ -99,10 +97,24 @@ def make_plan(sources: Sequence[str | Path], *, hours: float, overrides: Sequenc
     )
 
 
+def _speeds(
+    candidates: dict[str, PretrainConfig], parameters: dict[str, int], hours: float, most: int, device: torch.device
+) -> dict[str, Speed]:
+    """Time the candidates from the smallest up, as long as tokens enough for the next could be read in the hours."""
+    speeds: dict[str, Speed] = {}
+    reach: float = most
+    for name, config in candidates.items():
+        if speeds and reach < TOKENS_PER_PARAMETER * parameters[name]:
+            break  # larger models are slower still
+        speeds[name] = measure_speed(config, device)
+        reach = min(reach, hours * 3600 * speeds[name].tokens_per_second)
+    return speeds
+
+
 def choose(affordable: dict[str, float], parameters: dict[str, int]) -> str:
     """Take the largest model whose training reads enough tokens for its parameters, or else the smallest."""
     enough = [name for name in affordable if affordable[name] >= TOKENS_PER_PARAMETER * parameters[name]]
-    return max(enough or [min(parameters, key=parameters.__getitem__)], key=parameters.__getitem__)
+    return max(enough or [min(affordable, key=parameters.__getitem__)], key=parameters.__getitem__)
 
 
 def measure_text(names: Sequence[str]) -> int:
@@ -124,19 +136,28 @@ def measure_text(names: Sequence[str]) -> int:
 def _training(config: PretrainConfig, speed: Speed, tokens: float) -> list[str]:
     """Choose the batch, halved until there are updates enough, and what goes by the number of updates."""
     batch, length = config.train.batch_size, config.train.length
-    while batch > SMALLEST_BATCH and tokens / (batch * length) < FEWEST_UPDATES:
+    while batch > SMALLEST_BATCH and batch % 2 == 0 and tokens / (batch * length) < FEWEST_UPDATES:
         batch //= 2
     steps = max(1, int(tokens / (batch * length)))
     often = max(10, steps // 20)
     return [
         "train.optimizer=adamw",  # the original's, without bias correction, steps too far in the first thousand updates
         f"train.batch_size={batch}",
-        f"train.micro_batch_size={min(batch, speed.micro_batch_size)}",
+        f"train.micro_batch_size={math.gcd(batch, speed.micro_batch_size)}",
         f"train.warmup_steps={max(1, int(WARMUP_SHARE * steps))}",
         f"evaluate.every={often}",
         f"checkpoint.every={often}",
         f"log.every={max(1, min(50, steps // 100))}",
     ]
+
+
+def _steps(config: PretrainConfig, tokens: float) -> int:
+    return max(1, int(tokens / (config.train.batch_size * config.train.length)))
+
+
+def _with_steps(config: PretrainConfig, steps: int) -> PretrainConfig:
+    train = config.train.model_copy(update={"steps": steps, "tokens": None, "hours": None})
+    return config.model_copy(update={"train": train})
 
 
 def _device(config: PretrainConfig) -> torch.device:

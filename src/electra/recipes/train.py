@@ -14,7 +14,7 @@ from electra.data.vocab import REPORT, train_vocab
 from electra.errors import CheckpointError, ConfigError
 from electra.recipes.plan import Plan, make_plan
 from electra.recipes.pretrain import Listener, pretrain
-from electra.training.run import PREPARED
+from electra.training.run import check_place
 
 PLAN = "plan.json"
 
@@ -32,7 +32,7 @@ def train(
     began = time.monotonic()
     names = [str(source) for source in ([sources] if isinstance(sources, str | Path) else sources)]
     folder = Path(out)
-    _check_place(folder)
+    check_place(folder)
     plan = _recall(folder, names, hours, overrides)
     if plan is None:
         plan = make_plan(names, hours=hours, overrides=overrides)
@@ -68,18 +68,12 @@ def describe(plan: Plan) -> list[str]:
     return lines
 
 
-def _check_place(folder: Path) -> None:
-    """Refuse a folder that holds something else, before anything is put beside it."""
-    if folder.is_dir() and not (folder / PLAN).is_file():
-        strange = {path.name for path in folder.iterdir()} - PREPARED
-        if strange:
-            raise CheckpointError(f"{folder} exists and holds {sorted(strange)[0]}, no plan; choose another out")
-
-
 def _recall(folder: Path, names: list[str], hours: float, overrides: Sequence[str]) -> Plan | None:
     """Read the plan of a training that began earlier, if it was of the same text, hours and settings."""
     path = folder / PLAN
     if not path.is_file():
+        if (folder / "config.toml").is_file():
+            raise CheckpointError(f"{folder} holds a run without {PLAN}, which train did not begin; choose another out")
         return None
     plan = Plan(**json.loads(path.read_text(encoding="utf-8")))
     wanted = {"sources": names, "hours": hours, "overrides": list(overrides)}

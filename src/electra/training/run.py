@@ -15,6 +15,15 @@ PREPARED = {"text", "tokenizer", "corpus", "corpus.partial", "plan.json", "first
 FREE_TO_CHANGE = ("train.steps", "train.tokens", "train.hours", "checkpoint.", "evaluate.", "log.", "device", "out")
 
 
+def check_place(folder: Path) -> None:
+    """Refuse a folder that holds something else than a run or what is prepared for one."""
+    if not folder.is_dir() or (folder / "config.toml").is_file():
+        return
+    names = (entry.name for entry in folder.iterdir() if not entry.name.startswith("."))  # a kill may leave hidden ones
+    if strange := sorted(set(names) - PREPARED):
+        raise CheckpointError(f"{folder} exists and is not a run: it holds {strange[0]}; choose another out")
+
+
 class Run:
     """Where a run is written: `config.toml` before step 1, a line of `metrics.jsonl` at each report."""
 
@@ -25,6 +34,7 @@ class Run:
 
     def open(self, config: Section, load: Callable[[Path], Section]) -> None:
         """Write the config, or make sure that the run that is there already is this one."""
+        check_place(self.folder)
         path = self.folder / "config.toml"
         if path.is_file():
             changed = [key for key in difference(load(path), config) if not key.startswith(FREE_TO_CHANGE)]
@@ -32,8 +42,6 @@ class Run:
                 raise ConfigError(
                     f"{self.folder} holds a run of another config ({', '.join(changed[:3])} differ); choose another out"
                 )
-        elif self.folder.is_dir() and {entry.name for entry in self.folder.iterdir()} - PREPARED:
-            raise CheckpointError(f"{self.folder} exists and is not a run; choose another out")
         self.folder.mkdir(parents=True, exist_ok=True)
         beside = path.with_name(".config.toml.partial")
         beside.write_text(dump_config(config), encoding="utf-8")

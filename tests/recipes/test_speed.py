@@ -1,0 +1,29 @@
+"""Speed is measured on steps that really train."""
+
+import pytest
+import torch
+
+from electra.recipes import speed
+from electra.recipes.speed import CPU_MICRO_BATCH, measure_speed, precision
+
+
+@pytest.fixture(autouse=True)
+def _in_haste(monkeypatch):
+    monkeypatch.setattr(speed, "SECONDS", 0.3)
+
+
+def test_a_smaller_model_is_faster(tiny_config):
+    deeper = tiny_config.model_copy(update={"model": tiny_config.model.model_copy(update={"layers": 12})})
+    device = torch.device("cpu")
+    assert measure_speed(tiny_config, device).tokens_per_second > measure_speed(deeper, device).tokens_per_second
+
+
+def test_a_cpu_takes_a_few_sequences_at_a_time(tiny_config):
+    assert measure_speed(tiny_config, torch.device("cpu")).micro_batch_size == CPU_MICRO_BATCH
+
+
+def test_a_cpu_computes_in_float32_unless_asked_otherwise(tiny_config):
+    asked = tiny_config.model_copy(update={"train": tiny_config.train.model_copy(update={"precision": "bf16"})})
+    for config, dtype in ((tiny_config, torch.float32), (asked, torch.bfloat16)):
+        with precision(config, torch.device("cpu")):
+            assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == dtype
