@@ -15,6 +15,12 @@ WORDS = "the chef ate cooked meal soup a cat dog sat on mat and then it was good
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
+@pytest.fixture(autouse=True, scope="session")
+def one_thread() -> None:
+    """Tests share the cores, and sums come out the same on every machine of a kind."""
+    torch.set_num_threads(1)
+
+
 @pytest.fixture(scope="session")
 def tokenizer() -> Tokenizer:
     return wordpiece([*SPECIAL_TOKENS, *WORDS, *LETTERS.replace("a", ""), *(f"##{letter}" for letter in LETTERS), "."])

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from electra.config.load import load_config
 from electra.config.schema import PretrainConfig
@@ -14,12 +13,6 @@ from electra.data.corpus import build_corpus
 SHAPE = "layers=1 hidden_size=32 heads=1 embedding_size=16 feed_forward_size=64 max_length=16"
 SHORT = "steps=10 batch_size=8 length=16 warmup_steps=2"
 OFTEN = ["evaluate.every=5", "evaluate.batches=2", "checkpoint.every=5", "log.every=1"]
-
-
-@pytest.fixture(autouse=True, scope="session")
-def one_thread() -> None:
-    """Small networks gain nothing from more, and sums come out the same on every machine of a kind."""
-    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")
