@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from electra.errors import DataError
-from electra.recipes.probe import Task, _fit, probe, word_order_task
+from electra.recipes.probe import Task, _fit, odd_word_task, probe
 
 DOCUMENTS = [[f"the {dish} was good and then the {cook} ate it on a mat"] for dish in "abcdefghij" for cook in "klm"]
 
@@ -18,28 +18,27 @@ class Reader:
         return np.column_stack([noise, [text.startswith("the") for text in texts]])
 
 
-def test_both_kinds_have_the_same_words():
-    task = word_order_task(DOCUMENTS)
-    for (text, label), (shuffled, other) in zip(task.train[::2], task.train[1::2], strict=True):
+def test_the_kinds_differ_in_one_word():
+    task = odd_word_task(DOCUMENTS)
+    for (text, label), (exchanged, other) in zip(task.train[::2], task.train[1::2], strict=True):
         assert (label, other) == (False, True)
-        assert sorted(text.split()) == sorted(shuffled.split())
-        assert text != shuffled
+        assert sum(one != two for one, two in zip(text.split(), exchanged.split(), strict=True)) == 1
 
 
 def test_no_document_is_on_both_sides():
-    task = word_order_task(DOCUMENTS)
-    assert len(task.train) == 2 * 21
-    assert len(task.test) == 2 * 9
-    assert not {text for text, _ in task.train} & {text for text, _ in task.test}
+    task = odd_word_task(DOCUMENTS)
+    assert len(task.train) > 2 * len(task.test) > 0
+    originals = [{text for text, label in side if not label} for side in (task.train, task.test)]
+    assert not originals[0] & originals[1]
 
 
 def test_the_task_is_the_same_each_time():
-    assert word_order_task(DOCUMENTS) == word_order_task(DOCUMENTS)
+    assert odd_word_task(DOCUMENTS) == odd_word_task(DOCUMENTS)
 
 
 def test_one_document_is_too_few():
     with pytest.raises(DataError, match="too few"):
-        word_order_task(DOCUMENTS[:1])
+        odd_word_task(DOCUMENTS[:1])
 
 
 def test_a_feature_that_tells_is_found():

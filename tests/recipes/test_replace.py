@@ -33,9 +33,15 @@ def test_longer_text_than_the_model_is_cut(tiny_model):
     assert len(replace_and_detect(tiny_model, TEXT + " " + TEXT)) == tiny_model.encoder.config.max_length - 2
 
 
-def test_a_model_without_generator_is_refused(tiny_model):
-    with pytest.raises(CheckpointError, match="generator"):
-        replace_and_detect(Pretrained(tiny_model.network, tiny_model.tokenizer), TEXT)
+def test_without_a_generator_replacements_are_drawn_from_the_whole_vocabulary(tiny_model):
+    alone = Pretrained(tiny_model.network, tiny_model.tokenizer)
+    drawn = {t.token for seed in range(60) for t in replace_and_detect(alone, TEXT, seed) if t.replaced}
+    assert len(drawn) > 0.6 * tiny_model.tokenizer.vocab_size
+
+
+def test_a_model_without_discriminator_is_refused(tiny_model):
+    with pytest.raises(CheckpointError, match="no discriminator head"):
+        replace_and_detect(Pretrained(tiny_model.generator, tiny_model.tokenizer), TEXT)
 
 
 def test_auc_counts_pairs():

@@ -32,7 +32,7 @@ def demo(
 
 
 def _print(shown: "Demonstration") -> None:
-    typer.echo("\nSentences it has not seen; the generator replaced some tokens, the discriminator looks for them.")
+    typer.echo("\nSentences it has not seen, with some tokens replaced at random; the discriminator looks for them.")
     typer.echo(
         "[new was:old 0.90] a replaced token, and how likely it seems so; word(0.60) an original one under suspicion.\n"
     )
@@ -44,10 +44,13 @@ def _print(shown: "Demonstration") -> None:
             typer.echo(f"  {re.sub(r'(?<=[A-Za-z]) ##', '', spelled)}\n")  # whole words where nothing is marked
     typer.echo(f"found       a replaced token seems likelier so than an original one: {shown.auc:.1%} of all pairs")
     typer.echo(f"            ({shown.judged} sentences; guessing gives 50 %)")
-    typer.echo("probe       are the words of a sentence in order? Linear, on frozen features of unseen documents:")
+    typer.echo("probe       has a word been exchanged for another? Linear, on frozen features of unseen documents:")
     typer.echo(f"            {shown.trained_accuracy:.1%} right pre-trained, {shown.untrained_accuracy:.1%} untrained")
     typer.echo(f"            ({shown.fitted:,} examples to fit, {shown.tested:,} to test; guessing gives 50 %)")
-    typer.echo(f'\nNext: electra detect {shown.folder} "return the name of the banana"')
+    typer.echo(
+        "\nWith hours instead of minutes a generator learns to propose words that fit, which are harder to find."
+    )
+    typer.echo(f'Next: electra detect {shown.folder} "return the name of the banana"')
     typer.echo("      electra train my_texts/ --hours 1 --out runs/mine")
 
 

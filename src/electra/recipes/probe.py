@@ -1,7 +1,7 @@
 """A probe: what frozen features of an encoder know, read off by logistic regression.
 
-The task needs no labels from outside: tell sentences from the same sentences with their words in another order. Both
-kinds have the same words, so that only a feature that depends on the order helps.
+The task needs no labels from outside: tell sentences from the same sentences with one word exchanged for another one of
+the text, drawn at random.
 """
 
 import random
@@ -29,17 +29,19 @@ class Task:
     test: list[tuple[str, bool]]
 
 
-def word_order_task(documents: Sequence[Sequence[str]], seed: int = 0) -> Task:
-    """Pair the beginning of each paragraph with a shuffled copy of it."""
+def odd_word_task(documents: Sequence[Sequence[str]], seed: int = 0) -> Task:
+    """Pair the beginning of each paragraph with a copy of it in which one word is exchanged."""
     chance = random.Random(seed)
+    words = sorted({word for document in documents for paragraph in document for word in paragraph.split()})
     sides: tuple[list[tuple[str, bool]], list[tuple[str, bool]]] = ([], [])
     for number, document in enumerate(documents):
         side = sides[number % 10 < TEST_SHARE * 10]
         for paragraph in document:
-            words = paragraph.split()[:WORDS]
-            shuffled = chance.sample(words, len(words))
-            if shuffled != words:
-                side += [(" ".join(words), False), (" ".join(shuffled), True)]
+            given = paragraph.split()[:WORDS]
+            place, word = chance.randrange(len(given)), chance.choice(words)
+            if word != given[place]:
+                exchanged = [*given[:place], word, *given[place + 1 :]]
+                side += [(" ".join(given), False), (" ".join(exchanged), True)]
     if not all(sides):
         raise DataError(f"{len(documents)} documents are too few for a probe: it needs some to fit and some to test")
     return Task(*sides)

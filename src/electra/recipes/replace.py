@@ -1,4 +1,4 @@
-"""Put a trained pair to work on a text: the generator replaces some tokens, the discriminator looks for them."""
+"""Put a trained model to work on a text: some tokens are replaced, the discriminator looks for them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import torch
 from electra.config.schema import ElectraObjective
 from electra.data.batch import Batch
 from electra.errors import CheckpointError
-from electra.model.networks import Discriminator, Networks
+from electra.model.networks import Discriminator, Networks, Uniform
 from electra.model.pretrained import Pretrained
 from electra.objectives.draws import draw
 from electra.objectives.metrics import auc
@@ -25,20 +25,25 @@ class Judged:
 
     @property
     def replaced(self) -> bool:
-        """Say whether the generator put it there."""
+        """Say whether it stands for another."""
         return self.token != self.original
 
 
 @torch.inference_mode()
 def replace_and_detect(model: Pretrained, text: str, seed: int = 0) -> list[Judged]:
-    """Let the generator replace one token in seven or so, and give every token with the discriminator's verdict."""
-    if model.generator is None or not isinstance(model.network, Discriminator):
-        raise CheckpointError("this takes a discriminator and the generator that it was trained with")
+    """Replace one token in seven or so, and give every token with the discriminator's verdict.
+
+    The model's generator proposes the replacements; where it has none they are drawn uniformly from the vocabulary.
+    """
+    if not isinstance(model.network, Discriminator):
+        raise CheckpointError("this model has no discriminator head, so it cannot detect replaced tokens")
     tokenizer = model.tokenizer
     pieces = tokenizer.encode([text])[0].ids[: model.encoder.config.max_length - 2]
     ids = torch.tensor([[tokenizer.cls_id, *pieces, tokenizer.sep_id]], device=model.device)
     settings = ElectraObjective(mask_token_fraction=1.0, forbid_original=True)
-    pair = ReplacedTokenDetection(settings, tokenizer, Networks(model.generator, model.network)).eval()
+    pair = ReplacedTokenDetection(
+        settings, tokenizer, Networks(model.generator or Uniform(model.encoder.config), model.network)
+    ).eval()
     draws = draw(seed, 0, 1, ids.size(1), device=model.device)
     corrupted = pair.corrupt(Batch(ids, None, torch.zeros_like(ids)), draws).ids
     probabilities = model.network(corrupted).sigmoid()
