@@ -35,8 +35,8 @@ def test_longer_text_than_the_model_is_cut(tiny_model):
 
 def test_without_a_generator_replacements_are_drawn_from_the_whole_vocabulary(tiny_model):
     alone = Pretrained(tiny_model.network, tiny_model.tokenizer)
-    drawn = {t.token for seed in range(60) for t in replace_and_detect(alone, TEXT, seed) if t.replaced}
-    assert len(drawn) > 0.6 * tiny_model.tokenizer.vocab_size
+    drawn = {t.token for seed in range(200) for t in replace_and_detect(alone, TEXT, seed) if t.replaced}
+    assert len(drawn) > 0.75 * tiny_model.tokenizer.vocab_size
 
 
 def test_a_model_without_discriminator_is_refused(tiny_model):

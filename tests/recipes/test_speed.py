@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from electra.recipes import speed
-from electra.recipes.speed import CPU_MICRO_BATCH, measure_speed, precision
+from electra.recipes.speed import CPU_MICRO_BATCH, measure_speed
 
 
 @pytest.fixture(autouse=True)
@@ -20,10 +20,3 @@ def test_a_smaller_model_is_faster(tiny_config):
 
 def test_a_cpu_takes_a_few_sequences_at_a_time(tiny_config):
     assert measure_speed(tiny_config, torch.device("cpu")).micro_batch_size == CPU_MICRO_BATCH
-
-
-def test_a_cpu_computes_in_float32_unless_asked_otherwise(tiny_config):
-    asked = tiny_config.model_copy(update={"train": tiny_config.train.model_copy(update={"precision": "bf16"})})
-    for config, dtype in ((tiny_config, torch.float32), (asked, torch.bfloat16)):
-        with precision(config, torch.device("cpu")):
-            assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == dtype

@@ -41,7 +41,7 @@ def test_a_run_may_get_another_budget_and_other_intervals(run):
 def test_a_folder_that_is_no_run_is_refused(run):
     run.folder.mkdir()
     (run.folder / "thesis.txt").write_text("important")
-    with pytest.raises(CheckpointError, match="exists and is not a run; choose another out"):
+    with pytest.raises(CheckpointError, match=r"exists and is not a run: it holds thesis\.txt; choose another out"):
         run.open(load_config("tiny"), load_config)
 
 
