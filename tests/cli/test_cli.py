@@ -99,6 +99,12 @@ def test_config_prints_toml_that_loads_back(tmp_path):
     assert load_config(tmp_path / "mine.toml") == load_config("small", ["train.steps=5"])
 
 
+def test_a_dry_run_of_pretrain_prints_the_config_and_writes_nothing(tmp_path):
+    result = electra("pretrain", "small", "data=corpus", f"out={tmp_path / 'run'}", "--dry-run")
+    assert result.stdout.startswith(b'data = "corpus"')
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_config_as_json():
     config = json.loads(electra("config", "base", "--json").stdout)
     assert config["model"]["hidden_size"] == 768

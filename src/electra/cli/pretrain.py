@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
 def pretrain(
     preset: Preset,
     overrides: Overrides = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the config and its cost, train nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the complete config, train nothing.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> None:
     """Pre-train as a config says; run it again to go on where it stopped."""
