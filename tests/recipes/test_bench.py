@@ -7,8 +7,9 @@ import torch
 
 from electra.config.load import load_config
 from electra.errors import ConfigError, ElectraError
-from electra.recipes.bench import LEAST_REPETITIONS, TOKENIZER, ElectraStep, Row, Trial, bench, take_turns
+from electra.recipes.bench import LEAST_REPETITIONS, Row, Trial, bench, take_turns
 from electra.recipes.bench_huggingface import CarefulGlue, HuggingFaceStep, TypicalGlue
+from electra.recipes.speed import TOKENIZER, JointStep
 
 CPU = torch.device("cpu")
 
@@ -82,7 +83,7 @@ def test_glued_steps_learn(glue, config):
 
 def test_our_step_learns(config):
     torch.manual_seed(0)
-    step = ElectraStep(config, CPU)
+    step = JointStep(config, CPU)
     start = {name: weight.clone() for name, weight in step.objective.named_parameters()}
     step(ids())
     assert all(not torch.equal(weight, start[name]) for name, weight in step.objective.named_parameters())
@@ -91,7 +92,7 @@ def test_our_step_learns(config):
 def test_the_glued_networks_are_as_large_as_ours(config):
     """Theirs tie token and position tables, ours the token types and the layer norm of the embeddings too."""
     pytest.importorskip("transformers")
-    ours = ElectraStep(config, CPU).objective
+    ours = JointStep(config, CPU).objective
     theirs = TypicalGlue(config, TOKENIZER.mask_id)
     apart = (config.model.token_types + 2) * config.model.embedding_size
     assert count(theirs) == count(ours) + apart

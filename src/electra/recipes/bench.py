@@ -15,21 +15,18 @@ from torch import Tensor
 
 from electra.config.load import load_config
 from electra.config.schema import PretrainConfig
-from electra.data.batch import Batch
-from electra.data.tokenizer import SPECIAL_TOKENS, wordpiece
+from electra.data.tokenizer import SPECIAL_TOKENS
 from electra.errors import ElectraError
-from electra.objectives.build import build_objective
-from electra.objectives.draws import draw, mix
+from electra.objectives.draws import mix
 from electra.recipes.bench_huggingface import CarefulGlue, HuggingFaceStep, TypicalGlue
 from electra.recipes.flops import forward_flops
 from electra.recipes.hardware import device_name, matrix_peak
-from electra.training.execution import autocast, is_compiled
-from electra.training.optim import build_optimizer, clip_gradients
+from electra.recipes.speed import TOKENIZER, JointStep
+from electra.training.execution import is_compiled
 
 Against = Literal["hf", "none"]
 Update = Callable[[Tensor], None]  # takes ids (B, L) and changes the weights
 
-TOKENIZER = wordpiece(SPECIAL_TOKENS)  # the steps ask for the special ids alone
 WARM_UP = 2  # updates after the first that are not timed
 REPETITION = 0.2  # seconds at least, so that the clock and the wait for a GPU do not count
 LEAST_REPETITIONS = 3
@@ -52,29 +49,6 @@ class Row:
     first_step_s: float  # from nothing to the end of the first update, compilation included
     ratio: float  # how many times as long as electra's step
     device: str
-
-
-class ElectraStep:
-    """One update as `electra pretrain` makes it: objective, precision, compilation, optimizer, clipping."""
-
-    def __init__(self, config: PretrainConfig, device: torch.device) -> None:
-        self.config, self.device, self.number = config, device, 0
-        self.objective = build_objective(config.objective, config.model, TOKENIZER).to(device)
-        self.optimizer = build_optimizer(self.objective, config.train)
-        if is_compiled(config.train, device):
-            self.objective.compile()
-
-    def __call__(self, ids: Tensor) -> None:
-        """Update the weights with a batch of ids (B, L)."""
-        draws = draw(self.config.seed, self.number, *ids.shape, device=self.device)
-        with autocast(self.config.train, self.device):
-            loss = self.objective(Batch(ids, None, torch.zeros_like(ids)), draws).loss
-        loss.backward()
-        norm = clip_gradients(self.objective, self.config.train.clip_norm)
-        if math.isfinite(norm.item()):
-            self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.number += 1
 
 
 class Trial:
@@ -137,7 +111,7 @@ def bench(
 
 def _variants(config: PretrainConfig, device: torch.device, against: Against) -> dict[str, Callable[[], Update]]:
     """Say how each variant is built; a careful user compiles where we do."""
-    variants: dict[str, Callable[[], Update]] = {"electra": lambda: ElectraStep(config, device)}
+    variants: dict[str, Callable[[], Update]] = {"electra": lambda: JointStep(config, device)}
     if against == "hf":
         mask_id, compiled = TOKENIZER.mask_id, is_compiled(config.train, device)
         variants["hf_typical"] = lambda: HuggingFaceStep(TypicalGlue(config, mask_id), config, device, compiled=False)
