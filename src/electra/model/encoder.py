@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from electra.config.schema import ModelConfig
+from electra.model import kernels
 from electra.model.cpu import Dropout, attend, gelu
 
 Direction = Literal["both", "forward", "backward"]
@@ -52,10 +53,26 @@ class Embeddings(nn.Module):
         self.norm = nn.LayerNorm(config.embedding_size, eps=config.layer_norm_eps)
         self.dropout = Dropout(config.dropout)
 
+    @staticmethod
+    def kind(types: Tensor | None, table: Tensor) -> Tensor:
+        """Embed token types; as a matrix product, whose gradient is cheap where a few rows get the tokens of all."""
+        if types is None:
+            return table[0]
+        chosen = types[..., None] == torch.arange(len(table), device=types.device)
+        return chosen.to(table.dtype) @ table
+
     def forward(self, ids: Tensor, types: Tensor | None) -> Tensor:
         """Embed (B, L) ids as (B, L, E)."""
         summed = self.words(ids) + self.positions.weight[: ids.size(1)]
-        summed = summed + (self.types.weight[0] if types is None else self.types(types))
+        return self.finish(summed + self.kind(types, self.types.weight))
+
+    def finish(self, summed: Tensor) -> Tensor:
+        """Normalise the sum of the embeddings (B, L, E)."""
+        if kernels.serve(summed):
+            from electra.model.kernels.norm import normalize
+
+            seeds = kernels.draw_seeds(1, summed.device)[0, 0]
+            return normalize(summed, self.norm, seeds, self.dropout.p if self.training else 0.0)
         embedded: Tensor = self.dropout(self.norm(summed))
         return embedded
 
@@ -78,9 +95,7 @@ class DisentangledEmbeddings(Embeddings):
         summed = F.embedding(ids, shared.words.weight.detach()) + self.words(ids)
         summed = summed + (shared.positions.weight.detach() + self.positions.weight)[: ids.size(1)]
         kinds = shared.types.weight.detach() + self.types.weight
-        summed = summed + (kinds[0] if types is None else F.embedding(types, kinds))
-        embedded: Tensor = self.dropout(self.norm(summed))
-        return embedded
+        return self.finish(summed + self.kind(types, kinds))
 
     def merged(self, config: ModelConfig) -> Embeddings:
         """Give the same function as plain embeddings."""
@@ -125,10 +140,29 @@ class Layer(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
-        """Map (B, L, H) to (B, L, H)."""
+        """Map (B, L, H) to (B, L, H) where the boolean mask (B or 1, 1, L, L) allows it."""
         hidden = self.attention_norm(hidden + self.dropout(self.attention(hidden, mask)))
         output: Tensor = self.feed_forward_norm(hidden + self.dropout(self.contract(gelu(self.expand(hidden)))))
         return output
+
+    def fused(self, hidden: Tensor, texts: Tensor | None, seeds: Tensor) -> Tensor:
+        """Do the same in kernels; `seeds` (3, 2) are for the dropouts."""
+        from electra.model.kernels.layer import attention_half, feed_forward_half
+
+        attention = self.attention
+        chance = self.dropout.p if self.training else 0.0
+        chances = (attention.dropout.p if self.training else 0.0, chance)
+        hidden = attention_half(
+            hidden,
+            attention.query_key_value,
+            attention.output,
+            self.attention_norm,
+            texts,
+            seeds,
+            attention.heads,
+            chances,
+        )
+        return feed_forward_half(hidden, self.expand, self.contract, self.feed_forward_norm, seeds[2], chance)
 
 
 class Encoder(nn.Module):
@@ -147,14 +181,24 @@ class Encoder(nn.Module):
 
     def forward(self, ids: Tensor, attention: Tensor | None = None, types: Tensor | None = None) -> Tensor:
         """Encode (B, L) ids as (B, L, H) hidden states."""
-        mask = self._mask(ids, attention)
         hidden: Tensor = self.project(self.embeddings(ids, types))
+        hidden = hidden.to(self.layers[0].expand.weight.dtype)  # type: ignore[union-attr,arg-type]
+        if self._fits_kernels(hidden):
+            seeds = kernels.draw_seeds(len(self.layers), hidden.device)
+            for layer, own in zip(self.layers, seeds, strict=True):
+                hidden = layer.fused(hidden, attention, own)  # type: ignore[operator]
+            return hidden
+        mask = self._mask(ids, attention)
         for layer in self.layers:
             if self.config.activation_checkpointing and self.training:
                 hidden = checkpoint(layer, hidden, mask, use_reentrant=False)
             else:
                 hidden = layer(hidden, mask)
         return hidden
+
+    def _fits_kernels(self, hidden: Tensor) -> bool:
+        plain = self.direction == "both" and not self.config.activation_checkpointing
+        return plain and kernels.serve(hidden) and hidden.size(1) <= kernels.LONGEST
 
     def _mask(self, ids: Tensor, attention: Tensor | None) -> Tensor | None:
         mask = None

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from electra.config.schema import ModelConfig
+from electra.model import kernels
 from electra.model.cpu import gelu
 from electra.model.encoder import glorot_linear, normal_linear
 
@@ -25,7 +26,12 @@ class GeneratorHead(nn.Module):
 
     def forward(self, hidden: Tensor, words: Tensor) -> Tensor:
         """Give (B, N, V) logits of (B, N, H) hidden states, with the token embeddings `words` (V, E)."""
-        return F.linear(self.norm(gelu(self.dense(hidden))), words, self.bias)
+        states = self.norm(gelu(self.dense(hidden)))
+        if kernels.serve(words):
+            from electra.model.kernels.vocabulary import logits
+
+            return logits(states.to(words.dtype), words, self.bias)
+        return F.linear(states, words, self.bias)
 
 
 class DiscriminatorHead(nn.Module):

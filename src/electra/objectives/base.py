@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from electra.data.batch import Batch
+from electra.model import kernels
 from electra.model.networks import Discriminator, GeneratorNetwork, MaskedLM
 from electra.objectives.draws import Draws
 
@@ -65,9 +66,15 @@ def weighted_mean(values: Tensor, weights: Tensor) -> Tensor:
 
 def predict(logits: Tensor, targets: Tensor, weights: Tensor) -> tuple[Tensor, Predictions]:
     """Give the masked-LM loss of (B, N, V) logits, and how the predictions did."""
-    nll = F.cross_entropy(logits.float().flatten(0, 1), targets.flatten(), reduction="none").view_as(targets)
-    predictions = Predictions(nll.detach(), logits.detach().argmax(-1) == targets, weights)
-    return weighted_mean(nll, weights), predictions
+    rows, wanted = logits.flatten(0, 1), targets.flatten()
+    if kernels.serve(logits):
+        from electra.model.kernels.vocabulary import cross_entropy
+
+        nll, best = cross_entropy(rows, wanted)
+    else:
+        nll, best = F.cross_entropy(rows.float(), wanted, reduction="none"), rows.detach().argmax(-1)
+    predictions = Predictions(nll.detach().view_as(targets), best.view_as(targets) == targets, weights)
+    return weighted_mean(nll.view_as(targets), weights), predictions
 
 
 def detect(scores: Tensor, replaced: Tensor, weights: Tensor) -> tuple[Tensor, Verdicts]:
@@ -87,6 +94,12 @@ def sample(logits: Tensor, draws: Tensor, temperature: float = 1.0, forbidden: T
 
     The inverse of the cumulative distribution: the same law as Gumbel noise, for one random number instead of V.
     """
+    if kernels.serve(logits):
+        from electra.model.kernels import vocabulary
+
+        banned = None if forbidden is None else forbidden.flatten()
+        rows, uniform = logits.detach().flatten(0, 1), draws.flatten()
+        return vocabulary.sample(rows, uniform, temperature, banned).view_as(draws)
     cumulative = sampled_from(logits.detach(), temperature, forbidden).softmax(-1).cumsum(-1)
     threshold = draws[..., None] * cumulative[..., -1:]
     return torch.searchsorted(cumulative, threshold, right=True).squeeze(-1).clamp(max=logits.size(-1) - 1)

@@ -1,0 +1,28 @@
+"""Kernels for the GPU: the same functions as the plain modules compute, in fewer visits to memory.
+
+They serve 16-bit weights on a GPU; everything else goes through the plain modules, which are what they are tested by.
+Triton, which not every machine has, is imported where a kernel is first used.
+"""
+
+import importlib.util
+import os
+
+import torch
+from torch import Tensor
+
+LONGEST = 128  # tokens of a sequence whose scores a GPU can hold on the chip
+DROPOUTS = 3  # of a Transformer block: the attention's shares and its two branches
+
+_TRITON = importlib.util.find_spec("triton") is not None
+
+
+def serve(hidden: Tensor) -> bool:
+    """Say whether the kernels take these hidden states: 16 bits on a GPU, or any in Triton's interpreter."""
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        return _TRITON
+    return _TRITON and hidden.is_cuda and hidden.dtype == torch.bfloat16 and not torch.compiler.is_compiling()
+
+
+def draw_seeds(layers: int, device: torch.device) -> Tensor:
+    """Draw the seeds (layers, DROPOUTS, 2) of all dropouts of an encoder's pass."""
+    return torch.randint(-(2**31), 2**31, (layers, DROPOUTS, 2), dtype=torch.int32, device=device)

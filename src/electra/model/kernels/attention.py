@@ -1,0 +1,138 @@
+"""Attention of short sequences: a head's whole score matrix stays on the chip, forward and backward.
+
+The queries, keys and values are read where the projection left them, (B, L, 3, heads, D), and their gradients are
+written in the same layout. Shapes: B sequences, L tokens, D numbers a head.
+"""
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from electra.model.kernels.dropout import keeps, threshold
+from electra.model.kernels.launch import on_device, sum_rows
+
+WARPS = 8  # of a program
+
+
+@triton.jit
+def _scores(q, k, texts, sequence, tokens, scale, L: tl.constexpr, TEXTS: tl.constexpr, PRECISION: tl.constexpr):
+    """Give the (L, L) scores of a head, far below zero where a token is not seen."""
+    row = tl.arange(0, L)
+    scores = tl.dot(q, tl.trans(k), input_precision=PRECISION) * scale
+    seen = (row < tokens)[None, :]
+    if TEXTS:
+        text = tl.load(texts + sequence * tokens + row, mask=row < tokens, other=-1)
+        seen = seen & (text[:, None] == text[None, :])
+    return tl.where(seen, scores, -1.0e30)
+
+
+@triton.jit
+def _attention_forward(
+    projected, texts, seeds, out, log_sum, tokens, heads, threshold, scale, keep_scale,
+    L: tl.constexpr, D: tl.constexpr, TEXTS: tl.constexpr, DROPS: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    sequence, head = tl.program_id(0) // heads, tl.program_id(0) % heads
+    row, inner = tl.arange(0, L), tl.arange(0, D)
+    inside = (row < tokens)[:, None]
+    width = heads * D
+    place = (sequence * tokens + row)[:, None] * (3 * width) + head * D + inner[None, :]
+    q = tl.load(projected + place, mask=inside, other=0.0)
+    k = tl.load(projected + place + width, mask=inside, other=0.0)
+    v = tl.load(projected + place + 2 * width, mask=inside, other=0.0)
+    scores = _scores(q, k, texts, sequence, tokens, scale, L, TEXTS, PRECISION)
+    most = tl.max(scores, 1)
+    share = tl.exp(scores - most[:, None])
+    total = tl.sum(share, 1)
+    at = tl.program_id(0) * tokens + row
+    if DROPS:
+        share = tl.where(keeps(at, row, seeds, threshold), share * keep_scale, 0.0)
+    mixed = tl.dot(share.to(v.dtype), v, input_precision=PRECISION) / total[:, None]
+    into = (sequence * tokens + row)[:, None] * width + head * D + inner[None, :]
+    tl.store(out + into, mixed.to(out.dtype.element_ty), mask=inside)
+    tl.store(log_sum + at, most + tl.log(total), mask=row < tokens)
+
+
+@triton.jit
+def _attention_backward(
+    projected, texts, seeds, out, log_sum, gradient, to_projected, partial, tokens, heads, threshold, scale, keep_scale,
+    L: tl.constexpr, D: tl.constexpr, TEXTS: tl.constexpr, DROPS: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    sequence, head = tl.program_id(0) // heads, tl.program_id(0) % heads
+    row, inner = tl.arange(0, L), tl.arange(0, D)
+    inside = (row < tokens)[:, None]
+    width = heads * D
+    place = (sequence * tokens + row)[:, None] * (3 * width) + head * D + inner[None, :]
+    at = (sequence * tokens + row)[:, None] * width + head * D + inner[None, :]
+    q = tl.load(projected + place, mask=inside, other=0.0)
+    k = tl.load(projected + place + width, mask=inside, other=0.0)
+    v = tl.load(projected + place + 2 * width, mask=inside, other=0.0)
+    d = tl.load(gradient + at, mask=inside, other=0.0)
+    mixed = tl.load(out + at, mask=inside, other=0.0)
+    sums = tl.load(log_sum + tl.program_id(0) * tokens + row, mask=row < tokens, other=0.0)
+    scores = _scores(q, k, texts, sequence, tokens, scale, L, TEXTS, PRECISION)
+    share = tl.where(inside, tl.exp(scores - sums[:, None]), 0.0)
+    to_share = tl.dot(d, tl.trans(v), input_precision=PRECISION)
+    used = share
+    if DROPS:
+        keep = keeps(tl.program_id(0) * tokens + row, row, seeds, threshold)
+        used = tl.where(keep, share * keep_scale, 0.0)
+        to_share = tl.where(keep, to_share * keep_scale, 0.0)
+    along = tl.sum(d.to(tl.float32) * mixed.to(tl.float32), 1)
+    to_scores = (share * (to_share - along[:, None]) * scale).to(q.dtype)
+    to_v = tl.dot(tl.trans(used.to(d.dtype)), d, input_precision=PRECISION)
+    to_k = tl.dot(tl.trans(to_scores), q, input_precision=PRECISION)
+    to_q = tl.dot(to_scores, k, input_precision=PRECISION)
+    kind = to_projected.dtype.element_ty
+    tl.store(to_projected + place, to_q.to(kind), mask=inside)
+    tl.store(to_projected + place + width, to_k.to(kind), mask=inside)
+    tl.store(to_projected + place + 2 * width, to_v.to(kind), mask=inside)
+    into = partial + sequence * 3 * width + head * D + inner
+    tl.store(into, tl.sum(to_q, 0))
+    tl.store(into + width, tl.sum(to_k, 0))
+    tl.store(into + 2 * width, tl.sum(to_v, 0))
+
+
+def attend(projected: Tensor, heads: int, texts: Tensor | None, seeds: Tensor, chance: float) -> tuple[Tensor, Tensor]:
+    """Mix (B, L, 3H) projected states as (B, L, H) where `texts` (B, L) agree; also give the scores' log-sums."""
+    sequences, tokens, triple = projected.shape
+    out = projected.new_empty(sequences, tokens, triple // 3)
+    log_sum = torch.empty(sequences * heads, tokens, dtype=torch.float32, device=projected.device)
+    with on_device(projected):
+        _attention_forward[(sequences * heads,)](
+            projected, texts, seeds, out, log_sum, tokens, heads, threshold(chance), *_scales(triple, heads, chance),
+            **_shape(projected, heads, texts, chance), num_warps=WARPS,
+        )  # fmt: skip
+    return out, log_sum
+
+
+def attend_backward(
+    gradient: Tensor, projected: Tensor, out: Tensor, log_sum: Tensor, heads: int, texts: Tensor | None, seeds: Tensor,
+    chance: float,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Give the gradient of the projected states (B, L, 3H), and its sum over all tokens (3H,)."""
+    sequences, tokens, triple = projected.shape
+    to_projected = torch.empty_like(projected)
+    partial = torch.empty(sequences, triple, dtype=torch.float32, device=projected.device)
+    with on_device(projected):
+        _attention_backward[(sequences * heads,)](
+            projected, texts, seeds, out, log_sum, gradient, to_projected, partial, tokens, heads, threshold(chance),
+            *_scales(triple, heads, chance), **_shape(projected, heads, texts, chance), num_warps=WARPS,
+        )  # fmt: skip
+    return to_projected, sum_rows(partial, projected.dtype)
+
+
+def _scales(triple: int, heads: int, chance: float) -> tuple[float, float]:
+    return 1 / math.sqrt(triple // 3 // heads), 1 / (1 - chance)
+
+
+def _shape(projected: Tensor, heads: int, texts: Tensor | None, chance: float) -> dict[str, object]:
+    return {
+        "L": max(16, triton.next_power_of_2(projected.size(1))),  # the matrix units want 16 rows
+        "D": projected.size(2) // 3 // heads,
+        "TEXTS": texts is not None,
+        "DROPS": chance > 0,
+        "PRECISION": "ieee" if projected.dtype == torch.float32 else "tf32",
+    }

@@ -1,0 +1,184 @@
+"""Over the logits of masked tokens: their loss and the likeliest token in one visit, a sample in another.
+
+Nothing of the size of the logits is written but their gradient. Shapes: N masked tokens, V vocabulary.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from electra.model.kernels.launch import on_device
+
+BLOCK = 4096  # logits that a program holds at a time
+ALIGNED = 64  # the vocabulary is padded to a multiple of this: other matrix products are several times slower
+EXTRA = 8  # columns that stand for the bias: one, and what the matrix products want their widths to be a multiple of
+
+
+@triton.jit
+def _cross_entropy(
+    logits, stride, targets, nll, log_sum, best, V: tl.constexpr, BLOCK: tl.constexpr, BLOCKS: tl.constexpr
+):
+    row = tl.program_id(0).to(tl.int64)
+    most = -float("inf")
+    total = 0.0
+    likeliest = 0
+    for block in range(BLOCKS):
+        column = block * BLOCK + tl.arange(0, BLOCK)
+        x = tl.load(logits + row * stride + column, mask=column < V, other=-float("inf")).to(tl.float32)
+        here = tl.max(x, 0)
+        likeliest = tl.where(here > most, block * BLOCK + tl.argmax(x, 0), likeliest)
+        higher = tl.maximum(most, here)
+        total = total * tl.exp(most - higher) + tl.sum(tl.exp(x - higher), 0)
+        most = higher
+    sums = most + tl.log(total)
+    at_target = tl.load(logits + row * stride + tl.load(targets + row)).to(tl.float32)
+    tl.store(nll + row, sums - at_target)
+    tl.store(log_sum + row, sums)
+    tl.store(best + row, likeliest)
+
+
+@triton.jit
+def _cross_entropy_backward(
+    logits, stride, targets, log_sum, gradient, to_logits, V: tl.constexpr, BLOCK: tl.constexpr, BLOCKS: tl.constexpr
+):
+    row = tl.program_id(0).to(tl.int64)
+    d = tl.load(gradient + row)
+    sums = tl.load(log_sum + row)
+    target = tl.load(targets + row)
+    for block in range(BLOCKS):
+        column = block * BLOCK + tl.arange(0, BLOCK)
+        x = tl.load(logits + row * stride + column, mask=column < V, other=0.0).to(tl.float32)
+        share = tl.where(column < V, tl.exp(x - sums) - (column == target).to(tl.float32), 0.0)
+        tl.store(to_logits + row * stride + column, (share * d).to(to_logits.dtype.element_ty), mask=column < stride)
+
+
+@triton.jit
+def _heat(logits, stride, row, column, forbidden, sharpness, V: tl.constexpr, FORBIDS: tl.constexpr):
+    """Load a block of what is sampled from: logits over the temperature, minus infinity where forbidden."""
+    x = tl.load(logits + row * stride + column, mask=column < V, other=-float("inf")).to(tl.float32) * sharpness
+    if FORBIDS:
+        x = tl.where(column == tl.load(forbidden + row), -float("inf"), x)
+    return x
+
+
+@triton.jit
+def _sample(
+    logits, stride, uniform, forbidden, sampled, sharpness,
+    V: tl.constexpr, BLOCK: tl.constexpr, BLOCKS: tl.constexpr, FORBIDS: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64)
+    most = -float("inf")
+    total = 0.0
+    for block in range(BLOCKS):
+        column = block * BLOCK + tl.arange(0, BLOCK)
+        x = _heat(logits, stride, row, column, forbidden, sharpness, V, FORBIDS)
+        higher = tl.maximum(most, tl.max(x, 0))
+        total = total * tl.exp(most - higher) + tl.sum(tl.exp(x - higher), 0)
+        most = higher
+    goal = tl.load(uniform + row) * total
+    passed = 0.0
+    below = V - 1  # where rounding puts the goal beyond the end
+    for block in range(BLOCKS):
+        column = block * BLOCK + tl.arange(0, BLOCK)
+        share = tl.exp(_heat(logits, stride, row, column, forbidden, sharpness, V, FORBIDS) - most)
+        here = tl.sum(share, 0)
+        if (passed <= goal) & (goal < passed + here):  # the one block that the goal lies in
+            below = block * BLOCK + tl.sum((passed + tl.cumsum(share, 0) <= goal).to(tl.int32), 0)
+        passed += here
+    tl.store(sampled + row, tl.minimum(below, V - 1).to(tl.int64))
+
+
+class _Logits(torch.autograd.Function):
+    """hidden · wordsᵀ + bias, padded to sizes that matrix products like.
+
+    The bias is one more column of both factors: its gradient comes with the words'.
+    """
+
+    @staticmethod
+    def forward(context: Any, hidden: Tensor, words: Tensor, bias: Tensor) -> Tensor:
+        (vocabulary, width), rows = words.shape, _aligned(len(words))
+        hidden = torch.cat([hidden, hidden.new_ones(len(hidden), EXTRA)], dim=1)
+        table = words.new_zeros(rows, width + EXTRA)
+        table[:vocabulary, :width] = words
+        table[:vocabulary, width] = bias
+        context.save_for_backward(hidden, table)
+        context.width = width
+        return (hidden @ table.t())[:, :vocabulary]
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        hidden, table = context.saved_tensors
+        vocabulary, width, rows = gradient.size(1), context.width, len(table)
+        if gradient.stride() == (rows, 1):  # made by the kernel below, whose rows end in zeros
+            gradient = gradient.as_strided((len(gradient), rows), (rows, 1))
+        else:
+            gradient = F.pad(gradient, (0, rows - vocabulary))
+        to_table = gradient.t() @ hidden
+        to_words, to_bias = to_table[:vocabulary, :width].contiguous(), to_table[:vocabulary, width].contiguous()
+        return (gradient @ table)[:, :width].contiguous(), to_words, to_bias
+
+
+class _CrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(context: Any, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        rows, vocabulary = logits.shape
+        nll, log_sum = (torch.empty(rows, dtype=torch.float32, device=logits.device) for _ in range(2))
+        best = torch.empty_like(targets)
+        with on_device(logits):
+            _cross_entropy[(rows,)](logits, logits.stride(0), targets, nll, log_sum, best, **_blocks(vocabulary))
+        context.save_for_backward(logits, targets, log_sum)
+        context.mark_non_differentiable(best)
+        return nll, best
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor, _: Any) -> tuple[Tensor, None]:
+        logits, targets, log_sum = context.saved_tensors
+        to_logits = logits.new_empty(len(logits), logits.stride(0))[:, : logits.size(1)]  # in rows as far apart
+        with on_device(logits):
+            _cross_entropy_backward[(len(logits),)](
+                logits, logits.stride(0), targets, log_sum, gradient.contiguous(), to_logits, **_blocks(logits.size(1))
+            )
+        return to_logits, None
+
+
+def logits(hidden: Tensor, words: Tensor, bias: Tensor) -> Tensor:
+    """Give (B, N, V) logits of (B, N, E) hidden states: hidden · wordsᵀ + bias."""
+    rows: Tensor = _Logits.apply(hidden.flatten(0, 1), words, bias)  # type: ignore[no-untyped-call]
+    return rows.view(*hidden.shape[:2], -1)
+
+
+def cross_entropy(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Give each row's (N,) negative log-likelihood of its target, and its likeliest token."""
+    found: tuple[Tensor, Tensor] = _CrossEntropy.apply(logits, targets.contiguous())  # type: ignore[no-untyped-call]
+    return found
+
+
+def sample(logits: Tensor, uniform: Tensor, temperature: float, forbidden: Tensor | None) -> Tensor:
+    """Sample a token (N,) from each row by inverting its cumulative distribution at a uniform number."""
+    sampled = torch.empty(len(logits), dtype=torch.int64, device=logits.device)
+    with on_device(logits):
+        _sample[(len(logits),)](
+            logits,
+            logits.stride(0),
+            uniform,
+            forbidden,
+            sampled,
+            1 / temperature,
+            **_blocks(logits.size(1)),
+            FORBIDS=forbidden is not None,
+        )
+    return sampled
+
+
+def _aligned(width: int) -> int:
+    padded: int = triton.cdiv(width, ALIGNED) * ALIGNED
+    return padded
+
+
+def _blocks(vocabulary: int) -> dict[str, int]:
+    size = min(BLOCK, triton.next_power_of_2(vocabulary))
+    return {"V": vocabulary, "BLOCK": size, "BLOCKS": triton.cdiv(vocabulary, size)}

@@ -1,0 +1,56 @@
+"""Tests of the kernels: on a GPU with `-m gpu`, elsewhere in Triton's interpreter; see ../test_kernels.py."""
+
+import os
+
+import pytest
+import torch
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+
+collect_ignore_glob = [] if INTERPRETED or torch.cuda.is_available() else ["test_*.py"]
+
+
+def pytest_collection_modifyitems(items):
+    if not INTERPRETED:
+        for item in items:
+            if "model/kernels" in str(item.path):
+                item.add_marker(pytest.mark.gpu)
+
+
+@pytest.fixture
+def device():
+    return torch.device("cpu" if INTERPRETED else "cuda")
+
+
+@pytest.fixture(params=["float32", "bfloat16"])
+def dtype(request, device):
+    return getattr(torch, request.param)
+
+
+@pytest.fixture
+def normal(device, dtype):
+    """A function that draws tensors which want a gradient."""
+    source = torch.Generator(device).manual_seed(0)
+
+    def draw(*shape):
+        return torch.randn(*shape, device=device, generator=source).to(dtype).requires_grad_()
+
+    return draw
+
+
+@pytest.fixture
+def seeds(device):
+    return torch.tensor([123456789, -987654321], dtype=torch.int32, device=device)
+
+
+@pytest.fixture
+def agree(dtype):
+    """A function that holds a kernel's tensors against the plain ones, which are computed in float32."""
+
+    def check(found, expected):
+        for ours, theirs in zip(found, expected, strict=True):
+            size = theirs.abs().max().item()
+            bound = 2e-5 if dtype == torch.float32 else 2e-2
+            torch.testing.assert_close(ours.float(), theirs.float(), rtol=0, atol=bound * max(1.0, size))
+
+    return check

@@ -1,0 +1,79 @@
+"""What the kernels compute, said in plain PyTorch, with the same dropout."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from electra.model.kernels.dropout import threshold
+
+WORD = 2**32 - 1
+
+
+def kept(seeds: Tensor, shape: torch.Size, chance: float) -> Tensor:
+    """Say which numbers are kept of a tensor whose last dimension is its columns, all others its rows."""
+    rows, columns = shape[:-1].numel(), shape[-1]
+    of_row = hashed(torch.arange(rows, device=seeds.device), seeds[0])
+    of_column = hashed(torch.arange(columns, device=seeds.device), seeds[1])
+    mixed = of_row[:, None] + of_column & WORD
+    return (((mixed ^ (mixed >> 16)) * 0x9E3779B1 & WORD) >= threshold(chance)).view(shape)
+
+
+def hashed(place: Tensor, seed: Tensor) -> Tensor:
+    """Mix the bits of places in 32-bit words."""
+    mixed = place ^ (seed.long() & WORD)
+    mixed = (mixed ^ (mixed >> 16)) * 0x7FEB352D & WORD
+    mixed = (mixed ^ (mixed >> 15)) * 0x846CA68B & WORD
+    return mixed ^ (mixed >> 16)
+
+
+def add_and_norm(
+    branch: Tensor,
+    bias: Tensor,
+    residual: Tensor,
+    gain: Tensor,
+    shift: Tensor,
+    seeds: Tensor,
+    chance: float,
+    eps: float,
+) -> Tensor:
+    """Give norm(residual + dropout(branch + bias))."""
+    added = (branch + bias) * kept(seeds, branch.shape, chance) / (1 - chance)
+    return F.layer_norm(residual + added, residual.shape[-1:], gain, shift, eps)
+
+
+def normalize(summed: Tensor, gain: Tensor, shift: Tensor, seeds: Tensor, chance: float, eps: float) -> Tensor:
+    """Give dropout(norm(sum))."""
+    normal = F.layer_norm(summed, summed.shape[-1:], gain, shift, eps)
+    return normal * kept(seeds, summed.shape, chance) / (1 - chance)
+
+
+def bias_gelu(x: Tensor, bias: Tensor) -> Tensor:
+    """Give gelu(x + bias)."""
+    return F.gelu(x + bias)
+
+
+def attend(projected: Tensor, heads: int, texts: Tensor | None, seeds: Tensor, chance: float) -> Tensor:
+    """Mix (B, L, 3H) projected states as (B, L, H)."""
+    query, key, value = projected.unflatten(-1, (3, heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
+    scores = query @ key.transpose(-1, -2) / math.sqrt(query.size(-1))
+    if texts is not None:
+        scores = scores.masked_fill(texts[:, None, :, None] != texts[:, None, None, :], -torch.inf)
+    share = F.softmax(scores, -1) * kept(seeds, scores.shape, chance) / (1 - chance)
+    return (share @ value).transpose(1, 2).flatten(2)
+
+
+def cross_entropy(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Give each row's negative log-likelihood of its target, and its likeliest token."""
+    return F.cross_entropy(logits.float(), targets, reduction="none"), logits.detach().argmax(-1)
+
+
+def sample(logits: Tensor, uniform: Tensor, temperature: float, forbidden: Tensor | None) -> Tensor:
+    """Sample a token from each row by inverting its cumulative distribution."""
+    logits = logits.float() / temperature
+    if forbidden is not None:
+        logits = logits.scatter(-1, forbidden[..., None], -torch.inf)
+    cumulative = logits.softmax(-1).cumsum(-1)
+    goal = uniform[..., None] * cumulative[..., -1:]
+    return torch.searchsorted(cumulative, goal, right=True).squeeze(-1).clamp(max=logits.size(-1) - 1)

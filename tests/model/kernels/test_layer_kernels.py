@@ -1,0 +1,80 @@
+"""The parts of a Transformer block, forward and backward, against what they are to compute."""
+
+import pytest
+import torch
+
+from electra.model.kernels import LONGEST
+from electra.model.kernels.attention import attend, attend_backward
+from electra.model.kernels.gelu import bias_gelu, bias_gelu_backward
+from electra.model.kernels.norm import add_and_norm, add_and_norm_backward, normalize
+
+from . import plain
+
+
+def floats(*tensors):
+    return [tensor.float() for tensor in tensors]
+
+
+def details(*tensors):
+    return [tensor.detach().clone() for tensor in tensors]
+
+
+@pytest.mark.parametrize(("tokens", "hidden", "chance"), [(37, 48, 0.1), (64, 64, 0.0), (5, 256, 0.3), (40, 768, 0.1)])
+def test_the_end_of_a_branch(normal, seeds, agree, tokens, hidden, chance):
+    branch, residual, gradient = (normal(tokens, hidden) for _ in range(3))
+    bias, gain, shift = (normal(hidden) for _ in range(3))
+    expected = plain.add_and_norm(*floats(branch, bias, residual, gain, shift), seeds, chance, 1e-12)
+    to_all = torch.autograd.grad(expected, [residual, branch, gain, shift, bias], gradient.float())
+    summed, b, r, g, s = details(branch, bias, residual, gain, shift)
+    out, mean, deviation = add_and_norm(summed, b, r, g, s, seeds, chance, 1e-12)
+    agree([out], [expected])
+    to_residual, to_branch, vectors = add_and_norm_backward(
+        gradient.detach(), summed, g, mean, deviation, seeds, chance
+    )
+    agree([to_residual, to_branch, *vectors], to_all)
+
+
+@pytest.mark.parametrize("chance", [0.0, 0.1])
+def test_the_end_of_the_embeddings(normal, seeds, agree, chance):
+    summed, gradient = normal(3, 17, 64), normal(3, 17, 64)
+    norm = torch.nn.LayerNorm(64, eps=1e-12, device=summed.device, dtype=summed.dtype)
+    with torch.no_grad():
+        norm.weight.copy_(normal(64))
+        norm.bias.copy_(normal(64))
+    weights = [summed, norm.weight, norm.bias]
+    expected = plain.normalize(*floats(*weights), seeds, chance, 1e-12)
+    found = normalize(summed, norm, seeds, chance)
+    agree([found], [expected])
+    agree(torch.autograd.grad(found, weights, gradient), torch.autograd.grad(expected, weights, gradient.float()))
+
+
+@pytest.mark.parametrize(("tokens", "width"), [(37, 48), (9, 1024), (3, 4096)])
+def test_gelu(normal, agree, tokens, width):
+    x, bias, gradient = normal(tokens, width), normal(width), normal(tokens, width)
+    expected = plain.bias_gelu(*floats(x * 3, bias))
+    to_all = torch.autograd.grad(expected, [x, bias], gradient.float())
+    wide, b, d = details(x * 3, bias, gradient)
+    agree([bias_gelu(wide, b)], [expected])
+    to_bias = bias_gelu_backward(d, wide, b)
+    agree([d * 3, to_bias], to_all)
+
+
+@pytest.mark.parametrize(
+    ("length", "heads", "size", "chance", "several"),
+    [(17, 3, 16, 0.1, True), (32, 2, 32, 0.0, False), (100, 1, 64, 0.2, True), (LONGEST, 2, 64, 0.1, False)],
+)
+def test_attention(normal, seeds, agree, dtype, device, length, heads, size, chance, several):
+    if dtype == torch.bfloat16 and device.type == "cpu":
+        pytest.skip("the interpreter multiplies bf16 matrices wrongly")
+    if dtype == torch.float32 and device.type == "cuda":
+        pytest.skip("exact float32 products take minutes to compile; nothing uses them")
+    projected, gradient = normal(2, length, 3 * heads * size), normal(2, length, heads * size)
+    source = torch.Generator().manual_seed(0)
+    texts = torch.randint(0, 3, (2, length), generator=source).to(device) if several else None
+    expected = plain.attend(projected.float(), heads, texts, seeds, chance)
+    (to_projected,) = torch.autograd.grad(expected, [projected], gradient.float())
+    states, d = details(projected, gradient)
+    out, log_sum = attend(states, heads, texts, seeds, chance)
+    agree([out], [expected])
+    found, to_bias = attend_backward(d, states, out, log_sum, heads, texts, seeds, chance)
+    agree([found, to_bias], [to_projected, to_projected.float().sum((0, 1))])

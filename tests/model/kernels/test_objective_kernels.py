@@ -1,0 +1,32 @@
+"""A whole step through the kernels is the plain step."""
+
+import pytest
+import torch
+
+from electra.config.load import load_config
+from electra.data.batch import Batch
+from electra.data.tokenizer import SPECIAL_TOKENS, wordpiece
+from electra.model import kernels
+from electra.objectives.build import build_objective
+from electra.objectives.draws import draw
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_a_step_of_replaced_token_detection(device, monkeypatch, padded):
+    if device.type == "cuda":
+        pytest.skip("the kernels take bf16 alone there")
+    config = load_config("tiny", ["model.layers=2", "model.vocab_size=300"])
+    torch.manual_seed(0)
+    objective = build_objective(config.objective, config.model, wordpiece(SPECIAL_TOKENS))
+    ids = torch.randint(len(SPECIAL_TOKENS), 300, (4, 32))
+    attention = torch.ones_like(ids)
+    attention[1, 20:], attention[2, :10] = 0, 2
+    batch = Batch(ids, attention if padded else None, torch.zeros_like(ids))
+    draws = draw(1, 2, 4, 32, device=device)
+    found = objective(batch, draws)
+    gradients = torch.autograd.grad(found.loss, list(objective.parameters()))
+    monkeypatch.setattr(kernels, "serve", lambda hidden: False)
+    expected = objective(batch, draws)
+    torch.testing.assert_close(found.loss, expected.loss)
+    for ours, theirs in zip(gradients, torch.autograd.grad(expected.loss, list(objective.parameters())), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5 * theirs.abs().max().item() + 1e-8)

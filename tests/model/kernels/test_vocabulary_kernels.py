@@ -1,0 +1,73 @@
+"""The loss over the vocabulary and sampling from it, against what they are to compute."""
+
+import pytest
+import torch
+
+from electra.model.kernels.vocabulary import cross_entropy, logits, sample
+
+from . import plain
+
+
+@pytest.fixture
+def rows(normal):
+    return (normal(6, 5003) * 2).detach().requires_grad_()
+
+
+@pytest.fixture
+def targets(device):
+    return torch.randint(0, 5003, (6,), generator=torch.Generator().manual_seed(0)).to(device)
+
+
+def uniform(count, device):
+    return torch.rand(count, generator=torch.Generator().manual_seed(1)).to(device)
+
+
+def test_the_loss_the_likeliest_token_and_the_gradient(rows, targets, agree):
+    (expected, likeliest), (nll, best) = plain.cross_entropy(rows, targets), cross_entropy(rows, targets)
+    agree([nll], [expected])
+    assert torch.equal(best, likeliest)
+    weights = torch.linspace(0, 2, 6, device=rows.device)
+    agree(torch.autograd.grad((nll * weights).sum(), [rows]), torch.autograd.grad((expected * weights).sum(), [rows]))
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+@pytest.mark.parametrize("forbids", [False, True])
+def test_a_sample_stands_where_its_uniform_number_falls(rows, targets, temperature, forbids):
+    """In the cumulative distribution, to float32's rounding: two neighbours may change places at their border."""
+    drawn = uniform(6, rows.device)
+    forbidden = targets if forbids else None
+    found = sample(rows.detach(), drawn, temperature, forbidden)
+    heat = rows.detach().double() / temperature
+    if forbids:
+        heat = heat.scatter(1, targets[:, None], -torch.inf)
+        assert not (found == targets).any()
+    share = heat.softmax(-1)
+    upper = share.cumsum(-1).gather(1, found[:, None]).squeeze(1)
+    lower = upper - share.gather(1, found[:, None]).squeeze(1)
+    assert (lower - 1e-5 <= drawn).all()
+    assert (drawn <= upper + 1e-5).all()
+
+
+def test_samples_follow_the_distribution(device):
+    heat = torch.tensor([0.0, 1.0, 2.0, 0.5, -1.0], device=device).repeat(1000, 1)
+    found = sample(heat, uniform(1000, device), 1.0, None)
+    shares = torch.bincount(found, minlength=5) / 1000
+    assert torch.allclose(shares, heat[0].softmax(-1), atol=0.05)
+
+
+@pytest.mark.parametrize("through_the_kernel", [True, False])
+def test_logits_of_a_vocabulary_of_any_size(normal, agree, dtype, device, through_the_kernel):
+    if dtype == torch.bfloat16 and device.type == "cpu":
+        pytest.skip("bf16 products on a CPU are another matter")
+    hidden, words, bias = normal(2, 9, 16), normal(1003, 16), normal(1003)
+    wanted = torch.randint(0, 1003, (18,), generator=torch.Generator().manual_seed(0)).to(device)
+    everything = [hidden, words, bias]
+    found = logits(hidden, words, bias)
+    expected = torch.nn.functional.linear(hidden.float(), words.float(), bias.float())
+    agree([found], [expected])
+    loss = cross_entropy if through_the_kernel else plain.cross_entropy
+    ours, theirs = (
+        loss(found.flatten(0, 1), wanted)[0].sum(),
+        plain.cross_entropy(expected.flatten(0, 1), wanted)[0].sum(),
+    )
+    agree(torch.autograd.grad(ours, everything), torch.autograd.grad(theirs, everything))
