@@ -84,15 +84,15 @@ def test_glued_steps_learn(glue, config):
 def test_our_step_learns(config):
     torch.manual_seed(0)
     step = JointStep(config, CPU)
-    start = {name: weight.clone() for name, weight in step.objective.named_parameters()}
+    start = {name: weight.clone() for name, weight in step.update.weights.module.named_parameters()}
     step(ids())
-    assert all(not torch.equal(weight, start[name]) for name, weight in step.objective.named_parameters())
+    assert all(not torch.equal(weight, start[name]) for name, weight in step.update.weights.module.named_parameters())
 
 
 def test_the_glued_networks_are_as_large_as_ours(config):
     """Theirs tie token and position tables, ours the token types and the layer norm of the embeddings too."""
     pytest.importorskip("transformers")
-    ours = JointStep(config, CPU).objective
+    ours = JointStep(config, CPU).update.weights.module
     theirs = TypicalGlue(config, TOKENIZER.mask_id)
     apart = (config.model.token_types + 2) * config.model.embedding_size
     assert count(theirs) == count(ours) + apart

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from electra.training.execution import autocast, is_compiled
+from electra.training.execution import autocast, execution
 
 
 @pytest.mark.parametrize(
@@ -20,9 +20,14 @@ def test_precision_is_bf16_on_a_gpu_and_float32_elsewhere_unless_asked_otherwise
 
 
 @pytest.mark.parametrize(
-    ("wanted", "device", "compiled"),
-    [("auto", "cpu", False), ("auto", "cuda", True), ("on", "cpu", True), ("off", "cuda", False)],
+    ("changes", "device", "chosen"),
+    [
+        ({}, "cpu", "plain"),
+        ({}, "cuda", "fast"),
+        ({"precision": "float32"}, "cuda", "plain"),
+        ({"execution": "compiled"}, "cpu", "compiled"),
+        ({"execution": "plain"}, "cuda", "plain"),
+    ],
 )
-def test_steps_are_compiled_on_a_gpu_unless_asked_otherwise(tiny_config, wanted, device, compiled):
-    train = tiny_config.train.model_copy(update={"compile": wanted})
-    assert is_compiled(train, torch.device(device)) == compiled
+def test_steps_are_fast_on_a_gpu_in_bf16_unless_asked_otherwise(tiny_config, changes, device, chosen):
+    assert execution(tiny_config.train.model_copy(update=changes), torch.device(device)) == chosen

@@ -46,7 +46,7 @@ def trained(tmp_path):
             forward=lambda network, factor: network(factor),
             updates=lambda step: ((1, factors(number)) for number in count(step)),
             metrics=lambda result: {"loss": result.loss.item()},
-            evaluate=lambda: {"loss": (module.weight.item() - 3.0) ** 2},
+            evaluate=lambda network: {"loss": (module.weight.item() - 3.0) ** 2},
             finish=lambda: None,
             warnings=["mind the gap"],
             flops_per_token=1.0,
@@ -97,7 +97,7 @@ def test_one_bad_micro_batch_spoils_its_update_alone(trained):
 
 
 def test_many_bad_steps_in_a_row_end_the_run_with_the_last_checkpoint_whole(trained, tmp_path):
-    with pytest.raises(ElectraError, match=rf"not finite for {MOST_BAD_STEPS} steps in a row, up to step 27") as error:
+    with pytest.raises(ElectraError, match=rf"not finite for {MOST_BAD_STEPS} steps in a row, up to step 28") as error:
         trained(lambda step: [1.0 if step < 8 else math.nan], steps=100, checkpoint_every=8, evaluate_every=1000)
     assert "\n" not in str(error.value)
     module, _, checkpoints = trained(lambda step: [1.0], steps=40, evaluate_every=1000)

@@ -250,7 +250,10 @@ class TrainConfig(Section):
     adam_eps: PositiveFloat = Field(1e-6, description="added to the root of the gradient's square")
     clip_norm: PositiveFloat = Field(1.0, description="largest norm of the whole gradient")
     precision: Literal["auto", "bf16", "float32"] = Field("auto", description="auto: bf16 on a GPU, float32 on a CPU")
-    compile: Literal["auto", "on", "off"] = Field("auto", description="torch.compile; auto: on a GPU")
+    execution: Literal["auto", "plain", "compiled", "fast"] = Field(
+        "auto",
+        description="operation by operation, through torch.compile, or kernels in CUDA graphs; auto: fast on a GPU",
+    )
 
     @property
     def smallest_batch(self) -> int:

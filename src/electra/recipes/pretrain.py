@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from electra.config.load import load_config
 from electra.config.schema import ElectraObjective, MLMObjective, PretrainConfig
@@ -28,16 +28,17 @@ from electra.recipes.flops import forward_flops
 from electra.recipes.hardware import matrix_peak
 from electra.recipes.initialise import initialise
 from electra.training.checkpoint import Checkpoints
-from electra.training.execution import autocast, is_compiled
+from electra.training.execution import autocast
 from electra.training.loop import Job, train
 from electra.training.processes import Processes, joined
 from electra.training.run import Record, Run, trackers
 from electra.training.schedule import length_at, micro_batches, micro_batches_before, total_steps
+from electra.training.update import Network
 
 MANY_EPOCHS = 40  # of the same text; the paper's small model reads its own about five times
 FIXED = 20_200_323  # the seed of held-out masks: the same for every run, so that points compare
 Listener = Callable[[Record], None]
-Input = tuple[int, Batch[Tensor], Draws]  # the number of the micro-batch, the batch, the random numbers for it
+Input = tuple[Batch[Tensor], Draws]  # a micro-batch and the random numbers for it
 
 
 def pretrain(config: PretrainConfig, listeners: Sequence[Listener] = ()) -> Path:
@@ -71,8 +72,6 @@ class _Pretraining:
         """Run the loop, and say whether the budget is spent."""
         config = self.config
         self.objective = self._objective().to(self.processes.device)
-        if is_compiled(config.train, self.processes.device):
-            self.objective.compile()
         self.heldout = self._heldout()
         _, standard = forward_flops(config.model, config.objective, config.train.length)
         job: Job[Input, Step] = Job(
@@ -135,18 +134,18 @@ class _Pretraining:
     def _inputs(self, stream: Iterator[Batch[Tensor]], number: int, count: int, length: int) -> Iterator[Input]:
         for micro in range(number, number + count):
             batch = _cut_to(next(stream), length)
-            yield micro, batch, self._draw(self.config.seed, micro, batch)
+            draws = self._draw(self.config.seed, micro, batch)
+            torch.manual_seed(mix(self.config.seed, micro, self.processes.rank))  # for dropout
+            yield batch, draws
 
     def _draw(self, seed: int, number: int, batch: Batch[Tensor], alone: bool = False) -> Draws:
         rows, length = batch.ids.shape
         rank, world_size = (0, 1) if alone else (self.processes.rank, self.processes.world_size)
         return draw(seed, number, rows, length, rank=rank, world_size=world_size, device=batch.ids.device)
 
-    def _forward(self, network: nn.Module, part: Input) -> Step:
-        number, batch, draws = part
-        torch.manual_seed(mix(self.config.seed, number, self.processes.rank))  # for dropout
+    def _forward(self, network: Network, part: Input) -> Step:
         with autocast(self.config.train, self.processes.device):
-            step: Step = network(batch, draws)
+            step: Step = network(*part)
         return step
 
     def _heldout(self) -> Loader | None:
@@ -157,7 +156,7 @@ class _Pretraining:
         return Loader(self.corpora, batch_size=size, seed=FIXED, split="heldout", device=self.processes.device)
 
     @torch.no_grad()
-    def _evaluate(self) -> dict[str, float]:
+    def _evaluate(self, network: Network) -> dict[str, float]:
         """Measure on held-out text with masks and samples that are the same each time, without dropout."""
         if self.heldout is None:
             return {}
@@ -165,10 +164,9 @@ class _Pretraining:
         steps = []
         for number in range(self.config.evaluate.batches):
             batch = self.heldout.batch(number)
-            with autocast(
-                self.config.train, self.processes.device
-            ):  # .forward, not a call: evaluation is not worth a compilation of its own
-                steps.append(self.objective.forward(batch, self._draw(FIXED, number, batch, alone=True)))
+            draws = self._draw(FIXED, number, batch, alone=True)
+            with torch.compiler.set_stance("force_eager"):  # evaluation is not worth a compilation of its own
+                steps.append(self._forward(network, (batch, draws)))
         self.objective.train()
         return summarize(steps)
 

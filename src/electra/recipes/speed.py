@@ -1,6 +1,5 @@
 """How fast this machine trains a model: measured on real steps, not looked up."""
 
-import math
 import time
 from dataclasses import dataclass
 
@@ -10,10 +9,12 @@ from torch import Tensor
 from electra.config.schema import PretrainConfig
 from electra.data.batch import Batch
 from electra.data.tokenizer import SPECIAL_TOKENS, wordpiece
+from electra.objectives.base import Step
 from electra.objectives.build import build_objective
-from electra.objectives.draws import draw
-from electra.training.execution import autocast, is_compiled
-from electra.training.optim import build_optimizer, clip_gradients
+from electra.objectives.draws import Draws, draw
+from electra.training.execution import autocast
+from electra.training.processes import Processes
+from electra.training.update import Network, Update
 
 TOKENIZER = wordpiece(SPECIAL_TOKENS)  # the steps ask for the special ids alone
 SECONDS = 2.0  # of steps that are timed, after one that is not
@@ -29,26 +30,23 @@ class Speed:
 
 
 class JointStep:
-    """One update as `electra pretrain` makes it: objective, precision, compilation, optimizer, clipping."""
+    """One update as `electra pretrain` makes it, on given ids."""
 
     def __init__(self, config: PretrainConfig, device: torch.device) -> None:
         self.config, self.device, self.number = config, device, 0
-        self.objective = build_objective(config.objective, config.model, TOKENIZER).to(device)
-        self.optimizer = build_optimizer(self.objective, config.train)
-        if is_compiled(config.train, device):
-            self.objective.compile()
+        objective = build_objective(config.objective, config.model, TOKENIZER).to(device)
+        self.update = Update(objective, self._forward, config.train, Processes(0, 1, device))
 
     def __call__(self, ids: Tensor) -> None:
         """Update the weights with a batch of ids (B, L)."""
         draws = draw(self.config.seed, self.number, *ids.shape, device=self.device)
-        with autocast(self.config.train, self.device):
-            loss = self.objective(Batch(ids, None, torch.zeros_like(ids)), draws).loss
-        loss.backward()
-        norm = clip_gradients(self.objective, self.config.train.clip_norm)
-        if math.isfinite(norm.item()):
-            self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        self.update([(Batch(ids, None, torch.zeros_like(ids)), draws)], self.config.train.learning_rate)
         self.number += 1
+
+    def _forward(self, network: Network, part: tuple[Batch[Tensor], Draws]) -> Step:
+        with autocast(self.config.train, self.device):
+            step: Step = network(*part)
+        return step
 
 
 def measure_speed(config: PretrainConfig, device: torch.device) -> Speed:
@@ -65,12 +63,13 @@ def measure_speed(config: PretrainConfig, device: torch.device) -> Speed:
 
 
 def _tokens_per_second(config: PretrainConfig, device: torch.device, rows: int) -> float:
-    """Time joint steps; not compiled, so that a GPU will do rather better in the run."""
-    plain = config.model_copy(update={"train": config.train.model_copy(update={"compile": "off"})})
-    step = JointStep(plain, device)
+    """Time joint steps."""
+    step = JointStep(config, device)
     ids = torch.randint(len(SPECIAL_TOKENS), config.model.vocab_size, (rows, config.train.length), device=device)
     step(ids)  # the first one also sets things up
     began = time.perf_counter()
     while step.number < 2 or time.perf_counter() - began < SECONDS:
         step(ids)
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
     return (step.number - 1) * ids.numel() / (time.perf_counter() - began)

@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from electra.errors import CheckpointError
+from electra.training.optim import Optimizer
 
 WEIGHTS, OPTIMIZER, STATE = "weights.safetensors", "optimizer.safetensors", "state.json"
 
@@ -37,7 +38,7 @@ class Checkpoints:
         self.folder = folder
         self.keep = keep
 
-    def save(self, module: nn.Module, optimizer: torch.optim.Optimizer, state: dict[str, Any], best: bool) -> None:
+    def save(self, module: nn.Module, optimizer: Optimizer, state: dict[str, Any], best: bool) -> None:
         """Write a checkpoint; `state` has the step."""
         self.folder.mkdir(parents=True, exist_ok=True)
         name = f"step-{state['step']:08d}"
@@ -47,7 +48,7 @@ class Checkpoints:
         beside.mkdir()
         sums = {
             WEIGHTS: _write(_tensors_of(module), beside / WEIGHTS),
-            OPTIMIZER: _write(_optimizer_tensors(optimizer), beside / OPTIMIZER),
+            OPTIMIZER: _write(optimizer.tensors(), beside / OPTIMIZER),
         }
         _write_text(json.dumps({**state, "sha256": sums}, indent=1), beside / STATE)
         shutil.rmtree(self.folder / name, ignore_errors=True)  # of a run that went on from an older checkpoint
@@ -62,14 +63,15 @@ class Checkpoints:
         """List the checkpoints, oldest first."""
         return sorted(path for path in self.folder.glob("step-*") if path.is_dir())
 
-    def restore(self, module: nn.Module, optimizer: torch.optim.Optimizer) -> Restored | None:
+    def restore(self, module: nn.Module, optimizer: Optimizer) -> Restored | None:
         """Load the newest checkpoint that is whole into module and optimizer; None where there is no checkpoint."""
         damaged: list[Path] = []
         for path in reversed(self.steps()):
             state = _verified_state(path)
             if state is not None:
                 load_weights(module, path)
-                _load_optimizer(optimizer, _read(path / OPTIMIZER))
+                _load(path / OPTIMIZER, optimizer.tensors())
+                optimizer.weights.refresh()
                 return Restored(state, damaged)
             damaged.append(path)
         if damaged:
@@ -88,16 +90,20 @@ class Checkpoints:
 
 def load_weights(module: nn.Module, checkpoint: Path) -> None:
     """Copy a checkpoint's weights into a module of the same shape."""
-    found, wanted = _read(checkpoint / WEIGHTS), _tensors_of(module)
+    _load(checkpoint / WEIGHTS, _tensors_of(module))
+
+
+@torch.no_grad()
+def _load(path: Path, wanted: dict[str, Tensor]) -> None:
+    found, checkpoint = _read(path), path.parent
     if found.keys() != wanted.keys():
         odd = sorted(found.keys() ^ wanted.keys())[0]
         raise CheckpointError(f"{checkpoint} is of another model: {odd} stands in one of the two alone")
-    with torch.no_grad():
-        for name, tensor in wanted.items():
-            if tensor.shape != found[name].shape:
-                shapes = f"{tuple(found[name].shape)}, not {tuple(tensor.shape)}"
-                raise CheckpointError(f"{checkpoint} is of another model: {name} has shape {shapes}")
-            tensor.copy_(found[name])
+    for name, tensor in wanted.items():
+        if tensor.shape != found[name].shape:
+            shapes = f"{tuple(found[name].shape)}, not {tuple(tensor.shape)}"
+            raise CheckpointError(f"{checkpoint} is of another model: {name} has shape {shapes}")
+        tensor.copy_(found[name])
 
 
 def _tensors_of(module: nn.Module) -> dict[str, Tensor]:
@@ -105,19 +111,6 @@ def _tensors_of(module: nn.Module) -> dict[str, Tensor]:
     return dict(module.named_parameters()) | {
         name: buffer for name, buffer in module.state_dict().items() if name in dict(module.named_buffers())
     }
-
-
-def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    state = optimizer.state_dict()["state"]
-    return {f"{number}.{key}": torch.as_tensor(value) for number, kept in state.items() for key, value in kept.items()}
-
-
-def _load_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    state: dict[int, dict[str, Tensor]] = {}
-    for name, tensor in tensors.items():
-        number, key = name.split(".")
-        state.setdefault(int(number), {})[key] = tensor
-    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
 def _verified_state(path: Path) -> dict[str, Any] | None:

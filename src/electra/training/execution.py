@@ -1,7 +1,7 @@
-"""How a step runs on a device: in which precision, and compiled or not."""
+"""How a step runs on a device: in which precision, and plain, compiled or fast."""
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -10,11 +10,16 @@ from electra.config.schema import TrainConfig
 
 def autocast(config: TrainConfig, device: torch.device) -> AbstractContextManager[Any]:
     """Give the context in which the forward pass has the wanted precision."""
-    if config.precision == "bf16" or (config.precision == "auto" and device.type == "cuda"):
-        return torch.autocast(device.type, torch.bfloat16)
-    return nullcontext()
+    return torch.autocast(device.type, torch.bfloat16) if in_bf16(config, device) else nullcontext()
 
 
-def is_compiled(config: TrainConfig, device: torch.device) -> bool:
-    """Say whether the step goes through torch.compile."""
-    return config.compile == "on" or (config.compile == "auto" and device.type == "cuda")
+def in_bf16(config: TrainConfig, device: torch.device) -> bool:
+    """Say whether the forward pass computes in bf16."""
+    return config.precision == "bf16" or (config.precision == "auto" and device.type == "cuda")
+
+
+def execution(config: TrainConfig, device: torch.device) -> Literal["plain", "compiled", "fast"]:
+    """Choose how steps are run: fast where there is a GPU for it."""
+    if config.execution != "auto":
+        return config.execution
+    return "fast" if device.type == "cuda" and in_bf16(config, device) else "plain"

@@ -1,41 +1,25 @@
 """The loop. Nothing in this file knows an objective or a task: it is handed a callable that gives a loss."""
 
-import math
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from types import FrameType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic
 
-import torch
-from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
+from torch import nn
 
 from electra.config.schema import TrainConfig
 from electra.errors import ElectraError
 from electra.training.checkpoint import Checkpoints
-from electra.training.optim import build_optimizer, clip_gradients
 from electra.training.processes import Processes
 from electra.training.run import Record, Run
 from electra.training.schedule import learning_rate, total_steps
+from electra.training.update import Input, Network, Result, Update
 
 MOST_BAD_STEPS = 20  # updates in a row without a finite gradient before a run gives up
-
-Input = TypeVar("Input")
-
-
-class HasLoss(Protocol):
-    """What a forward pass gives: at least a loss."""
-
-    @property
-    def loss(self) -> Tensor:
-        """Give the loss, a scalar."""
-
-
-Result = TypeVar("Result", bound=HasLoss)
 
 
 @dataclass
@@ -55,10 +39,10 @@ class Job(Generic[Input, Result]):
     """What to train, on what, and whom to tell."""
 
     module: nn.Module
-    forward: Callable[[nn.Module, Input], Result]
+    forward: Callable[[Network, Input], Result]
     updates: Callable[[int], Iterator[tuple[int, Iterable[Input]]]]  # from a step on: tokens and inputs of each update
     metrics: Callable[[Result], dict[str, float]]
-    evaluate: Callable[[], dict[str, float]]
+    evaluate: Callable[[Network], dict[str, float]]
     evaluate_every: int
     checkpoint_every: int
     log_every: int
@@ -98,15 +82,15 @@ def train(job: Job[Any, Any], config: TrainConfig, run: Run, checkpoints: Checkp
 
     Gives whether the budget is spent.
     """
-    optimizer = build_optimizer(job.module, config)
-    restored = checkpoints.restore(job.module, optimizer)
+    update = Update(job.module, job.forward, config, processes)
+    restored = checkpoints.restore(job.module, update.optimizer)
     state = State(**restored.state) if restored else State()
     warnings = [f"{path} is damaged: an older one is used" for path in restored.damaged] if restored else []
     if processes.first:
         run.rewind(state.step or -1)  # a checkpoint of step 0 holds nothing that starting anew does not give
         for warning in warnings + (job.warnings if state.step == 0 else []):
             run.report({"step": state.step, "warning": warning})
-    trainer = _Trainer(job, config, run, checkpoints, processes, optimizer, state)
+    trainer = _Trainer(job, config, run, checkpoints, processes, update, state)
     with _signals() as stop:
         if state.step == 0:
             trainer.begin()
@@ -121,17 +105,16 @@ class _Trainer:
         run: Run,
         checkpoints: Checkpoints,
         processes: Processes,
-        optimizer: torch.optim.Optimizer,
+        update: Update[Any, Any],
         state: State,
     ) -> None:
         self.job, self.config, self.run, self.checkpoints = job, config, run, checkpoints
-        self.processes, self.optimizer, self.state = processes, optimizer, state
-        self.network: nn.Module = job.module
-        if processes.world_size > 1:
-            self.network = DistributedDataParallel(job.module)
+        self.processes, self.update, self.state = processes, update, state
+        self.optimizer = update.optimizer
+        self.optimizer.skipped.fill_(state.skipped)
+        self.check_every = job.log_every if processes.device.type == "cuda" else 1  # looking costs a wait for the GPU
         self.started = time.monotonic() - state.seconds
         self.latest_update = 0.0  # seconds
-        self.bad_in_a_row = 0
         self.saved_at = state.step or -1
         self.logged = (time.monotonic(), state.tokens)
 
@@ -152,13 +135,16 @@ class _Trainer:
         while progress < 1 and not self.processes.largest(float(stop.wanted)):
             began = time.monotonic()
             tokens, inputs = next(updates)
-            result, norm = self._update(inputs, learning_rate(self.config, state.step, progress))
+            rate = learning_rate(self.config, state.step, progress)
+            result = self.update(inputs, rate)
             state.step += 1
             state.tokens += tokens
+            if state.step % self.check_every == 0:
+                self._count_skipped()
             self.latest_update = time.monotonic() - began
             progress = self._progress()
             if state.step % job.log_every == 0 or progress >= 1:
-                self._log(result, norm)
+                self._log(result, rate)
             if state.step % job.evaluate_every == 0 or progress >= 1:
                 self._evaluate()
                 progress = self._progress()  # the clock went on meanwhile
@@ -179,40 +165,20 @@ class _Trainer:
         allowed = max(self.config.hours * 3600 - self.state.ending - self.latest_update, 1e-9)
         return self.processes.largest((time.monotonic() - self.started) / allowed)
 
-    def _update(self, inputs: Iterable[Any], rate: float) -> tuple[Any, Tensor]:
-        """Take one step of the optimizer, over all micro-batches of the update."""
-        parts = list(inputs)
-        for number, part in enumerate(parts):
-            last = number == len(parts) - 1
-            quiet = isinstance(self.network, DistributedDataParallel) and not last
-            with self.network.no_sync() if quiet else nullcontext():  # type: ignore[operator]
-                result = self.job.forward(self.network, part)
-                (result.loss / len(parts)).backward()
-        norm = clip_gradients(self.job.module, self.config.clip_norm)
-        if math.isfinite(norm.item()):
-            for group in self.optimizer.param_groups:
-                group["lr"] = rate
-            self.optimizer.step()
-            self.bad_in_a_row = 0
-        else:
-            self._skip()
-        self.optimizer.zero_grad(set_to_none=True)
-        return result, norm
-
-    def _skip(self) -> None:
-        """Count an update that is left out, and give up when there are too many in a row."""
-        self.state.skipped += 1
-        self.bad_in_a_row += 1
-        if self.processes.first:
-            warning = f"the loss was not finite: the update is skipped ({self.state.skipped} so far)"
-            self.run.report({"step": self.state.step + 1, "warning": warning})
-        if self.bad_in_a_row >= MOST_BAD_STEPS:
+    def _count_skipped(self) -> None:
+        """Report updates that were left out, and give up when there are too many in a row."""
+        skipped = int(self.optimizer.skipped.item())
+        if skipped > self.state.skipped and self.processes.first:
+            warning = f"the loss was not finite: the update is skipped ({skipped} so far)"
+            self.run.report({"step": self.state.step, "warning": warning})
+        self.state.skipped = skipped
+        if self.optimizer.skipped_in_a_row.item() >= MOST_BAD_STEPS:
             raise ElectraError(
                 f"the loss was not finite for {MOST_BAD_STEPS} steps in a row, up to step {self.state.step}: lower "
                 f"train.learning_rate or raise train.warmup_steps; the last good checkpoint: {self.checkpoints.folder}"
             )
 
-    def _log(self, result: Any, norm: Tensor) -> None:
+    def _log(self, result: Any, rate_of_learning: float) -> None:
         position = self._position()
         if not self.processes.first:
             return
@@ -220,8 +186,8 @@ class _Trainer:
         rate = (self.state.tokens - tokens_then) / max(now - then, 1e-9)
         record: Record = {
             **position,
-            "learning_rate": self.optimizer.param_groups[0]["lr"],
-            "gradient_norm": norm.item(),
+            "learning_rate": rate_of_learning,
+            "gradient_norm": self.optimizer.norm.item(),
             "skipped": self.state.skipped,
             "tokens_per_second": round(rate, 1),
             **self.job.metrics(result),
@@ -234,7 +200,7 @@ class _Trainer:
     def _evaluate(self) -> None:
         """Measure on held-out data; every process does, since an objective may average over all of them."""
         began, position = time.monotonic(), self._position()
-        found = self.job.evaluate()
+        found = self.job.evaluate(self.update.weights.call)
         if found:
             if self.processes.first:
                 self.run.report({**position, **{f"heldout_{name}": value for name, value in found.items()}})
@@ -258,6 +224,7 @@ class _Trainer:
         if self.saved_at == self.state.step:
             return
         self.saved_at = self.state.step
+        self._count_skipped()
         self.state.seconds = time.monotonic() - self.started
         if self.processes.first:
             self.checkpoints.save(self.job.module, self.optimizer, asdict(self.state), best)

@@ -1,60 +1,101 @@
-"""The optimizers: the original's AdamW and the standard one."""
+"""AdamW over long vectors, the original's and the standard one; it clips, and leaves out what is not finite."""
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.optim.adamw import adamw
 
 from electra.config.schema import TrainConfig
+from electra.training.weights import Weights
+
+Scale = Callable[[str], float]  # from a weight's name to its share of the learning rate
 
 
-class ElectraAdamW(torch.optim.Optimizer):
-    """AdamW as BERT and ELECTRA were trained: no bias correction, eps added to the root, decay decoupled.
+class Optimizer:
+    """m ← β₁ m + (1 - β₁) g;  v ← β₂ v + (1 - β₂) g²;  w ← w - lr (m / (√v + ε) + decay · w).
 
-    m ← β₁ m + (1 - β₁) g;  v ← β₂ v + (1 - β₂) g²;  w ← w - lr (m / (√v + ε) + decay · w)
+    The standard AdamW divides m and v by 1 - βᵗ; the original, as BERT was trained, does not, which is the standard one
+    after endless steps. Nothing here waits for the device, so that a CUDA graph can hold an update.
     """
 
-    def __init__(self, groups: Iterable[dict[str, Any]], lr: float, betas: tuple[float, float], eps: float) -> None:
-        super().__init__(groups, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0})
+    def __init__(self, weights: Weights, config: TrainConfig) -> None:
+        self.weights, self.config = weights, config
+        device = weights.values.device
+        self.means, self.squares = torch.zeros_like(weights.values), torch.zeros_like(weights.values)
+        self.rate = torch.zeros((), device=device)
+        self.parts = torch.ones((), device=device)  # how many micro-batches the gradient is the sum of
+        self.norm = torch.zeros((), device=device)
+        self.updates = torch.zeros((), device=device)
+        self.skipped = torch.zeros((), device=device)  # updates left out because the gradient was not finite
+        self.skipped_in_a_row = torch.zeros((), device=device)
+
+    def prepare(self, rate: float, parts: int) -> None:
+        """Set what the next update takes from the host."""
+        self.rate.fill_(rate)
+        self.parts.fill_(parts)
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """Update every parameter that has a gradient, all tensors of a group together."""
-        assert closure is None
-        for group in self.param_groups:
-            parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
-            if not parameters:
-                continue
-            for parameter in parameters:
-                if not self.state[parameter]:
-                    self.state[parameter] = {"mean": torch.zeros_like(parameter), "square": torch.zeros_like(parameter)}
-            gradients = [parameter.grad for parameter in parameters]
-            means = [self.state[parameter]["mean"] for parameter in parameters]
-            squares = [self.state[parameter]["square"] for parameter in parameters]
-            beta1, beta2 = group["betas"]
-            torch._foreach_lerp_(means, gradients, 1 - beta1)
-            torch._foreach_mul_(squares, beta2)
-            torch._foreach_addcmul_(squares, gradients, gradients, 1 - beta2)
-            roots = torch._foreach_sqrt(squares)
-            torch._foreach_add_(roots, group["eps"])
-            torch._foreach_mul_(parameters, 1 - group["lr"] * group["weight_decay"])
-            torch._foreach_addcdiv_(parameters, means, roots, -group["lr"])
+    def step(self) -> None:
+        """Update all weights with the gradient gathered since the last time, unless it is not finite, and drop it."""
+        weights, config = self.weights, self.config
+        torch.div(torch.linalg.vector_norm(weights.gradient), self.parts, out=self.norm)
+        bad = (~self.norm.isfinite()).float()
+        # The gradient is divided by `scale`: a mean over the micro-batches, of a norm of at most `clip_norm`.
+        scale = self.parts * ((self.norm + 1e-6) / config.clip_norm).clamp(min=1.0)
+        step = self.updates if config.optimizer == "adamw" else torch.full_like(self.updates, 1e9)
+        for (decay, share), part in weights.groups.items():
+            adamw(
+                [weights.values[part]],
+                [weights.gradient[part]],
+                [self.means[part]],
+                [self.squares[part]],
+                [],
+                [step.clone()],
+                fused=True,
+                grad_scale=scale,
+                found_inf=bad,
+                amsgrad=False,
+                beta1=config.adam_beta1,
+                beta2=config.adam_beta2,
+                lr=self.rate * share,
+                weight_decay=decay,
+                eps=config.adam_eps,
+                maximize=False,
+            )
+        self.updates.add_(1 - bad)
+        self.skipped.add_(bad)
+        self.skipped_in_a_row.add_(1).mul_(bad)
+        weights.gradient.zero_()
+        weights.refresh()
+
+    def changes(self) -> list[Tensor]:
+        """List the tensors that a step writes to."""
+        weights = self.weights
+        counts = [self.norm, self.updates, self.skipped, self.skipped_in_a_row]
+        copies = [weights.copies.vector] if weights.copies else []
+        return [weights.values, *copies, weights.gradient, self.means, self.squares, *counts]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Name all that the next update depends on beside the weights, as live tensors."""
+        moments = {"mean": self.means, "square": self.squares}
+        named = {
+            f"{kind}.{name}": view
+            for kind, all_of in moments.items()
+            for name, view in self.weights.views(all_of).items()
+        }
+        return {"updates": self.updates, **named}
 
 
-def build_optimizer(module: nn.Module, train: TrainConfig) -> torch.optim.Optimizer:
-    """Make the optimizer of a run; vectors, that is biases and layer norms, are exempt from decay."""
-    trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    groups = [
-        {"params": [parameter for parameter in trained if parameter.dim() > 1], "weight_decay": train.weight_decay},
-        {"params": [parameter for parameter in trained if parameter.dim() <= 1], "weight_decay": 0.0},
-    ]
-    betas = (train.adam_beta1, train.adam_beta2)
-    if train.optimizer == "electra":
-        return ElectraAdamW(groups, train.learning_rate, betas, train.adam_eps)
-    return torch.optim.AdamW(groups, lr=train.learning_rate, betas=betas, eps=train.adam_eps)
+def build_optimizer(
+    module: nn.Module, config: TrainConfig, working: torch.dtype | None = None, scale: Scale = lambda name: 1.0
+) -> Optimizer:
+    """Lay out a module's weights and make their optimizer; vectors, that is biases and layer norms, do not decay.
 
+    `working` is the type that the forward pass computes in, where it differs from the weights' own.
+    """
 
-def clip_gradients(module: nn.Module, largest: float) -> Tensor:
-    """Scale the gradient down to a norm of at most `largest` and give the norm it had."""
-    return nn.utils.clip_grad_norm_(module.parameters(), largest)
+    def group(name: str, weight: nn.Parameter) -> tuple[float, float]:
+        return (config.weight_decay if weight.dim() > 1 else 0.0), scale(name)
+
+    return Optimizer(Weights(module, group, working), config)

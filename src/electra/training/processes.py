@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,11 @@ class Processes:
         shared = torch.tensor(value, dtype=torch.float64, device=self.device)
         dist.all_reduce(shared, op=dist.ReduceOp.MAX)
         return shared.item()
+
+    def add_up(self, tensor: Tensor) -> None:
+        """Replace a tensor by its sum over all processes."""
+        if self.world_size > 1:
+            dist.all_reduce(tensor)
 
     def wait(self) -> None:
         """Wait for all processes to come here."""

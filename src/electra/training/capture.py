@@ -1,0 +1,73 @@
+"""A function of tensors as a CUDA graph: its thousand kernels are launched as one."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+WARM_UP = 2  # runs before the recording: libraries set themselves up on first use
+
+Result = TypeVar("Result")
+Shape = tuple[tuple[int, ...], ...]
+
+
+class Captured(Generic[Result]):
+    """A function that is recorded once for each shape of its input, then replayed.
+
+    The input is tensors in dataclasses and tuples, the work is all on the device, and the result is overwritten by the
+    next call. `changes` are the tensors that the function writes to beside its result.
+    """
+
+    def __init__(self, function: Callable[..., Result], changes: Sequence[Tensor]) -> None:
+        self.function, self.changes = function, changes
+        self.recorded: dict[Shape, tuple[torch.cuda.CUDAGraph, Any, Result]] = {}
+        self.pool = torch.cuda.graph_pool_handle()
+
+    def __call__(self, *inputs: Any) -> Result:
+        """Give the function's result for these inputs."""
+        shape = tuple(tuple(tensor.shape) for tensor in _tensors(inputs))
+        if shape not in self.recorded:
+            self.recorded[shape] = self._record(inputs)
+        graph, places, result = self.recorded[shape]
+        for place, tensor in zip(_tensors(places), _tensors(inputs), strict=True):
+            place.copy_(tensor)
+        graph.replay()
+        return result
+
+    def _record(self, inputs: Any) -> tuple[torch.cuda.CUDAGraph, Any, Result]:
+        places, state, before = _cloned(inputs), torch.cuda.get_rng_state(), [kept.clone() for kept in self.changes]
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(WARM_UP):
+                self.function(*places)
+        torch.cuda.current_stream().wait_stream(side)
+        for kept, value in zip(self.changes, before, strict=True):
+            kept.data.copy_(value)
+        graph = torch.cuda.CUDAGraph()
+        # Only this thread's calls belong to the recording: another one may be reading batches.
+        with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
+            result = self.function(*places)
+        torch.cuda.set_rng_state(state)
+        return graph, places, result
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif is_dataclass(value):
+        for field in fields(value):
+            yield from _tensors(getattr(value, field.name))
+    elif isinstance(value, tuple):
+        for part in value:
+            yield from _tensors(part)
+
+
+def _cloned(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.clone()
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{field.name: _cloned(getattr(value, field.name)) for field in fields(value)})
+    return tuple(map(_cloned, value)) if isinstance(value, tuple) else value

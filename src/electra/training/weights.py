@@ -1,0 +1,115 @@
+"""The trained weights of a module in one long vector, their gradient in another.
+
+What concerns all weights, such as a norm, an update, a cast or a sum over processes, is then one operation and not
+hundreds.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+ALIGNED = 64  # numbers: every tensor begins at an address that the fastest loads can use
+
+Group = tuple[float, float]  # a decay and a share of the learning rate, which some weights have in common
+GroupOf = Callable[[str, nn.Parameter], Group]
+
+
+class Weights:
+    """A module's weights, group after group, and what the forward pass sees of them.
+
+    The module's parameters become views of the vector. With a `working` type, the forward pass gets copies of that type
+    instead, made once an update rather than at each use.
+    """
+
+    def __init__(self, module: nn.Module, group_of: GroupOf, working: torch.dtype | None) -> None:
+        self.module = module
+        trained = {name: weight for name, weight in module.named_parameters() if weight.requires_grad}
+        self.groups, self.starts = _lay_out(trained, group_of)
+        self.shapes = {name: trained[name].shape for name in self.starts}
+        first = next(iter(trained.values()))
+        self.values = torch.zeros(
+            max(part.stop for part in self.groups.values()), dtype=first.dtype, device=first.device
+        )
+        self.gradient = torch.zeros_like(self.values)
+        for name, view in self.views(self.values).items():
+            view.copy_(trained[name].detach())
+            trained[name].data = view
+        self.copies = _Copies(self, trained, working) if working else None
+        self._seen = list(self.copies.trained if self.copies else (trained[name] for name in self.starts))
+
+    def views(self, vector: Tensor) -> dict[str, Tensor]:
+        """Name the parts of a vector that has a number for each weight."""
+        return {
+            name: vector[start : start + self.shapes[name].numel()].view(self.shapes[name])
+            for name, start in self.starts.items()
+        }
+
+    def call(self, *inputs: Any) -> Any:
+        """Call the module on what the forward pass sees of the weights."""
+        with self.copies.standing_in() if self.copies else nullcontext():
+            return self.module(*inputs)
+
+    def add_gradient(self, loss: Tensor) -> None:
+        """Add the gradient of a loss that `call` led to."""
+        found = torch.autograd.grad(loss, self._seen, allow_unused=True)
+        into = self.copies.gradient if self.copies else self.gradient
+        pairs = [(view, part) for view, part in zip(self.views(into).values(), found, strict=True) if part is not None]
+        views, parts = [view for view, _ in pairs], [part for _, part in pairs]
+        if self.copies:  # tensors of one type are copied many at a time, and then added all at once
+            torch._foreach_copy_(views, parts)
+            self.gradient.add_(into)
+        else:
+            torch._foreach_add_(views, parts)
+
+    @torch.no_grad()
+    def refresh(self) -> None:
+        """Let the forward pass see weights that have changed."""
+        if self.copies:
+            self.copies.vector.copy_(self.values)
+
+
+class _Copies:
+    """Weights of another type that stand in for a module's own."""
+
+    def __init__(self, weights: Weights, trained: dict[str, nn.Parameter], working: torch.dtype) -> None:
+        self.vector = weights.values.to(working)
+        self.gradient = torch.zeros_like(self.vector)
+        views = {name: nn.Parameter(view) for name, view in weights.views(self.vector).items()}
+        self.trained = views.values()
+        copies = {id(trained[name]): copy for name, copy in views.items()}
+        for frozen in weights.module.parameters():
+            if id(frozen) not in copies:
+                copies[id(frozen)] = nn.Parameter(frozen.detach().to(working), requires_grad=False)
+        # A module that two others share comes once here: torch.func.functional_call would not give its weights back.
+        self.places = [
+            (owner, name, own, copies[id(own)])
+            for owner in weights.module.modules()
+            for name, own in owner._parameters.items()
+            if own is not None
+        ]
+
+    @contextmanager
+    def standing_in(self) -> Iterator[None]:
+        try:
+            for owner, name, _, copy in self.places:
+                owner._parameters[name] = copy
+            yield
+        finally:
+            for owner, name, own, _ in self.places:
+                owner._parameters[name] = own
+
+
+def _lay_out(trained: dict[str, nn.Parameter], group_of: GroupOf) -> tuple[dict[Group, slice], dict[str, int]]:
+    """Give each group its part of the vector, and each weight the place where it begins."""
+    labels = {name: group_of(name, weight) for name, weight in trained.items()}
+    groups, starts, end = {}, {}, 0
+    for label in dict.fromkeys(labels.values()):
+        start = end
+        for name in (name for name in trained if labels[name] == label):
+            starts[name] = end
+            end += -(-trained[name].numel() // ALIGNED) * ALIGNED
+        groups[label] = slice(start, end)
+    return groups, starts
