@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from electra.data import records
-from electra.data.records import read_records
+from electra.data.records import read_records, read_rows
 from electra.data.sources import Source, find_sources
 from electra.data.text import Reading, read_documents
 from electra.errors import DataError
@@ -92,3 +92,59 @@ def test_parquet_from_standard_input_is_refused():
     [source] = find_sources(["-"], "parquet")[0]
     with pytest.raises(DataError, match="standard input cannot be Parquet"):
         list(read_records(source, None, []))
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("rows.csv", 'id,text\n1,"one, two"\n2,three\n'),
+        ("rows.tsv", "id\ttext\n1\tone, two\n2\tthree\n"),
+        ("rows.jsonl", '{"id": "1", "text": "one, two"}\n\n{"id": "2", "text": "three"}\n'),
+    ],
+)
+def test_rows_are_whole_records_with_their_place(tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    rows = list(read_rows(str(tmp_path / name)))
+    assert [row.cells for row in rows] == [{"id": "1", "text": "one, two"}, {"id": "2", "text": "three"}]
+    assert rows[0].where.startswith(str(tmp_path / name))
+
+
+def test_rows_of_parquet_are_the_tables(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    parquet.write_table(pyarrow.table({"text": ["a", "b"], "label": [0, 1]}), tmp_path / "rows.parquet")
+    rows = [row.cells for row in read_rows(str(tmp_path / "rows.parquet"))]
+    assert rows == [{"text": "a", "label": 0}, {"text": "b", "label": 1}]
+
+
+def test_plain_text_is_no_table(tmp_path):
+    (tmp_path / "notes.txt").write_text("hello\n")
+    with pytest.raises(DataError, match="is no table"):
+        list(read_rows(str(tmp_path / "notes.txt")))
+
+
+@pytest.mark.parametrize(
+    ("content", "cells"),
+    [
+        ('text\tlabel\n"so be it", he said\tyes\n"\tno\n', ['"so be it", he said', '"']),  # quotes as they stand
+        ('text\tlabel\n"a ""b"" c"\tyes\n"d"\tno\n', ['a "b" c', "d"]),
+        ('text\tlabel\n"a\tb"\tyes\n"c\nd"\tno\n', ["a\tb", "c\nd"]),
+        ("text\tlabel\nit's 5\" wide\tyes\nd\tno\n", ["it's 5\" wide", "d"]),
+    ],
+)
+def test_tab_separated_files_are_quoted_or_not(tmp_path, content, cells):
+    (tmp_path / "rows.tsv").write_text(content)
+    assert [row.cells["text"] for row in read_rows(str(tmp_path / "rows.tsv"))] == cells
+
+
+@pytest.mark.parametrize("sign", [",", ";", "\t"])
+def test_a_csv_may_have_another_sign_between_its_columns(tmp_path, sign):
+    (tmp_path / "rows.csv").write_text(f'text{sign}label\n"a{sign} b"{sign}yes\n')
+    assert [row.cells for row in read_rows(str(tmp_path / "rows.csv"))] == [{"text": f"a{sign} b", "label": "yes"}]
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path):
+    (tmp_path / "rows.csv").write_text("text,text\na,b\n")
+    with pytest.raises(DataError, match="two columns are called 'text'"):
+        list(read_rows(str(tmp_path / "rows.csv")))

@@ -2,7 +2,7 @@
 
 import json
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -11,11 +11,12 @@ from typing import Any, TypeVar
 import tomli_w
 from pydantic import ValidationError
 
+from electra.config.finetune import FinetuneConfig
 from electra.config.keys import admits, did_you_mean, dotted, known_keys, unions, variant_of
-from electra.config.schema import ALTERNATIVES, PretrainConfig, Section
+from electra.config.schema import PretrainConfig, Root, Section
 from electra.errors import ConfigError
 
-AnySection = TypeVar("AnySection", bound=Section)
+AnyRoot = TypeVar("AnyRoot", bound=Root)
 PRESETS = resources.files("electra.config") / "presets"
 
 
@@ -35,9 +36,15 @@ def load_config(source: str | Path, overrides: Iterable[str] = ()) -> PretrainCo
     return validate(PretrainConfig, gather(PretrainConfig, source, overrides))
 
 
-def preset_names() -> list[str]:
+def load_finetune_config(source: str | Path | Mapping[str, Any], overrides: Iterable[str] = ()) -> FinetuneConfig:
+    """Load a fine-tuning config: default < preset < file (or a config as a table) < `key=value`."""
+    return validate(FinetuneConfig, gather(FinetuneConfig, source, overrides))
+
+
+def preset_names(schema: type[Root] = PretrainConfig) -> list[str]:
     """List the presets that come with the package."""
-    return sorted(entry.name.removesuffix(".toml") for entry in PRESETS.iterdir() if entry.name.endswith(".toml"))
+    names = [entry.name for entry in (PRESETS / schema.presets).iterdir()]
+    return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
 
 
 def dump_config(config: Section) -> str:
@@ -45,7 +52,7 @@ def dump_config(config: Section) -> str:
     return tomli_w.dumps(config.model_dump(exclude_none=True))
 
 
-def explain(config: PretrainConfig, settings: Settings) -> dict[str, tuple[Setting, str]]:
+def explain(config: Root, settings: Settings) -> dict[str, tuple[Setting, str]]:
     """Say of every key of a config what it is, who set it and what it means."""
     known = known_keys(type(config))
     values = flatten(config.model_dump())
@@ -68,10 +75,10 @@ def difference(one: Section, other: Section) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def gather(schema: type[Section], source: str | Path, overrides: Iterable[str] = ()) -> Settings:
+def gather(schema: type[Root], source: str | Path | Mapping[str, Any], overrides: Iterable[str] = ()) -> Settings:
     """Lay preset, file and overrides over each other, each key with its origin, not yet validated."""
     settings: Settings = {}
-    for origin, values in _layers(str(source), overrides):
+    for origin, values in _layers(schema, source, overrides):
         for key in values:
             if key not in known_keys(schema):
                 raise ConfigError(f"unknown config key {key} ({origin}){did_you_mean(key, known_keys(schema))}")
@@ -79,14 +86,14 @@ def gather(schema: type[Section], source: str | Path, overrides: Iterable[str] =
             tag = f"{path}.{union.discriminator}"
             if tag in values and (tag not in settings or settings[tag].value != values[tag]):
                 _forget_other_variants(settings, path, variant_of(union, values[tag]))
-        for group in ALTERNATIVES:
+        for group in schema.alternatives:
             if any(key in values for key in group):
                 settings = {key: setting for key, setting in settings.items() if key not in group}
         settings |= {key: Setting(value, origin) for key, value in values.items()}
     return settings
 
 
-def validate(schema: type[AnySection], settings: Settings) -> AnySection:
+def validate(schema: type[AnyRoot], settings: Settings) -> AnyRoot:
     """Turn gathered settings into a config, or say in one line which key is wrong and why."""
     try:
         return schema.model_validate(_nest(settings))
@@ -102,34 +109,38 @@ def flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _layers(source: str, overrides: Iterable[str]) -> Iterable[tuple[str, dict[str, Any]]]:
-    if source in preset_names():
-        yield f"preset {source}", _read_preset(source)
+def _layers(
+    schema: type[Root], source: str | Path | Mapping[str, Any], overrides: Iterable[str]
+) -> Iterable[tuple[str, dict[str, Any]]]:
+    names = preset_names(schema)
+    if isinstance(source, Mapping):
+        yield "stored config", flatten(dict(source))
+    elif str(source) in names:
+        yield f"preset {source}", _read_preset(schema, str(source))
     else:
-        path = _config_file(source)
+        path = _config_file(str(source), names)
         values = _parse(path.read_bytes(), str(path))
         if preset := values.pop("preset", None):
-            if preset not in preset_names():
-                raise ConfigError(f"{path}: no preset {preset!r}; there are {', '.join(preset_names())}")
-            yield f"preset {preset}", _read_preset(preset)
+            if preset not in names:
+                raise ConfigError(f"{path}: no preset {preset!r}; there are {', '.join(names)}")
+            yield f"preset {preset}", _read_preset(schema, preset)
         yield str(path), values
     for override in overrides:
         key, equals, raw = override.partition("=")
         if not equals or not key:
-            raise ConfigError(f"{override!r} is not of the form key=value, such as train.steps=1000")
+            raise ConfigError(f"{override!r} is not of the form key=value, such as {schema.example}")
         yield "command line", {key.strip(): _parse_value(raw)}
 
 
-def _read_preset(name: str) -> dict[str, Any]:
-    return _parse((PRESETS / f"{name}.toml").read_bytes(), f"preset {name}")
+def _read_preset(schema: type[Root], name: str) -> dict[str, Any]:
+    return _parse((PRESETS / schema.presets / f"{name}.toml").read_bytes(), f"preset {name}")
 
 
-def _config_file(source: str) -> Path:
+def _config_file(source: str, presets: list[str]) -> Path:
     path = Path(source) / "config.toml" if Path(source).is_dir() else Path(source)
     if not path.is_file():
-        names = preset_names()
         raise ConfigError(
-            f"no preset or config file {source!r}{did_you_mean(source, names)} (presets: {', '.join(names)})"
+            f"no preset or config file {source!r}{did_you_mean(source, presets)} (presets: {', '.join(presets)})"
         )
     return path
 

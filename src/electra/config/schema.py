@@ -1,6 +1,6 @@
 """Every knob on one page: typed, frozen, strict; what is not written here does not exist."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
@@ -10,13 +10,19 @@ Probability = Annotated[float, Field(ge=0, lt=1)]
 Ratio = Annotated[float, Field(gt=0, le=4)]
 NonNegative = Annotated[float, Field(ge=0)]
 
-ALTERNATIVES = (("train.steps", "train.tokens", "train.hours"),)  # a later layer that sets one forgets the others
-
 
 class Section(BaseModel):
     """A frozen part of a config; unknown keys and values of another type are refused."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+
+class Root(Section):
+    """A whole config, as a preset or a file holds it."""
+
+    presets: ClassVar[str]  # the folder of its presets
+    example: ClassVar[str]  # a setting, for messages
+    alternatives: ClassVar[tuple[tuple[str, ...], ...]] = ()  # a later layer that sets one key forgets the others
 
 
 class ModelConfig(Section):
@@ -307,8 +313,12 @@ class LogConfig(Section):
     wandb: bool = Field(False, description="also report to Weights & Biases (extra: track)")
 
 
-class PretrainConfig(Section):
+class PretrainConfig(Root):
     """A whole pre-training run."""
+
+    presets: ClassVar[str] = "pretrain"
+    example: ClassVar[str] = "train.steps=1000"
+    alternatives: ClassVar[tuple[tuple[str, ...], ...]] = (("train.steps", "train.tokens", "train.hours"),)
 
     data: str | list[str] | None = Field(None, description="corpus folder, or a list of them")
     data_weights: list[PositiveFloat] | None = Field(None, description="share of each corpus in the mixture")

@@ -55,6 +55,11 @@ class Tokenizer:
         """Split each text into pieces, without special tokens around them."""
         return list(self.backend.encode_batch(list(texts), add_special_tokens=False))
 
+    def encode_words(self, sentences: Sequence[Sequence[str]]) -> list[Encoding]:
+        """Split sentences that are words already into pieces that know their word."""
+        words = [list(sentence) for sentence in sentences]
+        return list(self.backend.encode_batch(words, is_pretokenized=True, add_special_tokens=False))
+
     def token(self, token_id: int) -> str:
         """Spell an id; an id beyond the vocabulary is unknown."""
         return self.backend.id_to_token(token_id) or self.names[ROLES.index("unk_token")]
