@@ -1,8 +1,9 @@
-"""What stands on an encoder: the two heads of pre-training and the three of fine-tuning.
+"""What stands on an encoder: the heads of pre-training, of fine-tuning, and Hugging Face's where they differ.
 
 Shapes: B sequences, L tokens, N masked positions, H hidden size, E embedding size, V vocabulary.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -10,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from electra.config.schema import ModelConfig
+from electra.errors import CheckpointError
 from electra.model import kernels
 from electra.model.cpu import gelu
 from electra.model.encoder import glorot_linear, normal_linear
@@ -61,9 +63,45 @@ class ClassificationHead(nn.Module):
         logits: Tensor = self.linear(self.dropout(hidden[:, 0]))
         return logits
 
+    @torch.no_grad()
+    def in_huggingface(self, config: ModelConfig) -> "HuggingFaceClassificationHead":
+        """Write the same function as the two layers that Hugging Face has.
+
+        gelu(z) - gelu(-z) = z for every z: the inner layer computes each logit and its negative, the outer subtracts.
+        """
+        outputs, width = self.linear.weight.shape
+        if 2 * outputs > width:
+            raise CheckpointError(
+                f"Hugging Face's classifier of width {width} cannot hold the paper's head with {outputs} labels; "
+                f"fine-tune with head=huggingface"
+            )
+        head = HuggingFaceClassificationHead(config, outputs).to(self.linear.weight.device)
+        for parameter in head.parameters():
+            parameter.zero_()
+        head.dense.weight[: 2 * outputs] = torch.cat([self.linear.weight, -self.linear.weight])
+        head.dense.bias[: 2 * outputs] = torch.cat([self.linear.bias, -self.linear.bias])
+        one = torch.eye(outputs)
+        head.linear.weight[:, : 2 * outputs] = torch.cat([one, -one], dim=1)
+        return head
+
+
+class HuggingFaceClassificationHead(nn.Module):
+    """The head of `ElectraForSequenceClassification`: one more layer between the first token and the logits."""
+
+    def __init__(self, config: ModelConfig, outputs: int) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(config.dropout)
+        self.dense = normal_linear(config.hidden_size, config.hidden_size, config.initializer_std)
+        self.linear = normal_linear(config.hidden_size, outputs, config.initializer_std)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Give (B, outputs) logits of (B, L, H) hidden states."""
+        logits: Tensor = self.linear(self.dropout(gelu(self.dense(self.dropout(hidden[:, 0])))))
+        return logits
+
 
 class TaggingHead(nn.Module):
-    """Every token's hidden state to tag logits."""
+    """Every token's hidden state to tag logits, in the paper as in `ElectraForTokenClassification`."""
 
     def __init__(self, config: ModelConfig, tags: int) -> None:
         super().__init__()
@@ -81,7 +119,15 @@ class Spans(NamedTuple):
     start: Tensor  # (B, L) logits of the first token
     starts: Tensor  # (B, K) the starts that the ends were conditioned on
     end: Tensor  # (B, K, L) logits of the last token, given each start
-    unanswerable: Tensor  # (B,) logit of there being no answer
+    unanswerable: Tensor | None  # (B,) logit of there being no answer; None for a head that has no such class
+
+
+OUTSIDE = -1000.0  # added to the logits of tokens that no answer starts or ends at, as in the original
+
+
+def outside(allowed: Tensor) -> Tensor:
+    """Give what is added to logits: nothing for `allowed` tokens, a lot less for the others."""
+    return torch.where(allowed, 0.0, OUTSIDE)
 
 
 class QuestionAnsweringHead(nn.Module):
@@ -97,16 +143,33 @@ class QuestionAnsweringHead(nn.Module):
         self.answer_hidden = glorot_linear(2 * config.hidden_size, self.WIDTH)
         self.answer = glorot_linear(self.WIDTH, 1)
 
-    def forward(self, hidden: Tensor, allowed: Tensor, starts: Tensor | None = None, beam: int = 20) -> Spans:
-        """Score spans within the `allowed` (B, L) tokens: given the true starts (B,), or for the best `beam` ones."""
-        outside = torch.where(allowed.bool(), 0.0, -1000.0).to(hidden.dtype)
-        start = self.start(hidden).squeeze(-1) + outside
-        starts = start.topk(min(beam, start.size(1))).indices if starts is None else starts[:, None]
+    def forward(self, hidden: Tensor, allowed: Tensor, choose: Callable[[Tensor], Tensor]) -> Spans:
+        """Score spans within the `allowed` (B, L) tokens for the starts (B, K) that are chosen by their logits."""
+        start = self.start(hidden).squeeze(-1).float() + outside(allowed)
+        starts = choose(start)
         at_start = hidden.gather(1, starts[..., None].expand(-1, -1, hidden.size(-1)))  # (B, K, H)
         # A linear map of the pair (start, token) is the sum of two maps: the (B, K, L, 2H) pairs are never built.
         of_start, of_token = self.end_hidden.weight.chunk(2, dim=1)
         pairs = F.linear(at_start, of_start)[:, :, None] + F.linear(hidden, of_token, self.end_hidden.bias)[:, None]
-        end = self.end(F.gelu(pairs)).squeeze(-1) + outside[:, None]
+        end = self.end(F.gelu(pairs)).squeeze(-1).float() + outside(allowed)[:, None]
         expected = (start.softmax(-1)[..., None] * hidden).sum(1)  # (B, H)
         unanswerable = self.answer(F.gelu(self.answer_hidden(torch.cat([hidden[:, 0], expected], dim=-1))))
-        return Spans(start, starts, end, unanswerable.squeeze(-1))
+        return Spans(start, starts, end, unanswerable.squeeze(-1).float())
+
+
+class HuggingFaceSpanHead(nn.Module):
+    """The head of `ElectraForQuestionAnswering`: start and end are scored apart; no answer is a span at [CLS]."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.linear = normal_linear(config.hidden_size, 2, config.initializer_std)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Give (B, L, 2) logits of each token being the first and the last of the answer."""
+        logits: Tensor = self.linear(hidden)
+        return logits
+
+
+TaskHead = (
+    ClassificationHead | HuggingFaceClassificationHead | TaggingHead | QuestionAnsweringHead | HuggingFaceSpanHead
+)

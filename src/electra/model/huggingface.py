@@ -2,23 +2,63 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, get_args
 
 import torch
 from pydantic import ValidationError
-from torch import Tensor
+from torch import Tensor, nn
 
 from electra.config.schema import ModelConfig
 from electra.errors import CheckpointError
 from electra.model.encoder import Encoder
-from electra.model.networks import Discriminator, MaskedLM
+from electra.model.heads import (
+    ClassificationHead,
+    DiscriminatorHead,
+    GeneratorHead,
+    HuggingFaceClassificationHead,
+    HuggingFaceSpanHead,
+    QuestionAnsweringHead,
+    TaggingHead,
+)
+from electra.model.networks import Discriminator, MaskedLM, Problem, TaskNetwork
 from electra.model.weights import PATTERNS, SAFE, read_tensors, write_tensors
 
-Network = Discriminator | MaskedLM | Encoder
+Network = Discriminator | MaskedLM | TaskNetwork | Encoder
 FILES = ("config.json", *PATTERNS)
-ARCHITECTURES = {Discriminator: "ElectraForPreTraining", MaskedLM: "ElectraForMaskedLM", Encoder: "ElectraModel"}
+
+
+class Layout(NamedTuple):
+    """What a network is called in a file, by the head that stands on the encoder."""
+
+    architecture: str
+    modules: dict[str, str]  # of the head: our names to theirs
+
+
+LAYOUTS: dict[type[nn.Module] | None, Layout] = {
+    DiscriminatorHead: Layout(
+        "ElectraForPreTraining",
+        {"dense": "discriminator_predictions.dense", "score": "discriminator_predictions.dense_prediction"},
+    ),
+    GeneratorHead: Layout(
+        "ElectraForMaskedLM",
+        {"dense": "generator_predictions.dense", "norm": "generator_predictions.LayerNorm", "": "generator_lm_head"},
+    ),
+    HuggingFaceClassificationHead: Layout(
+        "ElectraForSequenceClassification", {"dense": "classifier.dense", "linear": "classifier.out_proj"}
+    ),
+    TaggingHead: Layout("ElectraForTokenClassification", {"linear": "classifier"}),
+    HuggingFaceSpanHead: Layout("ElectraForQuestionAnswering", {"linear": "qa_outputs"}),
+    # The paper's own heads are in no class of `transformers`: to it such a folder is the encoder, and the rest unknown.
+    ClassificationHead: Layout("PaperClassification", {"linear": "paper_classifier"}),
+    QuestionAnsweringHead: Layout(
+        "PaperQuestionAnswering",
+        {name: f"paper_spans.{name}" for name in ("start", "end_hidden", "end", "answer_hidden", "answer")},
+    ),
+    None: Layout("ElectraModel", {}),
+}
+LABELLED = (HuggingFaceClassificationHead, TaggingHead, ClassificationHead)  # as many outputs as labels
 
 CONFIG_KEYS = {  # ours: (theirs, what they take when the key is absent, for electra and for bert)
     "vocab_size": ("vocab_size", 30_522, 30_522),
@@ -48,15 +88,6 @@ LAYER = {
     "contract": "output.dense",
     "feed_forward_norm": "output.LayerNorm",
 }
-DISCRIMINATOR_HEAD = {
-    "head.dense": "discriminator_predictions.dense",
-    "head.score": "discriminator_predictions.dense_prediction",
-}
-GENERATOR_HEAD = {
-    "head.dense": "generator_predictions.dense",
-    "head.norm": "generator_predictions.LayerNorm",
-    "head": "generator_lm_head",
-}
 BERT_HEAD = {  # BERT's masked-LM head is the generator's under other names
     "cls.predictions.transform.dense": "generator_predictions.dense",
     "cls.predictions.transform.LayerNorm": "generator_predictions.LayerNorm",
@@ -65,16 +96,11 @@ BERT_HEAD = {  # BERT's masked-LM head is the generator's under other names
 
 
 def read_network(folder: Path) -> Network:
-    """Read the network of a Hugging Face folder: a discriminator, a masked LM, or the bare encoder of anything else."""
+    """Read the network of a Hugging Face folder: with a head that is known here, or else the bare encoder."""
     config = read_config(folder)
     tensors = {_modern_name(name): tensor for name, tensor in read_tensors(folder).items()}
     with torch.device("meta"):  # the weights come from the file: drawing initial ones would be wasted
-        encoder = Encoder(config)
-        network: Network = encoder
-        if any(name.startswith("discriminator_predictions.") for name in tensors):
-            network = Discriminator(encoder)
-        elif any(name.startswith("generator_predictions.") for name in tensors):
-            network = MaskedLM(encoder)
+        network = _with_head(Encoder(config), tensors, folder)
     weights = {
         ours: _take(tensors, theirs, parameter, folder)
         for (ours, parameter), theirs in zip(network.named_parameters(), huggingface_names(network), strict=True)
@@ -88,33 +114,29 @@ def write_network(network: Network, folder: Path, dtype: torch.dtype = torch.flo
     folder.mkdir(parents=True, exist_ok=True)
     config = network.config if isinstance(network, Encoder) else network.encoder.config
     described = {
-        "architectures": [ARCHITECTURES[type(network)]],
+        "architectures": [layout(network).architecture],
         "model_type": "electra",
         **{theirs: getattr(config, ours) for ours, (theirs, *_) in CONFIG_KEYS.items()},
         "hidden_act": "gelu",
         "pad_token_id": 0,
         "tie_word_embeddings": True,
         "dtype": str(dtype).removeprefix("torch."),
+        **(_describe_labels(network) if isinstance(network, TaskNetwork) else {}),
     }
     (folder / "config.json").write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
     prefix = "" if isinstance(network, Encoder) else "electra."
     tensors: dict[str, Tensor] = {}
-    for (_, parameter), theirs in zip(network.named_parameters(), huggingface_names(network), strict=True):
+    for (ours, parameter), theirs in zip(network.named_parameters(), huggingface_names(network), strict=True):
         for name, part in zip(theirs, parameter.chunk(len(theirs)), strict=True):
-            tensors[name if _is_head(name) else prefix + name] = part.to(dtype)
+            tensors[name if ours.startswith("head.") else prefix + name] = part.to(dtype)
     write_tensors(tensors, folder / SAFE)
 
 
 def read_config(folder: Path) -> ModelConfig:
     """Read the shape of the network from `config.json`."""
     path = folder / "config.json"
-    if not path.is_file():
-        raise CheckpointError(f"no config.json in {folder}: not a model folder")
-    try:
-        theirs: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        kind = theirs.get("model_type")
-    except (ValueError, AttributeError) as problem:
-        raise CheckpointError(f"{path} is not a model's config: {problem}") from None
+    theirs = _read_description(path)
+    kind = theirs.get("model_type")
     if kind not in ("electra", "bert"):
         raise CheckpointError(f"{path} is of architecture {kind!r}; only 'electra' and 'bert' fit this encoder")
     for key, needed in (("hidden_act", "gelu"), ("position_embedding_type", "absolute")):
@@ -134,11 +156,11 @@ def read_config(folder: Path) -> ModelConfig:
 
 def huggingface_names(network: Network) -> Iterator[list[str]]:
     """Give for each of our parameters the tensor it is in a Hugging Face file, or the three it is joined from."""
-    head = {Discriminator: DISCRIMINATOR_HEAD, MaskedLM: GENERATOR_HEAD, Encoder: {}}[type(network)]
+    head = layout(network).modules
     for name, _ in network.named_parameters():
         module, _, kind = name.removeprefix("encoder.").rpartition(".")
-        if module in head:
-            yield [f"{head[module]}.{kind}"]
+        if name.startswith("head."):
+            yield [f"{head[module.removeprefix('head').removeprefix('.')]}.{kind}"]
         elif in_layer := re.fullmatch(r"layers\.(\d+)\.(.+)", module):
             layer, part = in_layer.groups()
             parts = [LAYER[part]] if part in LAYER else [f"attention.self.{role}" for role in ("query", "key", "value")]
@@ -147,8 +169,73 @@ def huggingface_names(network: Network) -> Iterator[list[str]]:
             yield [f"{EMBEDDINGS[module]}.{kind}"]
 
 
-def _is_head(name: str) -> bool:
-    return name.startswith(("discriminator_", "generator_"))
+def layout(network: Network) -> Layout:
+    """Say what the network is called in a file."""
+    return LAYOUTS[None if isinstance(network, Encoder) else type(network.head)]
+
+
+def _read_description(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise CheckpointError(f"no config.json in {path.parent}: not a model folder")
+    try:
+        described = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as problem:
+        raise CheckpointError(f"{path} is not a model's config: {problem}") from None
+    if not isinstance(described, dict):
+        raise CheckpointError(f"{path} is not a model's config: it holds a {type(described).__name__}, not a table")
+    return described
+
+
+def _with_head(encoder: Encoder, names: Collection[str], folder: Path) -> Network:
+    """Put the head on an encoder that the file has tensors for."""
+    described = _read_description(folder / "config.json")
+    kind = _find_head(names, (described.get("architectures") or [""])[0])
+    if kind is None:
+        return encoder
+    if kind is DiscriminatorHead:
+        return Discriminator(encoder)
+    if kind is GeneratorHead:
+        return MaskedLM(encoder)
+    if kind not in LABELLED:
+        return TaskNetwork(encoder, kind(encoder.config))
+    labels = _read_labels(described, folder / "config.json")
+    problem: Problem | None = described.get("problem_type")
+    if problem not in (None, *get_args(Problem)):
+        raise CheckpointError(f"{folder} has problem_type = {problem!r}; known are {', '.join(get_args(Problem))}")
+    if problem is None and kind is not TaggingHead:
+        problem = "single_label_classification" if len(labels) > 1 else "regression"
+    return TaskNetwork(encoder, kind(encoder.config, len(labels)), labels, problem)
+
+
+def _find_head(names: Collection[str], architecture: str) -> Any:
+    """Give the class of the head that a file holds, by the names of its tensors."""
+    for kind, (_, modules) in LAYOUTS.items():
+        # A lone `classifier` is a tagger's; BERT's sentence classifiers and multiple choice call another head so.
+        if kind is TaggingHead and not architecture.endswith("ForTokenClassification"):
+            continue
+        if any(f"{module}.bias" in names for module in modules.values()):
+            return kind
+    return None
+
+
+def _read_labels(described: dict[str, Any], path: Path) -> list[str]:
+    found = described.get("id2label")
+    if found is None:
+        return [f"LABEL_{number}" for number in range(described.get("num_labels", 2))]  # as `transformers` calls them
+    try:
+        return [str(found[str(number)]) for number in range(len(found))]
+    except (KeyError, TypeError):
+        raise CheckpointError(f"{path} does not number its labels from 0 to {len(found) - 1} in id2label") from None
+
+
+def _describe_labels(network: TaskNetwork) -> dict[str, Any]:
+    described: dict[str, Any] = {}
+    if network.labels:
+        described["id2label"] = {str(number): label for number, label in enumerate(network.labels)}
+        described["label2id"] = {label: number for number, label in enumerate(network.labels)}
+    if network.problem:
+        described["problem_type"] = network.problem
+    return described
 
 
 def _modern_name(name: str) -> str:

@@ -1,6 +1,8 @@
 """The generator and the discriminator, and what they share."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -8,8 +10,10 @@ from torch import Tensor, nn
 from electra.config import schema
 from electra.config.schema import ModelConfig
 from electra.model.encoder import DisentangledEmbeddings, Embeddings, Encoder
-from electra.model.heads import DiscriminatorHead, GeneratorHead
+from electra.model.heads import DiscriminatorHead, GeneratorHead, TaskHead
 from electra.model.two_tower import TwoTowerGenerator
+
+Problem = Literal["single_label_classification", "multi_label_classification", "regression"]  # Hugging Face's words
 
 
 class Discriminator(nn.Module):
@@ -42,6 +46,23 @@ class MaskedLM(nn.Module):
         chosen = hidden.gather(1, positions[..., None].expand(-1, -1, hidden.size(-1)))
         logits: Tensor = self.head(chosen, self.encoder.embeddings.words.weight)
         return logits
+
+
+class TaskNetwork(nn.Module):
+    """An encoder with the head of a task, and what the head's outputs mean."""
+
+    def __init__(
+        self, encoder: Encoder, head: TaskHead, labels: Sequence[str] = (), problem: Problem | None = None
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.head = head
+        self.labels = tuple(labels)  # one for each output; none for spans
+        self.problem = problem  # for classification heads: which of the three kinds
+
+    def forward(self, ids: Tensor, attention: Tensor | None = None, types: Tensor | None = None) -> Any:
+        """Give what the head makes of the hidden states."""
+        return self.head(self.encoder(ids, attention, types))
 
 
 class Uniform(nn.Module):

@@ -17,6 +17,7 @@ from electra.model.huggingface import FILES, Network, read_network
 from electra.model.networks import Discriminator, MaskedLM
 
 GENERATOR = "generator"  # the folder of the generator inside the discriminator's
+TASK = "task.json"  # what a fine-tuned model was made for
 TOKENS_AT_ONCE = 16_384
 ROUNDING = 256  # an embedding may be this much larger than the vocabulary: sizes are rounded up for speed
 
@@ -114,11 +115,7 @@ class Pretrained:
 
 def load(source: str | Path, device: str | None = None) -> Pretrained:
     """Load a run of ours, a Hugging Face folder or a hub name; on the GPU where there is one."""
-    folder = locate(source, [*FILES, *TOKENIZER_FILES, f"{GENERATOR}/*"], CheckpointError)
-    if (folder / "model").is_dir():
-        folder = folder / "model"
-    if not folder.is_dir():
-        raise CheckpointError(f"{source} is not a folder with a model")
+    folder = find_folder(source)
     network = read_network(folder)
     generator = read_network(folder / GENERATOR) if (folder / GENERATOR).is_dir() else None
     if not isinstance(generator, MaskedLM | None):
@@ -130,6 +127,16 @@ def load(source: str | Path, device: str | None = None) -> Pretrained:
         if module:
             module.to(target)
     return model
+
+
+def find_folder(source: str | Path) -> Path:
+    """Give the folder that holds the model of a run, of a Hugging Face folder or of a hub name."""
+    folder = locate(source, [*FILES, *TOKENIZER_FILES, f"{GENERATOR}/*", TASK], CheckpointError)
+    if (folder / "model").is_dir():
+        folder = folder / "model"
+    if not folder.is_dir():
+        raise CheckpointError(f"{source} is not a folder with a model")
+    return folder
 
 
 def _check_vocabulary(model: Pretrained, folder: Path) -> None:

@@ -16,8 +16,8 @@ Shape = tuple[tuple[int, ...], ...]
 class Captured(Generic[Result]):
     """A function that is recorded once for each shape of its input, then replayed.
 
-    The input is tensors in dataclasses and tuples, the work is all on the device, and the result is overwritten by the
-    next call. `changes` are the tensors that the function writes to beside its result.
+    The input is tensors in dataclasses, tuples and dicts, the work is all on the device, and the next call overwrites
+    the result. `changes` are the tensors that the function writes to beside its result.
     """
 
     def __init__(self, function: Callable[..., Result], changes: Sequence[Tensor]) -> None:
@@ -60,8 +60,8 @@ def _tensors(value: Any) -> Iterator[Tensor]:
     elif is_dataclass(value):
         for field in fields(value):
             yield from _tensors(getattr(value, field.name))
-    elif isinstance(value, tuple):
-        for part in value:
+    elif isinstance(value, tuple | dict):
+        for part in value.values() if isinstance(value, dict) else value:
             yield from _tensors(part)
 
 
@@ -70,4 +70,6 @@ def _cloned(value: Any) -> Any:
         return value.clone()
     if is_dataclass(value) and not isinstance(value, type):
         return replace(value, **{field.name: _cloned(getattr(value, field.name)) for field in fields(value)})
+    if isinstance(value, dict):
+        return {name: _cloned(part) for name, part in value.items()}
     return tuple(map(_cloned, value)) if isinstance(value, tuple) else value

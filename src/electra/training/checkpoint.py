@@ -88,6 +88,20 @@ class Checkpoints:
                 shutil.rmtree(gone)
 
 
+class NoCheckpoints(Checkpoints):
+    """For a run so short that it is rather started anew."""
+
+    def __init__(self) -> None:
+        super().__init__(Path(), keep=1)
+
+    def save(self, module: nn.Module, optimizer: Optimizer, state: dict[str, Any], best: bool) -> None:
+        """Write nothing."""
+
+    def restore(self, module: nn.Module, optimizer: Optimizer) -> Restored | None:
+        """Find nothing."""
+        return None
+
+
 def load_weights(module: nn.Module, checkpoint: Path) -> None:
     """Copy a checkpoint's weights into a module of the same shape."""
     _load(checkpoint / WEIGHTS, _tensors_of(module))

@@ -1,19 +1,27 @@
 """How a step runs on a device: in which precision, and plain, compiled or fast."""
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import torch
 
 from electra.config.schema import TrainConfig
 
 
-def autocast(config: TrainConfig, device: torch.device) -> AbstractContextManager[Any]:
+class HasPrecision(Protocol):
+    """A config that says in which precision to compute."""
+
+    @property
+    def precision(self) -> Literal["auto", "bf16", "float32"]:
+        """Give the wanted precision."""
+
+
+def autocast(config: HasPrecision, device: torch.device) -> AbstractContextManager[Any]:
     """Give the context in which the forward pass has the wanted precision."""
     return torch.autocast(device.type, torch.bfloat16) if in_bf16(config, device) else nullcontext()
 
 
-def in_bf16(config: TrainConfig, device: torch.device) -> bool:
+def in_bf16(config: HasPrecision, device: torch.device) -> bool:
     """Say whether the forward pass computes in bf16."""
     return config.precision == "bf16" or (config.precision == "auto" and device.type == "cuda")
 

@@ -50,6 +50,8 @@ class Job(Generic[Input, Result]):
     warnings: list[str]  # what is to be said before step 1
     flops_per_token: float
     peak: float | None  # FLOP/s of the hardware, where known
+    factor: Callable[[str], float] = lambda name: 1.0  # of the learning rate, by the parameter's name
+    enough: Callable[[], bool] = lambda: False  # says after an evaluation that more would not help
 
 
 class _Stop:
@@ -78,11 +80,11 @@ def _signals() -> Iterator[_Stop]:
 
 
 def train(job: Job[Any, Any], config: TrainConfig, run: Run, checkpoints: Checkpoints, processes: Processes) -> bool:
-    """Train until the budget is spent or someone asks to stop; go on from the newest checkpoint if there is one.
+    """Train until the budget is spent, it is enough, or someone asks to stop; go on from the newest checkpoint.
 
-    Gives whether the budget is spent.
+    Gives whether the training is complete, that is, whether nobody asked to stop.
     """
-    update = Update(job.module, job.forward, config, processes)
+    update = Update(job.module, job.forward, config, processes, job.factor)
     restored = checkpoints.restore(job.module, update.optimizer)
     state = State(**restored.state) if restored else State()
     warnings = [f"{path} is damaged: an older one is used" for path in restored.damaged] if restored else []
@@ -132,7 +134,7 @@ class _Trainer:
         job, state = self.job, self.state
         updates = job.updates(state.step)
         progress = self._progress()
-        while progress < 1 and not self.processes.largest(float(stop.wanted)):
+        while progress < 1 and not job.enough() and not self.processes.largest(float(stop.wanted)):
             began = time.monotonic()
             tokens, inputs = next(updates)
             rate = learning_rate(self.config, state.step, progress)
@@ -154,7 +156,7 @@ class _Trainer:
         if self.processes.first:
             job.finish()
         self.processes.wait()
-        return progress >= 1
+        return progress >= 1 or job.enough()
 
     def _progress(self) -> float:
         """Give the share of the budget that is spent."""

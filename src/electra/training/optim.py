@@ -1,5 +1,6 @@
 """AdamW over long vectors, the original's and the standard one; it clips, and leaves out what is not finite."""
 
+import re
 from collections.abc import Callable
 
 import torch
@@ -9,7 +10,7 @@ from torch.optim.adamw import adamw
 from electra.config.schema import TrainConfig
 from electra.training.weights import Weights
 
-Scale = Callable[[str], float]  # from a weight's name to its share of the learning rate
+Factor = Callable[[str], float]  # from a weight's name to the multiple of the learning rate that it learns with
 
 
 class Optimizer:
@@ -44,7 +45,7 @@ class Optimizer:
         # The gradient is divided by `scale`: a mean over the micro-batches, of a norm of at most `clip_norm`.
         scale = self.parts * ((self.norm + 1e-6) / config.clip_norm).clamp(min=1.0)
         step = self.updates if config.optimizer == "adamw" else torch.full_like(self.updates, 1e9)
-        for (decay, share), part in weights.groups.items():
+        for (decay, factor), part in weights.groups.items():
             adamw(
                 [weights.values[part]],
                 [weights.gradient[part]],
@@ -58,7 +59,7 @@ class Optimizer:
                 amsgrad=False,
                 beta1=config.adam_beta1,
                 beta2=config.adam_beta2,
-                lr=self.rate * share,
+                lr=self.rate * factor,
                 weight_decay=decay,
                 eps=config.adam_eps,
                 maximize=False,
@@ -88,7 +89,7 @@ class Optimizer:
 
 
 def build_optimizer(
-    module: nn.Module, config: TrainConfig, working: torch.dtype | None = None, scale: Scale = lambda name: 1.0
+    module: nn.Module, config: TrainConfig, working: torch.dtype | None = None, factor: Factor = lambda name: 1.0
 ) -> Optimizer:
     """Lay out a module's weights and make their optimizer; vectors, that is biases and layer norms, do not decay.
 
@@ -96,6 +97,19 @@ def build_optimizer(
     """
 
     def group(name: str, weight: nn.Parameter) -> tuple[float, float]:
-        return (config.weight_decay if weight.dim() > 1 else 0.0), scale(name)
+        return (config.weight_decay if weight.dim() > 1 else 0.0), factor(name)
 
     return Optimizer(Weights(module, group, working), config)
+
+
+def layer_factor(name: str, layers: int, decay: float, off_by_one: bool = False) -> float:
+    """Give the multiple of the rate for a parameter of an encoder with a head: one for the head, less further down.
+
+    The top layer has `decay`, each layer below it one power more, the embeddings one more than the lowest layer.
+    The original counts one power more for all of them, which its authors call a slip: `off_by_one`.
+    """
+    if not name.startswith("encoder."):
+        return 1.0
+    in_layer = re.match(r"encoder\.layers\.(\d+)\.", name)
+    depth = layers - int(in_layer[1]) if in_layer else layers + 1
+    return decay ** (depth + off_by_one)

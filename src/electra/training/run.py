@@ -12,7 +12,10 @@ from electra.errors import CheckpointError, ConfigError
 
 Record = dict[str, Any]
 PREPARED = {"text", "tokenizer", "corpus", "corpus.partial", "plan.json", "first_stage"}  # left by stages before a run
-FREE_TO_CHANGE = ("train.steps", "train.tokens", "train.hours", "checkpoint.", "evaluate.", "log.", "device", "out")
+FREE_TO_CHANGE = (
+    *("train.steps", "train.tokens", "train.hours", "checkpoint.", "evaluate.", "log.", "device", "out"),
+    *("seeds", "keep", "checkpoint_every", "log_every"),  # of a fine-tuning
+)
 
 
 def check_place(folder: Path) -> None:

@@ -10,7 +10,7 @@ from electra.config.schema import TrainConfig
 from electra.errors import ConfigError
 from electra.training.capture import Captured
 from electra.training.execution import execution
-from electra.training.optim import Scale, build_optimizer
+from electra.training.optim import Factor, build_optimizer
 from electra.training.processes import Processes
 
 Input = TypeVar("Input")
@@ -31,7 +31,7 @@ Result = TypeVar("Result", bound=HasLoss)
 class Update(Generic[Input, Result]):
     """Updates a module's weights as a config says.
 
-    Plain: PyTorch's operations one by one. Compiled: the module through torch.compile. Fast: the forward pass sees bf16
+    Plain: PyTorch's operations one by one. Compiled: the same through torch.compile. Fast: the forward pass sees bf16
     copies of the weights, which the kernels want, and where one process trains alone, each pass is a CUDA graph.
     """
 
@@ -41,17 +41,16 @@ class Update(Generic[Input, Result]):
         forward: Callable[[Network, Input], Result],
         config: TrainConfig,
         processes: Processes,
-        scale: Scale = lambda name: 1.0,
+        factor: Factor = lambda name: 1.0,
     ) -> None:
         how, on_gpu = execution(config, processes.device), processes.device.type == "cuda"
         if how == "fast" and not on_gpu:
             raise ConfigError("train.execution=fast needs a GPU; leave it out, or say train.execution=plain")
         self.processes = processes
-        self.optimizer = build_optimizer(module, config, torch.bfloat16 if how == "fast" else None, scale)
+        self.optimizer = build_optimizer(module, config, torch.bfloat16 if how == "fast" else None, factor)
         self.weights = self.optimizer.weights
         self._forward = forward
-        if how == "compiled":
-            module.compile()
+        self._network: Network = torch.compile(self.weights.call) if how == "compiled" else self.weights.call
         self._pass: Callable[[Input], Result] = self._forward_and_backward
         self._step: Callable[[], None] = self.optimizer.step
         if how == "fast" and processes.world_size == 1:
@@ -70,6 +69,6 @@ class Update(Generic[Input, Result]):
         return result
 
     def _forward_and_backward(self, part: Input) -> Result:
-        result = self._forward(self.weights.call, part)
+        result = self._forward(self._network, part)
         self.weights.add_gradient(result.loss)
         return result

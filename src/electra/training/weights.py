@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 ALIGNED = 64  # numbers: every tensor begins at an address that the fastest loads can use
 
-Group = tuple[float, float]  # a decay and a share of the learning rate, which some weights have in common
+Group = tuple[float, float]  # a decay and a multiple of the learning rate, which some weights have in common
 GroupOf = Callable[[str, nn.Parameter], Group]
 
 

@@ -1,0 +1,50 @@
+"""A fine-tuned model as a folder: the network, its tokenizer, and what the task was."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from electra.data.tokenizer import Tokenizer
+from electra.errors import CheckpointError
+from electra.model.huggingface import write_network
+from electra.model.networks import TaskNetwork
+from electra.model.pretrained import TASK, find_folder, load
+
+
+@dataclass(frozen=True)
+class TaskModel:
+    """A network with the head of a task, its tokenizer, and a description of the task that JSON can hold."""
+
+    network: TaskNetwork
+    tokenizer: Tokenizer
+    task: Mapping[str, Any]  # empty for a folder that others wrote
+
+
+def write_task_model(model: TaskModel, folder: Path) -> None:
+    """Write a model folder in Hugging Face's layout, the task's description in `task.json` beside it."""
+    write_network(model.network, folder)
+    model.tokenizer.save(folder)
+    (folder / TASK).write_text(json.dumps(model.task, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def read_task_model(source: str | Path, device: str | None = None) -> TaskModel:
+    """Read a fine-tuned run of ours, a Hugging Face folder with a head of fine-tuning, or a hub name."""
+    folder = find_folder(source)
+    model = load(folder, device)
+    if not isinstance(model.network, TaskNetwork):
+        raise CheckpointError(f"{source} has no head for a task; make one with: electra finetune PRESET model={source}")
+    return TaskModel(model.network, model.tokenizer, read_task(folder))
+
+
+def read_task(folder: Path) -> dict[str, Any]:
+    """Read the description of the task beside a model; it is empty for a folder that others wrote."""
+    path = folder / TASK
+    try:
+        task = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except ValueError as problem:
+        raise CheckpointError(f"{path} is not JSON: {problem}") from None
+    if not isinstance(task, dict):
+        raise CheckpointError(f"{path} is not the description of a task: it holds a {type(task).__name__}, not a table")
+    return task
