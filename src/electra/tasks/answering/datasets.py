@@ -1,0 +1,63 @@
+"""The public datasets of question answering, in their own files or from the hub."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from electra.config.finetune import FinetuneConfig
+from electra.tasks.answering.files import checked, read_questions
+from electra.tasks.answering.questions import Question
+from electra.tasks.answering.task import QuestionAnswering
+from electra.tasks.base import Notes, Split, task_file, task_folder
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """How the files of a dataset are called, and whether it has questions without an answer."""
+
+    files: tuple[str, ...]  # the names that are looked for, in this order
+    hub: str = "plain_text"  # config of the hub's dataset
+    unanswerable: bool = False
+
+
+DATASETS = {
+    "squad-1.1": Dataset(("{split}-v1.1.json", "{split}.json")),
+    "squad-2.0": Dataset(("{split}-v2.0.json", "{split}.json"), hub="squad_v2", unanswerable=True),
+    "mrqa": Dataset(("{split}.jsonl", "{split}.jsonl.gz")),
+}
+
+
+class DatasetAnswering(QuestionAnswering):
+    """Question answering on one of the public datasets."""
+
+    def __init__(self, name: str, config: FinetuneConfig, known: Mapping[str, Any]) -> None:
+        self.dataset = DATASETS[name]
+        super().__init__(name, config.head, self.dataset.unanswerable, known)
+        self._data = config.data
+        self._named = {"train": config.train_file, "dev": config.dev_file, "test": config.test_file}
+
+    def read(self, split: Split, notes: Notes) -> list[Question]:
+        """Read a split from its file, or from the dataset of the hub (as a name or as Parquet files)."""
+        sources = self._sources(split)
+        questions = checked(chain.from_iterable(map(read_questions, sources)), sources[0])
+        if not self.unanswerable:
+            strange = sum(question.answers == () for question in questions)
+            notes.add(f"questions without an answer, which {self.name} does not know", strange)
+        return questions
+
+    def inputs(self, source: str) -> Iterator[Question]:
+        """Read questions to answer: a SQuAD file, or records with question and context."""
+        return read_questions(source)
+
+    def _sources(self, split: Split) -> list[str]:
+        named, hub_split = self._named[split], split.replace("dev", "validation")
+        if self._data and self._data.count("/") == 1 and not Path(self._data).expanduser().exists():
+            return [f"{self._data}:{self.dataset.hub}:{hub_split}"]
+        folder = task_folder(self._data, [self.name])
+        packed = [str(path) for path in sorted(folder.glob(f"{hub_split}*.parquet"))]
+        if packed and not named:
+            return packed
+        usual = [name.format(split=split) for name in self.dataset.files]
+        return [str(task_file(folder, [named] if named else usual))]

@@ -1,0 +1,146 @@
+"""The files of SQuAD (one JSON tree), of MRQA (JSON lines, a context each), and records with a question each."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from electra.data.records import read_rows
+from electra.data.sources import Source, read_chunks
+from electra.errors import TaskError
+from electra.tasks.answering.questions import Answer, Question, make_question
+
+
+class _SquadAnswer(BaseModel):
+    text: str
+    answer_start: int
+
+
+class _SquadQuestion(BaseModel):
+    id: str
+    question: str
+    answers: list[_SquadAnswer] | None = None  # a test file has none
+    is_impossible: bool = False  # 1.1 knows no such questions
+
+
+class _SquadParagraph(BaseModel):
+    context: str
+    qas: list[_SquadQuestion]
+
+
+class _SquadArticle(BaseModel):
+    paragraphs: list[_SquadParagraph]
+
+
+class _SquadFile(BaseModel):
+    data: list[_SquadArticle]
+
+
+class _Detected(BaseModel):
+    text: str
+    char_spans: list[tuple[int, int]]  # the last character is inside
+
+
+class _MrqaQuestion(BaseModel):
+    qid: str
+    question: str
+    answers: list[str] | None = None
+    detected_answers: list[_Detected] = []
+
+
+class _MrqaContext(BaseModel):
+    context: str
+    qas: list[_MrqaQuestion]
+
+
+class _HubAnswers(BaseModel):
+    text: list[str]
+    answer_start: list[int]
+
+
+class _Record(BaseModel):
+    id: str | int | None = None
+    question: str
+    context: str
+    answers: _HubAnswers | list[str] | None = None  # SQuAD on the hub has places, other tables have texts
+
+
+Layout = TypeVar("Layout", bound=BaseModel)
+
+
+def read_questions(source: str) -> Iterator[Question]:
+    """Read questions: a `.json` file is SQuAD's tree; anything else has records, of MRQA or a question each.
+
+    Records are read one after the other from JSON lines, a table or a dataset of the hub; "-" is standard input.
+    """
+    suffixes = Path(source).suffixes
+    return _squad(source) if ".json" in suffixes[-2:] else _records(source)
+
+
+def checked(questions: Iterable[Question], where: str) -> list[Question]:
+    """Refuse files without questions, and ids that stand twice: predictions are told apart by them."""
+    listed = list(questions)
+    if not listed:
+        raise TaskError(f"{where} holds no question")
+    seen: set[str] = set()
+    for question in listed:
+        if question.id in seen:
+            raise TaskError(f"{where}: the id {question.id} stands twice; each question needs an id of its own")
+        seen.add(question.id)
+    return listed
+
+
+def _squad(source: str) -> Iterator[Question]:
+    content = b"".join(read_chunks(Source(source, "jsonl"), lambda count: None))
+    try:
+        tree = _SquadFile.model_validate_json(content)
+    except ValidationError as problem:
+        raise _complaint(f"{source} is no SQuAD file", problem) from None
+    for paragraph in (paragraph for article in tree.data for paragraph in article.paragraphs):
+        for entry in paragraph.qas:
+            known = () if entry.is_impossible else entry.answers
+            answers = None if known is None else tuple(Answer(answer.text, answer.answer_start) for answer in known)
+            yield Question(entry.id, entry.question, paragraph.context, answers)
+
+
+def _records(source: str) -> Iterator[Question]:
+    for number, (where, record) in enumerate(read_rows(source), 1):
+        if "qas" in record:
+            part = _parse(_MrqaContext, record, f"{where} is no MRQA record")
+            yield from (_mrqa(entry, part.context) for entry in part.qas)
+        elif "header" not in record:  # with which MRQA's files begin
+            yield _single(_parse(_Record, record, f"{where} is no question with its context"), number)
+
+
+def _mrqa(entry: _MrqaQuestion, context: str) -> Question:
+    """Put the answers with a known place first: training takes the first that stands in the context."""
+    if entry.answers is None:
+        return Question(entry.qid, entry.question, context)
+    detected = [found for found in reversed(entry.detected_answers) if found.char_spans]
+    places = {found.text.lower(): found.char_spans[0][0] for found in detected}
+    answers = [Answer(text, places.get(text.lower())) for text in entry.answers]
+    ordered = tuple(sorted(answers, key=lambda answer: answer.start is None))
+    return Question(entry.qid, entry.question, context, ordered)
+
+
+def _single(record: _Record, number: int) -> Question:
+    name = str(number if record.id is None else record.id)
+    if not isinstance(record.answers, _HubAnswers):
+        return make_question(name, record.question, record.context, record.answers)
+    answers = zip(record.answers.text, record.answers.answer_start, strict=True)
+    return Question(name, record.question, record.context, tuple(Answer(text, start) for text, start in answers))
+
+
+def _parse(layout: type[Layout], record: Mapping[str, Any], complaint: str) -> Layout:
+    try:
+        return layout.model_validate(record)
+    except ValidationError as problem:
+        raise _complaint(complaint, problem) from None
+
+
+def _complaint(what: str, problem: ValidationError) -> TaskError:
+    """Name the first thing that does not fit by its place in the record."""
+    first = problem.errors(include_url=False, include_input=False)[0]
+    place = ".".join(map(str, first["loc"])) or "the file"
+    return TaskError(f"{what}: {place}: {first['msg'][:1].lower() + first['msg'][1:]}")

@@ -1,0 +1,156 @@
+"""The task of finding the answer to a question in a text, or of saying that there is none.
+
+Shapes: B windows, L tokens, H hidden size.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any, Literal, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from electra.config.schema import ModelConfig
+from electra.data.tokenizer import Tokenizer
+from electra.errors import TaskError
+from electra.model.heads import HuggingFaceSpanHead, QuestionAnsweringHead
+from electra.tasks.answering.questions import Question
+from electra.tasks.answering.scores import Graded, grade, score_answers
+from electra.tasks.answering.spans import AnswerHead, best_answers, best_spans, score_spans
+from electra.tasks.answering.windows import Span, Window, cut_windows
+from electra.tasks.base import Batch, Defaults, Feature, Notes, Output, Prediction, Task, weighted_mean
+
+UNANSWERABLE_WEIGHT = 0.5
+HEADS: dict[str, type[AnswerHead]] = {"paper": QuestionAnsweringHead, "huggingface": HuggingFaceSpanHead}
+THRESHOLDS = {"paper": -2.75, "huggingface": 0.0}  # null odds; the original's, and where both are equally likely
+
+
+class QuestionAnswering(Task[Question, Span, AnswerHead]):
+    """Extractive question answering; where the questions come from is a matter of its kinds.
+
+    Departures from the original: answerability is trained only where `unanswerable` questions exist, and a window that
+    lacks the answer of an answerable question is unanswerable (the original labels it answerable).
+    """
+
+    defaults = Defaults(epochs=2.0, max_length=512)
+
+    def __init__(
+        self, name: str, head: Literal["paper", "huggingface"], unanswerable: bool, known: Mapping[str, Any]
+    ) -> None:
+        self.name = name
+        self.metric = "best_f1" if unanswerable else "f1"
+        self.unanswerable = unanswerable
+        self.threshold: float = known.get("null_threshold", THRESHOLDS[head])  # above it there is no answer
+        self._head = HEADS[head]
+
+    def calibrate(self, examples: Sequence[Question], predictions: Sequence[Prediction]) -> dict[str, Any]:
+        """Give the threshold of the null odds that leads to the best F1 on questions whose answers are known."""
+        return {"null_threshold": _grade(examples, predictions).best("f1").odds} if self.unanswerable else {}
+
+    def features(
+        self, examples: Sequence[Question], tokenizer: Tokenizer, max_length: int, notes: Notes, training: bool
+    ) -> list[Feature[Span]]:
+        """Cut contexts into windows."""
+        return [*cut_windows(examples, tokenizer, max_length, notes, training)]
+
+    def head(self, model: ModelConfig) -> AnswerHead:
+        """Make the paper's question-answering module, or the head of `ElectraForQuestionAnswering`."""
+        return self._head(model)
+
+    def batch(self, features: Sequence[Feature[Span]], rows: int, length: int) -> Batch:
+        """Give for each window where the answer, the context and the possible starts begin and end."""
+        names = ("first", "last", "context_begin", "context_end", "starts_begin", "starts_end")
+        bounds = torch.zeros(rows, len(names), dtype=torch.long)
+        bounds[: len(features)] = torch.tensor(
+            [
+                [*(window.target or (0, 0)), window.begin, window.end, window.starts.start, window.starts.stop]
+                for window in cast(Sequence[Window], features)
+            ]
+        )
+        return dict(zip(names, bounds.unbind(1), strict=True))
+
+    def loss(self, head: AnswerHead, hidden: Tensor, batch: Batch) -> Tensor:
+        """Give the mean of start and end loss, plus half of that of answerability where it is trained."""
+        spans = score_spans(head, hidden, _allowed(hidden, batch), lambda start: batch["first"][:, None])
+        start = F.cross_entropy(spans.start, batch["first"], reduction="none")
+        end = F.cross_entropy(spans.end[:, 0], batch["last"], reduction="none")
+        losses = (start + end) / 2
+        if self.unanswerable and spans.unanswerable is not None:
+            truth = batch["first"].eq(0).float()
+            losses = losses + UNANSWERABLE_WEIGHT * F.binary_cross_entropy_with_logits(
+                spans.unanswerable, truth, reduction="none"
+            )
+        return weighted_mean(losses, batch["weights"])
+
+    def outputs(self, head: AnswerHead, hidden: Tensor, batch: Batch) -> Batch:
+        """Give the best few spans of each window: all scores of all windows would not fit into memory."""
+        candidates = _between(hidden, batch["starts_begin"], batch["starts_end"])
+        return best_spans(head, hidden, _allowed(hidden, batch), candidates, batch["context_end"])._asdict()
+
+    def predictions(
+        self, examples: Sequence[Question], features: Sequence[Feature[Span]], outputs: Sequence[Output]
+    ) -> list[Prediction]:
+        """Give for each question the text, the other good answers, and with unanswerable questions the null odds."""
+        pairs = zip(cast(Sequence[Window], features), outputs, strict=True)
+        found = [best_answers(windows) for _, windows in groupby(pairs, lambda pair: pair[0].example)]
+        return [
+            {"id": question.id, **self._decide(answers, odds)}
+            for question, (answers, odds) in zip(examples, found, strict=True)
+        ]
+
+    def score(self, examples: Sequence[Question], predictions: Sequence[Prediction]) -> dict[str, float]:
+        """Give exact match and F1 by the official rules of SQuAD 1.1 (and MRQA), or of 2.0."""
+        if not self.unanswerable:
+            return score_answers(list(map(best_text, predictions)), list(map(_known, examples)))
+        graded = _grade(examples, predictions)
+        return graded.at(self.threshold) | {f"best_{name}": graded.best(name).score for name in graded.scores}
+
+    def is_labelled(self, example: Question) -> bool:
+        """Say whether the right answers are known, or known not to exist."""
+        return example.answers is not None
+
+    def files(self, examples: Sequence[Question], predictions: Sequence[Prediction]) -> dict[str, str]:
+        """Give what the official scorers take: id and text, the null odds, and the other answers that were weighed."""
+        contents = {"predictions.json": {prediction["id"]: prediction["text"] for prediction in predictions}}
+        if self.unanswerable:
+            contents["null_odds.json"] = {prediction["id"]: prediction["null_odds"] for prediction in predictions}
+        contents["nbest_predictions.json"] = {prediction["id"]: prediction["best"] for prediction in predictions}
+        return {name: json.dumps(content, indent=2, ensure_ascii=False) for name, content in contents.items()}
+
+    def _decide(self, best: list[dict[str, Any]], odds: float) -> Prediction:
+        """Give the best text, or "" where the odds are that there is no answer."""
+        text = best[0]["text"] if best else ""
+        if not self.unanswerable:
+            return {"text": text, "best": best}
+        return {"text": "" if odds > self.threshold else text, "null_odds": odds, "best": best}
+
+
+def best_text(prediction: Prediction) -> str:
+    """Give the best text of a prediction, whether or not there is held to be an answer."""
+    best: list[dict[str, Any]] = prediction["best"]
+    return best[0]["text"] if best else ""
+
+
+def _grade(examples: Sequence[Question], predictions: Sequence[Prediction]) -> Graded:
+    odds = [prediction["null_odds"] for prediction in predictions]
+    return grade(list(map(best_text, predictions)), odds, list(map(_known, examples)))
+
+
+def _known(question: Question) -> list[str]:
+    if question.answers is None:
+        raise TaskError(f"question {question.id} comes without answers, so predictions cannot be scored")
+    return [answer.text for answer in question.answers]
+
+
+def _between(hidden: Tensor, begin: Tensor, end: Tensor) -> Tensor:
+    """Give (B, L): which tokens lie from `begin` (B,) up to before `end` (B,)."""
+    positions = torch.arange(hidden.size(1), device=hidden.device)
+    return (begin[:, None] <= positions) & (positions < end[:, None])
+
+
+def _allowed(hidden: Tensor, batch: Batch) -> Tensor:
+    """Give (B, L): what starts and ends are chosen from, which is [CLS], the context, and as in the original [SEP]."""
+    first = torch.arange(hidden.size(1), device=hidden.device).eq(0)
+    return first | _between(hidden, batch["context_begin"], batch["context_end"] + 1)

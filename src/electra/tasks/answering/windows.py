@@ -1,0 +1,156 @@
+"""Windows over contexts that are longer than the model: [CLS] question [SEP] a stretch of the context [SEP].
+
+Character offsets come from the tokenizer itself, so a span of tokens is read off the context exactly as it stands
+there. The original rebuilds that text from word pieces and searches for it in the context, which can fail.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from electra.data.tokenizer import Tokenizer
+from electra.errors import TaskError
+from electra.tasks.answering.questions import Question, locate
+from electra.tasks.base import Feature, Notes
+
+LONGEST_QUESTION = 64  # tokens
+LONGEST_ANSWER = 30  # tokens; longer spans are never predicted
+STRIDE = 128  # tokens from one window to the next
+SPECIALS = 3  # [CLS] and two [SEP]
+
+Span = tuple[int, int]  # first and last token; (0, 0), that is [CLS]: no answer is in the window
+
+
+@dataclass(frozen=True)
+class Context:
+    """The tokens of a context, shared by all windows over it."""
+
+    text: str
+    ids: list[int]
+    offsets: list[tuple[int, int]]  # the characters of each token, the second is behind it
+
+    def tokens(self, characters: tuple[int, int]) -> Span | None:
+        """Give the first and last token that a stretch of characters touches, None where it touches none."""
+        begin, end = characters
+        first = bisect_right(self.offsets, begin, key=lambda offset: offset[1])
+        last = bisect_left(self.offsets, end, key=lambda offset: offset[0]) - 1
+        return (first, last) if first <= last else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window(Feature[Span]):
+    """A question with one stretch of its context."""
+
+    context: Context
+    begin: int  # where the stretch begins in `ids`
+    skipped: int  # tokens of the context before the stretch
+    starts: range  # tokens in `ids` that have more context here than in any other window of the question
+
+    @property
+    def end(self) -> int:
+        """Give where the stretch ends in `ids`: its last [SEP]."""
+        return len(self.ids) - 1
+
+    def answer(self, first: int, last: int) -> tuple[str, int]:
+        """Give the text of the context from one token of `ids` to another, and its first character."""
+        move = self.skipped - self.begin
+        begin, end = self.context.offsets[first + move][0], self.context.offsets[last + move][1]
+        text = self.context.text[begin:end]
+        bare = text.lstrip()  # to some tokenizers the space before a word belongs to it
+        return bare.rstrip(), begin + len(text) - len(bare)
+
+
+def cut_windows(
+    questions: Sequence[Question], tokenizer: Tokenizer, max_length: int, notes: Notes, training: bool
+) -> list[Window]:
+    """Cut every question's context into windows; for training, questions without a usable answer are left out.
+
+    A window without the answer points to [CLS], so that its spans lose against those of the window with the answer.
+    """
+    if max_length <= SPECIALS:
+        raise TaskError(f"max_length={max_length} leaves no room for a question and its context")
+    longest = min(LONGEST_QUESTION, (max_length - SPECIALS) // 2)
+    contexts = _tokenized(dict.fromkeys(question.context for question in questions), tokenizer)
+    windows: list[Window] = []
+    asked = tokenizer.encode([question.question for question in questions])
+    for number, (question, encoding) in enumerate(zip(questions, asked, strict=True)):
+        context = contexts[question.context]
+        answer = _answer_tokens(question, context, notes) if question.answers else None
+        if training and answer is None and question.answers != ():
+            notes.add("questions left out: no answer to learn from")
+            continue
+        notes.add("questions cut", len(encoding.ids) > longest)
+        head = [tokenizer.cls_id, *encoding.ids[:longest], tokenizer.sep_id]
+        stretches = list(cut(len(context.ids), max_length - len(head) - 1))
+        for stretch, best in zip(stretches, max_context(stretches), strict=True):
+            move = len(head) - stretch.start
+            windows.append(
+                Window(
+                    example=number,
+                    ids=[*head, *context.ids[stretch.start : stretch.stop], tokenizer.sep_id],
+                    types=[0] * len(head) + [1] * (len(stretch) + 1),
+                    target=_target(answer, stretch, move),
+                    context=context,
+                    begin=len(head),
+                    skipped=stretch.start,
+                    starts=range(best.start + move, best.stop + move),
+                )
+            )
+    return windows
+
+
+def cut(count: int, room: int) -> Iterator[range]:
+    """Give stretches of at most `room` tokens that cover `count` tokens, each a stride after the one before."""
+    start = 0
+    while start + room < count:
+        yield range(start, start + room)
+        start += min(room, STRIDE)
+    yield range(start, count)
+
+
+def max_context(stretches: Sequence[range]) -> list[range]:
+    """Give the part of each stretch whose tokens have most context there: each token is in one part alone.
+
+    Context is the smaller number of tokens to the left and the right, plus a hundredth of the stretch's length.
+    """
+    positions = np.arange(max(stretch.stop for stretch in stretches))
+    context = np.full((len(stretches), len(positions)), -1.0)
+    for row, stretch in zip(context, stretches, strict=True):
+        inside = positions[stretch.start : stretch.stop]
+        row[inside] = np.minimum(inside - stretch.start, stretch.stop - 1 - inside) + 0.01 * len(stretch)
+    owners = context.argmax(0)  # the first of equals
+    edges = np.searchsorted(owners, np.arange(len(stretches) + 1)).tolist()  # parts follow each other as stretches do
+    return [range(first, end) for first, end in pairwise(edges)]
+
+
+def _tokenized(texts: Iterable[str], tokenizer: Tokenizer) -> dict[str, Context]:
+    """Split each different context once: in SQuAD five questions share one."""
+    different = list(texts)
+    encodings = tokenizer.encode(different)
+    return {
+        text: Context(text, encoding.ids, encoding.offsets) for text, encoding in zip(different, encodings, strict=True)
+    }
+
+
+def _answer_tokens(question: Question, context: Context, notes: Notes) -> Span | None:
+    """Give the tokens of the first answer that stands in the context."""
+    for answer in question.answers or ():
+        characters = locate(answer, context.text)
+        tokens = context.tokens(characters) if characters else None
+        if characters and tokens:
+            notes.add("answers found at another place", answer.start not in (None, characters[0]))
+            too_long = tokens[1] - tokens[0] >= LONGEST_ANSWER
+            notes.add(f"answers of more than {LONGEST_ANSWER} tokens, which are never predicted", too_long)
+            return tokens
+    notes.add("answers not in their context")
+    return None
+
+
+def _target(answer: Span | None, stretch: range, move: int) -> Span:
+    """Place the answer in a window; what does not lie in it as a whole is not in it at all."""
+    if answer and answer[0] in stretch and answer[1] in stretch:
+        return answer[0] + move, answer[1] + move
+    return 0, 0

@@ -1,0 +1,165 @@
+"""What the fine-tuning recipe asks of a task.
+
+Shapes: B rows, L tokens, H hidden size. A batch always has B rows; those beyond its features are padding.
+"""
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, Literal, TypeVar
+
+import numpy as np
+from torch import Tensor, nn
+
+from electra.config.schema import ModelConfig
+from electra.data.tokenizer import Tokenizer
+from electra.errors import TaskError
+from electra.model.networks import Problem
+
+Split = Literal["train", "dev", "test"]
+Batch = dict[str, Tensor]  # ids, attention, types (B, L), weights (B,) that are 0 for padding, and the task's targets
+Output = dict[str, np.ndarray]  # what prediction needs of one feature
+Prediction = dict[str, Any]  # as it is written to a line of JSON
+
+MOST_NAMES = 12  # of files in a message
+
+Example = TypeVar("Example")
+Target = TypeVar("Target")
+Head = TypeVar("Head", bound=nn.Module)
+
+
+@dataclass(frozen=True)
+class Feature(Generic[Target]):
+    """What the encoder sees of an example: one for a sentence, several windows for a long context."""
+
+    example: int  # its place in the list of examples
+    ids: list[int]
+    types: list[int]
+    target: Target | None = None  # None without a label; what it is, is the task family's own matter
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """What the paper sets by task; a config may say otherwise."""
+
+    epochs: float = 3.0
+    max_length: int = 128
+    double_unordered: bool = False  # train on both orders of a pair
+
+
+@dataclass(frozen=True)
+class Notes:
+    """What was truncated, skipped or changed on the way, counted by a short name, so that nothing gets lost."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def add(self, what: str, count: int = 1) -> None:
+        """Count something, such as "truncated"."""
+        if count:
+            self.counts[what] += count
+
+
+class Task(ABC, Generic[Example, Target, Head]):
+    """A task: from files to features, from hidden states to a loss, from outputs to predictions and scores."""
+
+    name: str
+    metric: str  # the one among the scores by which seeds and settings are ranked; larger is better
+    defaults: Defaults = Defaults()
+    labels: tuple[str, ...] = ()  # one for each output of the head; none for spans
+    problem: Problem | None = None  # of a classification head: which of the three kinds
+
+    def describe(self) -> dict[str, Any]:
+        """Give what a stored model has to know beside the config, such as labels found in the training data."""
+        return {}
+
+    def detected(self) -> list[str]:
+        """Say what was found out about the data and may be set otherwise, a line each."""
+        return []
+
+    @abstractmethod
+    def read(self, split: Split, notes: Notes) -> list[Example]:
+        """Read a split, or say in one line what is wrong with its file; what is skipped is noted."""
+
+    @abstractmethod
+    def inputs(self, source: str) -> Iterator[Example]:
+        """Read examples to predict, with or without labels, one after the other; "-" is standard input."""
+
+    @abstractmethod
+    def features(
+        self, examples: Sequence[Example], tokenizer: Tokenizer, max_length: int, notes: Notes, training: bool
+    ) -> list[Feature[Target]]:
+        """Turn examples into what the encoder sees, in the order of the examples."""
+
+    @abstractmethod
+    def head(self, model: ModelConfig) -> Head:
+        """Make the head that stands on an encoder of this shape."""
+
+    @abstractmethod
+    def batch(self, features: Sequence[Feature[Target]], rows: int, length: int) -> Batch:
+        """Give the targets of a batch of labelled features, padded to `rows` rows and `length` tokens."""
+
+    @abstractmethod
+    def loss(self, head: Head, hidden: Tensor, batch: Batch) -> Tensor:
+        """Give the mean loss of the rows that count, of hidden states (B, L, H).
+
+        Shapes are static and nothing is read back by the host: a CUDA graph may hold the step.
+        """
+
+    @abstractmethod
+    def outputs(self, head: Head, hidden: Tensor, batch: Batch) -> Batch:
+        """Give what prediction needs, each tensor with one row for each row of the batch."""
+
+    @abstractmethod
+    def predictions(
+        self, examples: Sequence[Example], features: Sequence[Feature[Target]], outputs: Sequence[Output]
+    ) -> list[Prediction]:
+        """Give one prediction for each example, in order, from the outputs of each feature."""
+
+    @abstractmethod
+    def score(self, examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, float]:
+        """Hold predictions against the labels: metrics as fractions of one, the task's own `metric` among them."""
+
+    def calibrate(self, examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, Any]:
+        """Give what a stored model has to know from its predictions on dev, such as a threshold."""
+        return {}
+
+    def is_labelled(self, example: Example) -> bool:
+        """Say whether the right answer for an example is known."""
+        return True
+
+    def files(self, examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, str]:
+        """Give the files in which the makers of the task want predictions: their names and content."""
+        return {}
+
+
+def weighted_mean(losses: Tensor, weights: Tensor) -> Tensor:
+    """Give the mean of losses where the weights are one, and zero where none is."""
+    return (losses * weights).sum() / weights.sum().clamp(min=1)
+
+
+def task_folder(data: str | Path | None, names: Sequence[str]) -> Path:
+    """Find the folder of a task: a known name inside `data`, or `data` itself."""
+    if not data:
+        raise TaskError("the task needs its files: set data=DIR")
+    folder = Path(data).expanduser()
+    if not folder.is_dir():
+        raise TaskError(f"no folder {folder}; data=DIR is the folder with the task's files")
+    wanted = {name.lower() for name in names}
+    found = [entry for entry in sorted(folder.iterdir()) if entry.is_dir() and entry.name.lower() in wanted]
+    return found[0] if found else folder
+
+
+def task_file(folder: Path, names: Sequence[str]) -> Path:
+    """Find the first of some files in a task's folder, or say what is there instead."""
+    for name in names:
+        if (folder / name).is_file():
+            return folder / name
+    raise TaskError(f"no {' or '.join(names)} in {folder}, which has {contents(folder)}")
+
+
+def contents(folder: Path) -> str:
+    """Say what a folder holds, as far as a message can."""
+    names = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
+    return ", ".join(names[:MOST_NAMES] + (["…"] if len(names) > MOST_NAMES else [])) or "nothing"

@@ -1,0 +1,37 @@
+"""What is to be predicted: a table that has the texts' columns, or plain lines with a tab between two texts."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from electra.config.keys import did_you_mean
+from electra.data.records import Row, read_lines, read_rows
+from electra.data.sources import find_sources
+from electra.errors import TaskError
+
+
+def read_inputs(source: str, columns: Sequence[str]) -> Iterator[Mapping[str, Any]]:
+    """Read records that have the columns from a table, or from lines of text or JSON; `-` is standard input."""
+    plain = find_sources([source])[0][0].format == "text"
+    for where, cells in _line_rows(source, columns) if plain else read_rows(source):
+        missing = [column for column in columns if cells.get(column) is None]
+        if missing:
+            found = list(map(str, cells))
+            hint = did_you_mean(missing[0], [name for name in found if name not in columns])
+            raise TaskError(f"{where}: no column {missing[0]!r}{hint}; found {', '.join(found) or 'none'}")
+        yield cells
+
+
+def _line_rows(source: str, columns: Sequence[str]) -> Iterator[Row]:
+    for number, line in enumerate(read_lines(source), 1):
+        where = f"{source} line {number}"
+        if line.startswith("{"):
+            try:
+                yield Row(where, json.loads(line))
+            except ValueError as problem:
+                raise TaskError(f"{where}: not a JSON record: {problem}") from None
+        elif line.strip():
+            texts = line.split("\t")
+            if len(texts) != len(columns):
+                raise TaskError(f"{where}: {len(texts)} texts instead of {len(columns)}; a tab stands between texts")
+            yield Row(where, dict(zip(columns, texts, strict=True)))

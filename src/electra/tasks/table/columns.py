@@ -1,0 +1,86 @@
+"""The columns of a table, and what a row holds in them."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from shlex import quote
+from typing import Any
+
+from electra.config.keys import did_you_mean
+from electra.config.tasks import Kind
+from electra.errors import TaskError
+
+Cells = Mapping[str, Any]
+MAY_BE_EMPTY = ("multilabel", "answering")  # no label at all, and no answer, are answers too
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which column is what."""
+
+    kind: Kind
+    text: str
+    pair: str | None = None
+    label: str | None = None  # None where labels are not known
+    id: str | None = None
+    separator: str | None = None  # between several labels in one cell
+
+    def __str__(self) -> str:
+        """Say it as the command line sets it."""
+        known = {name: getattr(self, name) for name in ("kind", "text", "pair", "label", "id", "separator")}
+        return " ".join(f"table.{name}={quote(value)}" for name, value in known.items() if value is not None)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Name the columns that hold texts."""
+        return (self.text, self.pair) if self.pair else (self.text,)
+
+    def read_texts(self, cells: Cells, where: str) -> tuple[str, ...]:
+        """Give the text or the two texts of a row; an empty cell is an empty text."""
+        keys = zip(self.texts, ("table.text", "table.pair"), strict=False)
+        found = [_cell(cells, column, where, key) for column, key in keys]
+        return tuple("" if text is None else str(text) for text in found)
+
+    def read_words(self, cells: Cells, where: str) -> tuple[str, ...]:
+        """Give the words of a row: a list, or a text with spaces between."""
+        return split_words(_cell(cells, self.text, where, "table.text"), where)
+
+    def read_label(self, cells: Cells, where: str, labelled: bool = True) -> Any:
+        """Give what stands in the column of labels, None where nothing is known; `labelled` rows have to have one."""
+        if self.label is None or (self.label not in cells and not labelled):
+            return None
+        raw = _cell(cells, self.label, where, "table.label")
+        raw = "" if raw is None else raw
+        if raw != "" or self.kind in MAY_BE_EMPTY:
+            return raw
+        if labelled:
+            raise TaskError(f"{where}: the label in column {self.label!r} is empty")
+        return None
+
+    def read_id(self, cells: Cells) -> Any:
+        """Give what predictions are to be known by, None where nothing is."""
+        return cells.get(self.id) if self.id else None
+
+    def split_labels(self, raw: Any) -> list[str]:
+        """Give the labels of one cell, where there may be several."""
+        parts = raw if isinstance(raw, list) else str(raw).split(self.separator or ",")
+        return [part for part in (str(part).strip() for part in parts) if part]
+
+
+def split_words(raw: Any, where: str) -> tuple[str, ...]:
+    """Take a list of words, or split a text at its spaces."""
+    words = tuple(map(str, raw)) if isinstance(raw, list) else tuple(str("" if raw is None else raw).split())
+    if not words:
+        raise TaskError(f"{where}: a sentence without a word")
+    return words
+
+
+def missing_column(wanted: str, names: Iterable[str], where: str, key: str) -> str:
+    """Say that a column is not there, and what is."""
+    names = [str(name) for name in names]
+    return f"{where}: no column {wanted!r} ({key}){did_you_mean(wanted, names)}; found {', '.join(names) or 'none'}"
+
+
+def _cell(cells: Cells, column: str, where: str, key: str) -> Any:
+    if column not in cells:
+        raise TaskError(missing_column(column, cells, where, key))
+    return cells[column]

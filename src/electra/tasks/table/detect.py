@@ -1,0 +1,136 @@
+"""Which column is what: by what the user says, else by the names, else by what the cells hold."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from electra.config.tasks import Kind, TableConfig
+from electra.data.records import Row
+from electra.errors import TaskError
+from electra.tasks.table.columns import Columns, missing_column
+
+LABELS = (
+    *("label", "labels", "gold_label", "class", "category", "target", "sentiment", "score", "similarity", "rating"),
+    *("stars", "answer", "answers", "tags", "ner_tags", "pos_tags", "chunk_tags", "tag", "is_duplicate"),
+)
+QUESTIONS = (("question", "context"), ("question", "passage"), ("query", "context"))
+PAIRS = (
+    *(("sentence1", "sentence2"), ("text1", "text2"), ("question1", "question2"), ("premise", "hypothesis")),
+    *(("text_a", "text_b"), ("sentence_a", "sentence_b"), ("query", "document"), ("query", "passage")),
+    *(("question", "sentence"), ("question", "answer"), ("a", "b")),
+)
+WORDS = ("words", "tokens")
+TEXTS = (*WORDS, "text", "sentence", "review", "comment", "content", "document", "body", "message", "tweet", "question")
+IDS = ("id", "idx", "index", "guid", "uuid")
+SEPARATORS = ("|", ";")  # not the comma, which stands in many a label
+SAMPLE = 1000  # rows that are looked at
+MANY = 20  # whole numbers with more values than this are measured, not named
+
+
+def find_columns(rows: Sequence[Row], settings: TableConfig) -> Columns:
+    """Tell the columns of a table of which some rows are given."""
+    rows = rows[:SAMPLE]
+    names = list(dict.fromkeys(name for row in rows for name in row.cells))
+    where = rows[0].where
+    for key in ("text", "pair", "label", "id"):
+        wanted = getattr(settings, key)
+        if wanted is not None and wanted not in names:
+            raise TaskError(missing_column(wanted, names, where, f"table.{key}"))
+    label = settings.label or _usual(names, LABELS) or _fewest_values(rows, names, settings)
+    text, pair = settings.text, settings.pair
+    if text is None:
+        others = [name for name in names if name not in (label, pair)]
+        text, found = _find_texts(rows, others)
+        pair = pair or found
+    kind, separator = _find_kind(rows, text, pair, label, settings)
+    return Columns(kind, text, pair, label, settings.id or _usual(names, IDS), separator)
+
+
+def _usual(names: Sequence[str], usual: Iterable[str]) -> str | None:
+    """Give the first column that has one of the usual names, however it is spelt."""
+    plain = {name.lower().replace(" ", "_").replace("-", "_"): name for name in reversed(names)}
+    return next((plain[name] for name in usual if name in plain), None)
+
+
+def _values(rows: Sequence[Row], name: str) -> list[Any]:
+    return [row.cells[name] for row in rows if row.cells.get(name) not in (None, "")]
+
+
+def _fewest_values(rows: Sequence[Row], names: Sequence[str], settings: TableConfig) -> str:
+    """Take the column that repeats itself most for the label."""
+    taken = {settings.text, settings.pair, settings.id, _usual(names, IDS)}
+    counts = {name: len({str(value) for value in _values(rows, name)}) for name in names if name not in taken}
+    best = min(counts, key=lambda name: counts[name], default=None)
+    if best is None or counts[best] < 2 or counts[best] > len(rows) / 2:
+        raise TaskError(f"{rows[0].where}: which column is the label? set table.label, one of {', '.join(names)}")
+    return best
+
+
+def _find_texts(rows: Sequence[Row], names: Sequence[str]) -> tuple[str, str | None]:
+    """Take two columns with the names of a pair, one with the name of a text, or those with several words a cell."""
+    for first, second in (*QUESTIONS, *PAIRS):
+        pair = _usual(names, [first]), _usual(names, [second])
+        if pair[0] and pair[1]:
+            return pair[0], pair[1]
+    if text := _usual(names, TEXTS):
+        return text, None
+    words = {name: _mean(rows, name, lambda value: len(value.split())) for name in names}
+    wordy = [name for name in names if words[name] >= 2]
+    if len(wordy) == 2:
+        return wordy[0], wordy[1]
+    longest = max(names, key=lambda name: _mean(rows, name, len), default=None)
+    if longest is None or not _mean(rows, longest, len):
+        raise TaskError(
+            f"{rows[0].where}: which column is the text? set table.text, one of {', '.join(names) or 'none'}"
+        )
+    return longest, None
+
+
+def _mean(rows: Sequence[Row], name: str, size: Callable[[str], int]) -> float:
+    """Give the mean size of a column's texts; what is a number or no text counts as nothing."""
+    values = _values(rows, name)
+    texts = [value for value in values if isinstance(value, str) and not _is_number(value)]
+    return sum(map(size, texts)) / len(values) if values else 0.0
+
+
+def _find_kind(
+    rows: Sequence[Row], text: str, pair: str | None, label: str, settings: TableConfig
+) -> tuple[Kind, str | None]:
+    """Tell what is to be predicted, and what stands between several labels."""
+    values = _values(rows, label)
+    separator = settings.separator or _find_separator(values)
+    if settings.kind:
+        return settings.kind, (separator or ",") if settings.kind == "multilabel" else None
+    if pair and (text.lower(), pair.lower()) in QUESTIONS and label.lower().startswith("answer"):
+        return "answering", None
+    if text.lower() in WORDS or (values and isinstance(rows[0].cells.get(text), list)):
+        return "tagging", None
+    if separator or any(isinstance(value, list) for value in values):
+        return "multilabel", separator or ","
+    distinct = {str(value) for value in values}
+    if all(map(_is_number, distinct)):
+        measured = len(distinct) > MANY or any(float(value) % 1 for value in distinct)
+        return ("regression" if measured else "classification"), None
+    if len(distinct) > max(MANY, len(rows) / 2):
+        raise TaskError(
+            f"{rows[0].where}: column {label!r} has {len(distinct)} different values in {len(rows)} rows, hardly "
+            f"labels; set table.label, or table.kind=classification if they are"
+        )
+    return "classification", None
+
+
+def _find_separator(values: Sequence[Any]) -> str | None:
+    """Find a sign that joins labels: split at it, fewer different labels are left."""
+    cells = {value for value in values if isinstance(value, str)}
+    for sign in SEPARATORS:
+        parts = {part.strip() for cell in cells for part in cell.split(sign)}
+        if any(sign in cell for cell in cells) and len(parts) < len(cells):
+            return sign
+    return None
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True

@@ -1,0 +1,102 @@
+"""Where the rows of a user's table are: one file, a folder with a file for each split, or a dataset of the hub."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from electra.config.finetune import FinetuneConfig
+from electra.data.records import Row, read_rows
+from electra.errors import TaskError
+from electra.tasks.base import Notes, Split
+
+STEMS: dict[Split, tuple[str, ...]] = {
+    "train": ("train",),
+    "dev": ("dev", "valid", "validation", "val"),
+    "test": ("test",),
+}
+HUB: dict[Split, str] = {"train": "train", "dev": "validation", "test": "test"}
+ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet")
+HELD_OUT_SEED = 0  # not the run's: all seeds are scored on the same rows
+
+
+class Table:
+    """The rows of each split; without a dev file, some of the training file's are held out, always the same ones.
+
+    Another file than the one that a model was `tuned_on` is scored as a whole.
+    """
+
+    def __init__(self, config: FinetuneConfig, tuned_on: str | None) -> None:
+        self._data = config.data
+        self.tuned_on = tuned_on
+        self._named: dict[Split, str | None] = {
+            "train": config.train_file,
+            "dev": config.dev_file,
+            "test": config.test_file,
+        }
+        self._fraction = config.table.dev_fraction
+
+    def read(self, split: Split, notes: Notes) -> list[Row]:
+        """Read the rows of a split."""
+        source = self._find(split)
+        if source is None and self._data != self.tuned_on:
+            source = self._find("train")
+        if split == "test" and source is None:
+            raise TaskError("no test file: name one with test_file=FILE, or put test.csv beside train.csv")
+        if source and (split != "train" or self._find("dev")):
+            return _read(source)
+        rows = self.read_training_file()
+        held = self._held_out(len(rows))
+        if split == "dev":
+            notes.add("of the rows are held out of the training file", len(held))
+        return [row for number, row in enumerate(rows) if (number in held) == (split == "dev")]
+
+    def read_training_file(self) -> list[Row]:
+        """Read all rows of the training file, also those that are held out: labels need not stand in both parts."""
+        source = self._find("train")
+        if self._data is None and source is None:
+            raise TaskError("which table? set data=FILE (.csv, .tsv, .jsonl, .parquet), or data=FOLDER with train.csv")
+        if source is None:
+            there = ", ".join(sorted(entry.name for entry in Path(str(self._data)).iterdir())) or "nothing"
+            raise TaskError(f"no train.csv, .tsv, .jsonl or .parquet in {self._data}; found {there}")
+        return _read(source)
+
+    def _find(self, split: Split) -> str | None:
+        """Name the file or hub dataset of a split, None where there is none."""
+        named, data = self._named[split], self._data
+        folder = Path(data).expanduser() if data else Path()
+        if named:
+            path = folder / named if (folder / named).is_file() else Path(named)
+            if not path.is_file():
+                raise TaskError(f"no file {named}, here or in {folder} ({split}_file)")
+            return str(path)
+        if data is None:
+            return None
+        if folder.is_dir():
+            return _find_in(folder, STEMS[split])
+        if folder.is_file() or data.count("/") != 1:
+            return data if split == "train" else None
+        return f"{data}:{HUB[split]}" if ":" in data else f"{data}::{HUB[split]}"
+
+    def _held_out(self, rows: int) -> frozenset[int]:
+        count = max(1, round(rows * self._fraction))
+        if rows < 2:
+            raise TaskError("the table has 1 row: too few to hold one out; name a second table with dev_file=FILE")
+        return frozenset(np.random.default_rng(HELD_OUT_SEED).permutation(rows)[:count].tolist())
+
+
+def _find_in(folder: Path, stems: Sequence[str]) -> str | None:
+    files = sorted(entry for entry in folder.iterdir() if entry.is_file())
+    for stem in stems:
+        for path in files:
+            name = path.name.lower()
+            if name.startswith(f"{stem}.") and any(ending in name for ending in ENDINGS):
+                return str(path)
+    return None
+
+
+def _read(source: str) -> list[Row]:
+    rows = list(read_rows(source))
+    if not rows:
+        raise TaskError(f"{source} is empty: no row in it")
+    return rows

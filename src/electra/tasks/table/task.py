@@ -1,0 +1,203 @@
+"""Tasks of the user's own: a table whose rows are classified, measured, tagged or asked."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from electra.config.finetune import FinetuneConfig
+from electra.config.tasks import Kind
+from electra.data.records import Row
+from electra.errors import TaskError
+from electra.model.heads import TaggingHead
+from electra.model.networks import Problem, TaskNetwork
+from electra.tasks.answering.questions import Answer, Question, make_question
+from electra.tasks.answering.task import QuestionAnswering
+from electra.tasks.base import Notes, Split, Task
+from electra.tasks.classification import TextExample, TextTask
+from electra.tasks.labels import Classes, Labels, LabelSets, Value, listed
+from electra.tasks.lines import read_inputs
+from electra.tasks.table.columns import Columns, split_words
+from electra.tasks.table.detect import find_columns
+from electra.tasks.table.files import Table
+from electra.tasks.tagging import Sentence, TaggingTask, learn_tags
+
+Known = Mapping[str, Any]
+
+
+def table_task(name: str, config: FinetuneConfig, known: Known) -> Task[Any, Any, Any]:
+    """Make the task that a table is for, from its rows or from what a stored model knows of them."""
+    rows: list[Row] = []
+    table = Table(config, known.get("data") if known else config.data)
+    if known:
+        named = config.table.model_dump(exclude_none=True, exclude={"dev_fraction"})
+        columns = Columns(**{**known["columns"], **named})
+    else:
+        rows = table.read_training_file()
+        columns = find_columns(rows, config.table)
+    if columns.kind == "tagging":
+        return TableTagging(name, config, table, columns, rows, known)
+    if columns.kind == "answering":
+        return TableAnswering(name, config, table, columns, rows, known)
+    return TableTexts(name, config, table, columns, rows, known)
+
+
+def known_of(network: TaskNetwork) -> dict[str, Any]:
+    """Say what is known of the task of a model that others tuned: its kind and its labels, not its columns."""
+    labels = list(network.labels)
+    if isinstance(network.head, TaggingHead):
+        return {"columns": asdict(Columns("tagging", "words", label="tags")), "labels": labels}
+    if network.problem is None:
+        return {"columns": asdict(Columns("answering", "question", "context", "answers")), "unanswerable": False}
+    kinds: dict[Problem, Kind] = {"multi_label_classification": "multilabel", "regression": "regression"}
+    columns = Columns(kinds.get(network.problem, "classification"), "text", label="label")
+    return {"columns": asdict(columns), "labels": labels, "low": 0.0, "high": 1.0}
+
+
+class TableTexts(TextTask):
+    """One text or two to a class, several labels or a value."""
+
+    def __init__(
+        self, name: str, config: FinetuneConfig, table: Table, columns: Columns, rows: Sequence[Row], known: Known
+    ) -> None:
+        self.name, self._table, self._columns = name, table, columns
+        self._known = known or _find_labels(columns, rows)
+        super().__init__(config, _labels(columns, self._known))
+
+    def describe(self) -> dict[str, Any]:
+        """Give the columns, and the labels of the training rows."""
+        return {**self._known, "columns": asdict(self._columns), "data": self._table.tuned_on}
+
+    def detected(self) -> list[str]:
+        """Say which columns mean what, and what the labels are."""
+        if self._columns.kind == "regression":
+            return [str(self._columns), f"values from {self._known['low']:g} to {self._known['high']:g}"]
+        return [str(self._columns), f"{len(self.labels)} labels: {listed(self.labels)}"]
+
+    def read(self, split: Split, notes: Notes) -> list[TextExample]:
+        """Read the rows of a split; those of a test file may come without labels."""
+        rows = self._table.read(split, notes)
+        examples = [self._example(row, split != "test") for row in rows]
+        notes.add("empty texts", sum(not text.strip() for example in examples for text in example.texts))
+        return examples
+
+    def inputs(self, source: str) -> Iterator[TextExample]:
+        """Read texts to predict from a table that has the columns, or from lines of text."""
+        for cells in read_inputs(source, self._columns.texts):
+            yield TextExample(self._columns.read_texts(cells, source), id=self._columns.read_id(cells))
+
+    def _example(self, row: Row, labelled: bool) -> TextExample:
+        columns = self._columns
+        raw = columns.read_label(row.cells, row.where, labelled)
+        label = None
+        if raw is not None:
+            label = self.kind.parse(columns.split_labels(raw) if columns.kind == "multilabel" else raw, row.where)
+        return TextExample(columns.read_texts(row.cells, row.where), label, columns.read_id(row.cells))
+
+
+class TableTagging(TaggingTask):
+    """A column of words and one of their tags: lists, or texts with spaces between."""
+
+    def __init__(
+        self, name: str, config: FinetuneConfig, table: Table, columns: Columns, rows: Sequence[Row], known: Known
+    ) -> None:
+        self.name, self._table, self._columns = name, table, columns
+        super().__init__(config.tagging, known or learn_tags([*map(self._sentence, rows)], config.tagging))
+
+    def describe(self) -> dict[str, Any]:
+        """Give the columns, and the tags of the training rows."""
+        return {**super().describe(), "columns": asdict(self._columns), "data": self._table.tuned_on}
+
+    def detected(self) -> list[str]:
+        """Say which columns mean what, and what the tags are."""
+        return [str(self._columns), *super().detected()]
+
+    def read(self, split: Split, notes: Notes) -> list[Sentence]:
+        """Read the rows of a split; those of a test file may come without tags."""
+        return [self._sentence(row, split != "test") for row in self._table.read(split, notes)]
+
+    def inputs(self, source: str) -> Iterator[Sentence]:
+        """Read sentences to tag from a table that has the column of words, or from lines of text."""
+        for cells in read_inputs(source, self._columns.texts):
+            yield Sentence(self._columns.read_words(cells, source))
+
+    def _sentence(self, row: Row, labelled: bool = True) -> Sentence:
+        words = self._columns.read_words(row.cells, row.where)
+        raw = self._columns.read_label(row.cells, row.where, labelled)
+        tags = None if raw is None else split_words(raw, row.where)
+        if tags is not None and len(tags) != len(words):
+            raise TaskError(f"{row.where}: {len(words)} words, but {len(tags)} tags; every word needs its tag")
+        return Sentence(words, tags, row.where)
+
+
+class TableAnswering(QuestionAnswering):
+    """Columns of questions, of texts that hold the answers, and of answers; an empty answer says that there is none."""
+
+    def __init__(
+        self, name: str, config: FinetuneConfig, table: Table, columns: Columns, rows: Sequence[Row], known: Known
+    ) -> None:
+        if columns.pair is None:
+            raise TaskError("answering needs a column of contexts beside that of questions: set table.pair")
+        self._table, self._columns = table, columns
+        questions = [self._question(row, number) for number, row in enumerate(rows)]
+        unanswerable = any(not question.answers for question in questions)
+        super().__init__(name, config.head, known.get("unanswerable", unanswerable), known)
+
+    def describe(self) -> dict[str, Any]:
+        """Give the columns, and whether there are questions without an answer."""
+        return {"unanswerable": self.unanswerable, "columns": asdict(self._columns), "data": self._table.tuned_on}
+
+    def detected(self) -> list[str]:
+        """Say which columns mean what, and whether answers may be missing."""
+        return [str(self._columns), f"{'some' if self.unanswerable else 'no'} questions without an answer"]
+
+    def read(self, split: Split, notes: Notes) -> list[Question]:
+        """Read the rows of a split; those of a test file may come without answers."""
+        rows = self._table.read(split, notes)
+        return [self._question(row, number, split != "test") for number, row in enumerate(rows)]
+
+    def inputs(self, source: str) -> Iterator[Question]:
+        """Read questions to answer from a table that has both columns, or from lines with a tab between the two."""
+        for number, cells in enumerate(read_inputs(source, self._columns.texts)):
+            yield self._question(Row(source, cells), number, labelled=False)
+
+    def _question(self, row: Row, number: int, labelled: bool = True) -> Question:
+        question, context = self._columns.read_texts(row.cells, row.where)
+        given = self._columns.read_id(row.cells)
+        name = str(number if given is None else given)
+        raw = self._columns.read_label(row.cells, row.where, labelled)
+        if isinstance(raw, Mapping):  # as datasets of the hub have it: texts and their places
+            places = zip(raw["text"], raw["answer_start"], strict=True)
+            return Question(name, question, context, tuple(Answer(text, start) for text, start in places))
+        answers = list(map(str, raw)) if isinstance(raw, list) else [str(raw)]
+        return make_question(name, question, context, None if raw is None else answers)
+
+
+def _find_labels(columns: Columns, rows: Sequence[Row]) -> dict[str, Any]:
+    """Give the different labels of the training rows, or the least and the greatest value."""
+    several = columns.kind == "multilabel"
+    raw = [(columns.read_label(row.cells, row.where), row.where) for row in rows]
+    if columns.kind == "regression":
+        values = [Value(0, 1).parse(value, where) for value, where in raw]
+        found: dict[str, Any] = {"low": min(values), "high": max(values)}
+        alike = found["low"] == found["high"]
+    else:
+        names = {name for value, _ in raw for name in (columns.split_labels(value) if several else [str(value)])}
+        found = {"labels": sorted(names, key=_natural)}
+        alike = len(names) < 1 if several else len(names) < 2
+    if alike:
+        raise TaskError(f"{rows[0].where}: all rows have the same label in column {columns.label!r}: nothing to learn")
+    return found
+
+
+def _labels(columns: Columns, known: Known) -> Labels[Any]:
+    if columns.kind == "regression":
+        return Value(known["low"], known["high"])
+    return LabelSets(known["labels"]) if columns.kind == "multilabel" else Classes(known["labels"])
+
+
+def _natural(label: str) -> tuple[bool, float, str]:
+    """Sort numbers by their value, before all words."""
+    try:
+        return False, float(label), label
+    except ValueError:
+        return True, 0.0, label

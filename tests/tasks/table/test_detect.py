@@ -1,0 +1,118 @@
+import pytest
+
+from electra.config.tasks import TableConfig
+from electra.data.records import Row
+from electra.errors import TaskError
+from electra.tasks.table.columns import Columns
+from electra.tasks.table.detect import find_columns
+
+
+def detect(*cells: dict, **settings) -> Columns:
+    rows = [Row(f"t.csv line {number}", row) for number, row in enumerate(cells, 2)]
+    return find_columns(rows, TableConfig(**settings))
+
+
+def table(**columns: list) -> list[dict]:
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+SAID = ["good soup today", "bad bread again", "the cheese was good", "no rice for me"]
+MORE = ["he ate the soup", "she left the bread", "they had cheese", "we went home"]
+CLASSES = ["yes", "no", "yes", "no"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ({"text": SAID, "label": CLASSES}, Columns("classification", "text", None, "label")),
+        ({"Label": CLASSES, "Review": SAID}, Columns("classification", "Review", None, "Label")),
+        (
+            {"id": [1, 2, 3, 4], "sentence1": SAID, "sentence2": MORE, "label": CLASSES},
+            Columns("classification", "sentence1", "sentence2", "label", "id"),
+        ),
+        (
+            {"premise": SAID, "hypothesis": MORE, "gold_label": CLASSES},
+            Columns("classification", "premise", "hypothesis", "gold_label"),
+        ),
+        ({"one": SAID, "other": MORE, "verdict": CLASSES}, Columns("classification", "one", "other", "verdict")),
+        ({"said": SAID, "mood": CLASSES}, Columns("classification", "said", None, "mood")),
+        ({"text": SAID, "stars": ["1", "5", "4", "1"]}, Columns("classification", "text", None, "stars")),
+        ({"text": SAID, "score": ["1.5", "5", "4", "1"]}, Columns("regression", "text", None, "score")),
+        ({"text": SAID, "score": [0.1, 2.0, 3.0, 1.0]}, Columns("regression", "text", None, "score")),
+        (
+            {"text": SAID, "labels": ["a|b", "a", "b", "b|a"]},
+            Columns("multilabel", "text", None, "labels", separator="|"),
+        ),
+        (
+            {"text": SAID, "labels": [["a", "b"], [], ["b"], ["a"]]},
+            Columns("multilabel", "text", None, "labels", separator=","),
+        ),
+        (
+            {"tokens": [["a", "cat"]] * 4, "ner_tags": [["O", "B-X"]] * 4},
+            Columns("tagging", "tokens", None, "ner_tags"),
+        ),
+        ({"words": ["a cat"] * 4, "tags": ["O O"] * 4}, Columns("tagging", "words", None, "tags")),
+        (
+            {"question": SAID, "context": MORE, "answer": ["soup", "bread", "cheese", "home"]},
+            Columns("answering", "question", "context", "answer"),
+        ),
+    ],
+)
+def test_columns_are_told_by_their_names_and_by_what_they_hold(columns, expected):
+    assert detect(*table(**columns)) == expected
+
+
+def test_many_whole_numbers_are_values():
+    rows = table(text=[f"text {number}" for number in range(30)], score=list(map(str, range(30))))
+    assert detect(*rows).kind == "regression"
+
+
+def test_a_sign_inside_of_labels_is_no_separator():
+    assert detect(*table(text=SAID, label=["a|b", "c", "a|b", "c"])).kind == "classification"
+
+
+def test_what_is_set_is_taken():
+    rows = table(text=SAID, title=MORE, label=CLASSES, other=["1", "2", "1", "2"])
+    found = detect(*rows, text="title", label="other", kind="regression")
+    assert found == Columns("regression", "title", None, "other")
+    assert detect(*rows, pair="title") == Columns("classification", "text", "title", "label")
+    assert detect(*table(text=SAID, label=["a/b", "a", "b", ""]), separator="/").kind == "multilabel"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"label": "lable"},
+            r"t\.csv line 2: no column 'lable' \(table\.label\); did you mean label\?; found text, label",
+        ),
+        ({"text": "body"}, r"no column 'body' \(table\.text\); found text, label"),
+        ({"pair": "second"}, r"no column 'second' \(table\.pair\)"),
+        ({"id": "key"}, r"no column 'key' \(table\.id\)"),
+    ],
+)
+def test_a_missing_column_is_named_with_those_that_are_there(settings, message):
+    with pytest.raises(TaskError, match=message):
+        detect(*table(text=SAID, label=CLASSES), **settings)
+
+
+def test_a_table_without_anything_like_a_label_is_refused():
+    with pytest.raises(TaskError, match=r"which column is the label\? set table\.label, one of one, other"):
+        detect(*table(one=SAID, other=MORE))
+
+
+def test_a_column_of_free_text_is_no_label():
+    rows = table(text=[f"text {number}" for number in range(30)], label=[f"remark {number}" for number in range(30)])
+    with pytest.raises(TaskError, match=r"column 'label' has 30 different values in 30 rows, hardly labels"):
+        detect(*rows)
+    assert detect(*rows, kind="classification").label == "label"
+
+
+def test_a_table_without_text_is_refused():
+    with pytest.raises(TaskError, match=r"which column is the text\? set table\.text, one of size"):
+        detect(*table(size=["1", "2", "3", "4"], label=CLASSES))
+
+
+def test_what_was_detected_is_said_as_the_command_line_sets_it():
+    columns = Columns("multilabel", "the text", None, "label", separator=";")
+    assert str(columns) == "table.kind=multilabel table.text='the text' table.label=label table.separator=';'"

@@ -1,0 +1,90 @@
+import pytest
+
+from electra.config.load import load_finetune_config
+from electra.errors import ElectraError
+from electra.tasks.base import Notes
+from electra.tasks.table.files import Table
+
+ROWS = "text,label\n" + "".join(f"text {number},{number % 2}\n" for number in range(20))
+
+
+def read(split, *overrides, **tuned_on) -> tuple[list[str], dict[str, int]]:
+    notes = Notes()
+    config = load_finetune_config("table", overrides)
+    rows = Table(config, tuned_on.get("tuned_on", config.data)).read(split, notes)
+    return [row.cells["text"] for row in rows], dict(notes.counts)
+
+
+def test_of_one_file_a_tenth_is_held_out_and_noted(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_text(ROWS)
+    train, nothing = read("train", f"data={path}")
+    dev, noted = read("dev", f"data={path}")
+    assert (len(train), len(dev)) == (18, 2)
+    assert {*train, *dev} == {f"text {number}" for number in range(20)}
+    assert (nothing, noted) == ({}, {"of the rows are held out of the training file": 2})
+
+
+def test_the_rows_held_out_are_the_same_for_every_seed(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_text(ROWS)
+    assert read("dev", f"data={path}", "seed=3") == read("dev", f"data={path}")
+    assert len(read("dev", f"data={path}", "table.dev_fraction=0.5")[0]) == 10
+
+
+def test_another_file_than_the_model_was_tuned_on_is_scored_as_a_whole(tmp_path):
+    path = tmp_path / "new.csv"
+    path.write_text(ROWS)
+    for split in ("dev", "test"):
+        texts, notes = read(split, f"data={path}", tuned_on="old.csv")
+        assert (len(texts), notes) == (20, {})
+
+
+@pytest.mark.parametrize("name", ["dev.tsv", "valid.tsv", "validation.tsv", "val.tsv"])
+def test_a_folder_has_a_file_for_each_split(tmp_path, name):
+    (tmp_path / "train.csv").write_text(ROWS)
+    (tmp_path / name).write_text("text\tlabel\nheld out\t0\n")
+    (tmp_path / "test.jsonl").write_text('{"text": "unseen"}\n')
+    assert len(read("train", f"data={tmp_path}")[0]) == 20
+    assert read("dev", f"data={tmp_path}") == (["held out"], {})
+    assert read("test", f"data={tmp_path}") == (["unseen"], {})
+
+
+def test_a_test_file_is_never_taken_for_dev(tmp_path):
+    (tmp_path / "train.csv").write_text(ROWS)
+    (tmp_path / "test.csv").write_text("text,label\nunseen,0\n")
+    assert "unseen" not in read("dev", f"data={tmp_path}")[0]
+
+
+def test_files_can_be_named_with_or_without_a_folder(tmp_path):
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).write_text(f"text,label\n{name},0\n")
+    assert read("dev", f"data={tmp_path}", "train_file=a.csv", "dev_file=b.csv")[0] == ["b.csv"]
+    assert read("train", f"train_file={tmp_path}/a.csv", f"dev_file={tmp_path}/b.csv")[0] == ["a.csv"]
+
+
+@pytest.mark.parametrize(
+    ("files", "overrides", "message"),
+    [
+        ({}, [], r"which table\? set data=FILE"),
+        ({"x.md": ""}, ["data={}"], r"no train\.csv, \.tsv, \.jsonl or \.parquet in .*; found x\.md"),
+        ({"train.csv": ""}, ["data={}"], r"train\.csv is empty: no row in it"),
+        ({"train.csv": "text,label\n"}, ["data={}"], r"train\.csv is empty: no row in it"),
+        ({"train.csv": "text,label\none,0\n"}, ["data={}"], r"has 1 row: too few to hold one out; .* dev_file=FILE"),
+        ({"train.csv": ROWS}, ["data={}", "dev_file=b.csv"], r"no file b\.csv, here or in .* \(dev_file\)"),
+        ({"train.csv": "text,label\none\n"}, ["data={}"], r"line 2: 1 fields under a header of 2"),
+        ({"train.csv": "text,text\na,b\n"}, ["data={}"], r"two columns are called 'text'"),
+        ({}, ["data={}/nothing.csv"], r"no file or folder .*nothing\.csv"),
+    ],
+)
+def test_files_that_cannot_be_used_are_refused(tmp_path, files, overrides, message):
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(ElectraError, match=message):
+        read("train", *(override.format(tmp_path) for override in overrides))
+
+
+def test_a_split_without_a_file_is_refused(tmp_path):
+    (tmp_path / "train.csv").write_text(ROWS)
+    with pytest.raises(ElectraError, match=r"no test file: name one with test_file=FILE"):
+        read("test", f"data={tmp_path}")

@@ -1,0 +1,172 @@
+import csv
+import json
+
+import pytest
+
+from electra.config.load import load_finetune_config
+from electra.errors import ElectraError
+from electra.tasks.base import Notes
+from electra.tasks.build import build_task
+from electra.tasks.table.task import TableAnswering, TableTagging, TableTexts
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write the splits of a table and make the task that it is for."""
+
+    def write(train: list[dict], dev: list[dict] | None = None, *overrides: str, known=None):
+        for split, rows in (("train", train), ("dev", dev or train)):
+            lines = "".join(json.dumps(row) + "\n" for row in rows)
+            (tmp_path / f"{split}.jsonl").write_text(lines)
+        return build_task(load_finetune_config("table", [f"data={tmp_path}", *overrides]), known)
+
+    return write
+
+
+TEXTS = [{"text": "good soup", "label": "yes"}, {"text": "bad, soup", "label": "no"}]
+
+
+def test_classes_are_those_of_the_training_rows(write):
+    task = write(TEXTS)
+    assert isinstance(task, TableTexts)
+    assert (task.labels, task.metric, task.problem) == (("no", "yes"), "accuracy", "single_label_classification")
+    assert [(example.texts, example.label) for example in task.read("dev", Notes())] == [
+        (("good soup",), "yes"),
+        (("bad, soup",), "no"),
+    ]
+    assert task.detected() == ["table.kind=classification table.text=text table.label=label", "2 labels: no, yes"]
+
+
+def test_numbers_are_sorted_by_their_value(write):
+    rows = [{"text": "a b", "label": label} for label in (10, 9, 100)]
+    assert write(rows).labels == ("9", "10", "100")
+
+
+def test_several_labels_at_once_come_as_lists_or_with_a_separator(write):
+    lists = [{"text": "a b", "labels": ["x", "y"]}, {"text": "c d", "labels": []}, {"text": "e f", "labels": ["y"]}]
+    task = write(lists)
+    assert (task.labels, task.problem) == (("x", "y"), "multi_label_classification")
+    assert [example.label for example in task.read("train", Notes())] == [{"x", "y"}, set(), {"y"}]
+    joined = [{"text": "a b", "labels": "x;y"}, {"text": "c d", "labels": ""}, {"text": "e f", "labels": "y; x"}]
+    task = write(joined, None, "table.separator=;")
+    assert [example.label for example in task.read("train", Notes())] == [{"x", "y"}, set(), {"x", "y"}]
+
+
+def test_a_table_of_values_is_a_regression(write):
+    task = write([{"a": "x y", "b": "x z", "score": 1.5}, {"a": "p q", "b": "p r", "score": 4}])
+    assert task.problem == "regression"
+    assert task.detected()[1] == "values from 1.5 to 4"
+    assert [(example.texts, example.label) for example in task.read("dev", Notes())][1] == (("p q", "p r"), 4.0)
+
+
+def test_a_table_of_words_and_tags_is_tagging(write):
+    rows = [
+        {"tokens": ["a", "cat"], "ner_tags": ["O", "B-X"]},
+        {"tokens": "New York".split(), "ner_tags": ["B-X", "I-X"]},
+    ]
+    task = write(rows)
+    assert isinstance(task, TableTagging)
+    assert (task.labels, task.metric) == (("O", "B-X", "I-X"), "f1")
+    assert task.read("dev", Notes())[1].words == ("New", "York")
+
+
+def test_a_table_of_questions_is_answering(write):
+    rows = [
+        {"id": "a", "question": "who ate?", "context": "the cat ate", "answers": ["the cat", "cat"]},
+        {"id": "b", "question": "who slept?", "context": "the cat ate", "answers": {"text": [], "answer_start": []}},
+        {
+            "id": "c",
+            "question": "what?",
+            "context": "ate a cat ate",
+            "answers": {"text": ["ate"], "answer_start": [10]},
+        },
+    ]
+    task = write(rows)
+    assert isinstance(task, TableAnswering)
+    assert task.unanswerable
+    first, second, third = task.read("dev", Notes())
+    assert [answer.text for answer in first.answers] == ["the cat", "cat"]
+    assert (second.id, second.answers) == ("b", ())
+    assert third.answers[0].start == 10
+
+
+def test_a_task_is_made_again_from_what_a_model_knows_of_it(write, tmp_path):
+    answers = {"question": "who?", "context": "a cat", "answer": "cat"}
+    tags = {"words": "a cat", "tags": "O B-X"}
+    values = {"text": "a cat", "score": 0.5}
+    for rows in (TEXTS, [answers], [tags], [values, {**values, "score": 1}]):
+        task = write(rows)
+        known = json.loads(json.dumps(task.describe()))
+        again = build_task(load_finetune_config("table", ["data=nowhere.csv"]), known)
+        assert type(again) is type(task)
+        assert (again.labels, again.metric, again.describe()) == (task.labels, task.metric, task.describe())
+        assert again.detected() == task.detected()
+
+
+def test_columns_can_be_called_otherwise_when_a_model_is_used(write, tmp_path):
+    known = write(TEXTS).describe()
+    (tmp_path / "new.csv").write_text("body\nfine soup\n")
+    task = build_task(load_finetune_config("table", ["table.text=body"]), known)
+    assert [example.texts for example in task.inputs(str(tmp_path / "new.csv"))] == [("fine soup",)]
+
+
+def test_inputs_come_from_tables_and_from_lines(write, tmp_path):
+    pairs = [{"id": number, "sentence1": "a b", "sentence2": "c d", "label": number} for number in range(2)]
+    task = write(pairs)
+    with (tmp_path / "new.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([["id", "sentence1", "sentence2"], ["7", 'said "no", left', "two\nlines"]])
+    (example,) = task.inputs(str(tmp_path / "new.csv"))
+    assert (example.texts, example.id, example.label) == (('said "no", left', "two\nlines"), "7", None)
+    (tmp_path / "new.txt").write_text("one\ttwo\n")
+    assert [example.texts for example in task.inputs(str(tmp_path / "new.txt"))] == [("one", "two")]
+    (tmp_path / "words.txt").write_text("a small cat\n")
+    tagging = write([{"words": "a cat", "tags": "O B-X"}])
+    assert [sentence.words for sentence in tagging.inputs(str(tmp_path / "words.txt"))] == [("a", "small", "cat")]
+
+
+def test_parquet_is_read(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    table = pyarrow.table({"text": ["good soup", "bad soup"], "labels": [["a", "b"], ["b"]]})
+    parquet.write_table(table, tmp_path / "train.parquet")
+    task = build_task(load_finetune_config("table", [f"data={tmp_path}", "table.dev_fraction=0.5"]))
+    assert len(task.read("train", Notes())) == len(task.read("dev", Notes())) == 1
+    assert task.labels == ("a", "b")  # whichever part they fell into
+
+
+def test_empty_texts_are_noted(write):
+    notes = Notes()
+    write([*TEXTS, {"text": None, "label": "no"}]).read("train", notes)
+    assert notes.counts == {"empty texts": 1}
+
+
+@pytest.mark.parametrize(
+    ("train", "dev", "overrides", "message"),
+    [
+        (
+            TEXTS,
+            [{"text": "soup", "label": "yess"}],
+            [],
+            r"dev\.jsonl line 1: unknown label 'yess'; did you mean yes\?; known: no, yes",
+        ),
+        (TEXTS, [{"text": "soup", "lable": "yes"}], [], r"dev\.jsonl line 1: no column 'label' \(table\.label\)"),
+        (TEXTS, [{"txt": "soup", "label": "yes"}], [], r"no column 'text' \(table\.text\); did you mean txt\?"),
+        (TEXTS, [{"text": "soup", "label": ""}], [], r"line 1: the label in column 'label' is empty"),
+        (TEXTS, None, ["table.kind=regression"], r"line 1: 'yes' is not a number"),
+        (TEXTS[:1], None, [], r"which column is the label|all rows have the same label in column 'label'"),
+        (
+            [{"text": "a b", "score": 0.5}] * 2,
+            None,
+            [],
+            r"all rows have the same label in column 'score': nothing to learn",
+        ),
+        ([{"words": "a cat", "tags": "O"}], None, [], r"train\.jsonl line 1: 2 words, but 1 tags"),
+        ([{"words": "", "tags": ""}], None, [], r"line 1: a sentence without a word"),
+        (TEXTS, None, ["table.kind=answering"], r"answering needs a column of contexts .* set table\.pair"),
+    ],
+)
+def test_rows_that_cannot_be_used_are_refused_in_one_line(write, train, dev, overrides, message):
+    with pytest.raises(ElectraError, match=message) as caught:
+        write(train, dev, *overrides).read("dev", Notes())
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,50 @@
+import numpy as np
+import pytest
+import torch
+
+from electra.tasks.base import Feature
+from electra.tasks.batches import BUCKET, LENGTH_STEP, batches_per_epoch, evaluation_order, make_batch, training_order
+
+
+@pytest.mark.parametrize("count", [1, 31, 32, 33, 5000])
+def test_an_epoch_has_every_feature_once_and_one_short_batch_at_most(count):
+    lengths = np.random.default_rng(0).integers(3, 128, count)
+    order = training_order(lengths, 32, seed=1, epoch=0)
+    assert len(order) == batches_per_epoch(count, 32)
+    assert sorted(np.concatenate(order)) == list(range(count))
+    assert sorted(len(batch) for batch in order)[1:] == [32] * (len(order) - 1)
+
+
+def test_the_order_follows_seed_and_epoch():
+    lengths = np.full(100, 7)
+    orders = [training_order(lengths, 8, *key) for key in ((0, 0), (0, 0), (0, 1), (1, 0))]
+    first = [batch.tolist() for batch in orders[0]]
+    assert first == [batch.tolist() for batch in orders[1]]
+    assert first != [batch.tolist() for batch in orders[2]]
+    assert first != [batch.tolist() for batch in orders[3]]
+
+
+def test_neighbours_are_of_like_length():
+    lengths = np.random.default_rng(0).integers(3, 128, 32 * BUCKET)
+    spread = np.mean([np.ptp(lengths[batch]) for batch in training_order(lengths, 32, 0, 0)])
+    assert spread < 4  # where a random batch spreads over nearly all lengths
+
+
+def test_evaluation_takes_the_longest_first():
+    batches = list(evaluation_order(np.array([3, 9, 5]), 2))
+    assert [batch.tolist() for batch in batches] == [[1, 2], [0]]
+
+
+@pytest.mark.parametrize(("longest", "most", "expected"), [(5, 128, LENGTH_STEP), (33, 128, 64), (40, 50, 50)])
+def test_a_batch_has_its_rows_and_one_of_few_lengths(task, longest, most, expected):
+    features = [Feature(0, [2] * longest, [0] * longest, [1.0]), Feature(1, [2, 3], [0, 1], [0.0])]
+    batch = make_batch(task("cola"), features, 4, most, pad_id=9)
+    assert batch["ids"].shape == batch["types"].shape == (4, expected)
+    assert batch["ids"][1].tolist() == [2, 3] + [9] * (expected - 2)
+    assert batch["attention"].sum(1).tolist() == [longest, 2, 0, 0]
+    assert torch.equal(batch["weights"], torch.tensor([1.0, 1, 0, 0]))
+    assert batch["targets"].shape == (4, 1)
+
+
+def test_a_batch_without_labels_has_no_targets(task):
+    assert "targets" not in make_batch(task("cola"), [Feature(0, [2], [0])], 2, 32, pad_id=0)
