@@ -24,21 +24,30 @@ def cli_page() -> str:
 
 
 def config_page() -> str:
-    """Give every key of the schema and the presets' values."""
-    from electra.config.keys import known_keys
-    from electra.config.load import flatten, load_config, preset_names
+    """Give every key of both schemas and the presets' values."""
+    from electra.config.finetune import FinetuneConfig
+    from electra.config.load import load_config, load_finetune_config
     from electra.config.schema import PretrainConfig
 
-    presets = {name: flatten(load_config(name).model_dump()) for name in preset_names()}
-    page = (
-        "# Config keys\n\nEvery key of a pre-training config, with its value in each preset. A dash: the key belongs "
-        "to another objective or generator.\nThis page is generated: `make docs`.\n\n"
-        f"| key | meaning | {' | '.join(presets)} |\n|---|---|{'---|' * len(presets)}\n"
+    return (
+        "# Config keys\n\nThis page is generated: `make docs`.\n\n## Pre-training\n\nEvery key of a pre-training "
+        "config, with its value in each preset. A dash: the key belongs to another objective or generator.\n\n"
+        + _key_table(PretrainConfig, load_config)
+        + "\n## Fine-tuning\n\nEvery key of a fine-tuning config. None: the value follows the task, the model's width "
+        "or the protocol, as its meaning says.\n\n" + _key_table(FinetuneConfig, load_finetune_config)
     )
-    for key, field in known_keys(PretrainConfig).items():
+
+
+def _key_table(schema, load) -> str:
+    from electra.config.keys import known_keys
+    from electra.config.load import flatten, preset_names
+
+    presets = {name: flatten(load(name).model_dump()) for name in preset_names(schema)}
+    table = f"| key | meaning | {' | '.join(presets)} |\n|---|---|{'---|' * len(presets)}\n"
+    for key, field in known_keys(schema).items():
         values = " | ".join(str(values.get(key, "-")) for values in presets.values())
-        page += f"| `{key}` | {field.description} | {values} |\n"
-    return page
+        table += f"| `{key}` | {field.description} | {values} |\n"
+    return table
 
 
 PAGES = {"cli.md": cli_page, "config.md": config_page}

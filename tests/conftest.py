@@ -1,5 +1,6 @@
-"""Small models that many tests look at from different sides."""
+"""Small models and tasks that many tests look at from different sides."""
 
+import random
 from pathlib import Path
 
 import pytest
@@ -47,7 +48,7 @@ def tiny_model(tiny_config, tokenizer) -> Pretrained:
     """A discriminator and generator of odd, untrained weights: larger than at the start, so that errors show."""
     torch.manual_seed(7)
     networks = build_networks(tiny_config.model, tiny_config.objective.generator)
-    for parameter in {*networks.discriminator.parameters(), *networks.generator.parameters()}:
+    for parameter in dict.fromkeys([*networks.discriminator.parameters(), *networks.generator.parameters()]):
         torch.nn.init.normal_(parameter, std=0.2)
     return Pretrained(networks.discriminator, tokenizer, networks.generator)
 
@@ -56,4 +57,40 @@ def tiny_model(tiny_config, tokenizer) -> Pretrained:
 def tiny_folder(tiny_model, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("models") / "tiny"
     write_model(tiny_model, folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tasks_folder(tmp_path_factory) -> Path:
+    """GLUE in small: whether a sentence speaks of a cat, and whether two sentences speak of the same animal."""
+    source = random.Random(0)
+    folder = tmp_path_factory.mktemp("glue")
+
+    def sentence(animal: str) -> str:
+        return f"the {animal} {source.choice(['sat', 'ate'])} {source.choice(['and then', 'on a mat', 'soup'])}"
+
+    def single() -> str:
+        animal = source.choice(["cat", "dog"])
+        return f"{sentence(animal)}\t{int(animal == 'cat')}"
+
+    def pair(number: int, yes: str, no: str) -> str:
+        animals = [source.choice(["cat", "dog"]) for _ in range(2)]
+        return f"{number}\t{sentence(animals[0])}\t{sentence(animals[1])}\t{yes if len(set(animals)) == 1 else no}"
+
+    for split, count in (("train", 200), ("dev", 40), ("test", 12)):
+        part = "" if split == "train" else "_matched"
+        files = {
+            f"SST-2/{split}.tsv": ["sentence\tlabel", *(single() for _ in range(count))],
+            f"RTE/{split}.tsv": [
+                "index\tsentence1\tsentence2\tlabel",
+                *(pair(number, "entailment", "not_entailment") for number in range(count)),
+            ],
+            f"MNLI/{split}{part}.tsv": [
+                "index\tsentence1\tsentence2\tgold_label",
+                *(pair(number, "entailment", "contradiction") for number in range(count)),
+            ],
+        }
+        for name, lines in files.items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text("".join(f"{line}\n" for line in lines))
     return folder

@@ -1,4 +1,4 @@
-"""Pre-train your own text encoder by replaced token detection.
+"""Pre-train your own text encoder by replaced token detection, and fine-tune it.
 
 Names are loaded when first used, so that `import electra` costs no torch.
 """
@@ -7,7 +7,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from electra.config.finetune import FinetuneConfig as FinetuneConfig
     from electra.config.load import load_config as load_config
+    from electra.config.load import load_finetune_config as load_finetune_config
     from electra.config.schema import PretrainConfig as PretrainConfig
     from electra.data.corpus import build_corpus as build_corpus
     from electra.data.tokenizer import Tokenizer as Tokenizer
@@ -19,23 +21,33 @@ if TYPE_CHECKING:
     from electra.objectives.build import build_objective as build_objective
     from electra.recipes.convert import export as export
     from electra.recipes.convert import import_model as import_model
+    from electra.recipes.evaluate import evaluate as evaluate
+    from electra.recipes.finetune import finetune as finetune
     from electra.recipes.flops import flops as flops
+    from electra.recipes.glue import glue as glue
+    from electra.recipes.predict import predict as predict
     from electra.recipes.pretrain import pretrain as pretrain
     from electra.recipes.train import train as train
 
 _HOMES = {
     "ElectraError": "electra.errors",
+    "FinetuneConfig": "electra.config.finetune",
     "PretrainConfig": "electra.config.schema",
     "Pretrained": "electra.model.pretrained",
     "Tokenizer": "electra.data.tokenizer",
     "build_corpus": "electra.data.corpus",
     "build_objective": "electra.objectives.build",
+    "evaluate": "electra.recipes.evaluate",
     "export": "electra.recipes.convert",
+    "finetune": "electra.recipes.finetune",
     "flops": "electra.recipes.flops",
+    "glue": "electra.recipes.glue",
     "import_model": "electra.recipes.convert",
     "load": "electra.model.pretrained",
     "load_config": "electra.config.load",
+    "load_finetune_config": "electra.config.load",
     "load_tokenizer": "electra.data.tokenizer",
+    "predict": "electra.recipes.predict",
     "pretrain": "electra.recipes.pretrain",
     "train": "electra.recipes.train",
     "train_vocab": "electra.data.vocab",

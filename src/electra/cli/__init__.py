@@ -5,7 +5,23 @@ from typing import Annotated
 
 import typer
 
-from electra.cli import bench, config, corpus, demo, detect, export, flops, import_, pretrain, train, vocab
+from electra.cli import (
+    bench,
+    config,
+    corpus,
+    demo,
+    detect,
+    evaluate,
+    export,
+    finetune,
+    flops,
+    glue,
+    import_,
+    predict,
+    pretrain,
+    train,
+    vocab,
+)
 from electra.errors import ElectraError
 
 app = typer.Typer(
@@ -38,7 +54,9 @@ def _root(
         typer.echo(context.get_help())
 
 
-for _command in (demo, train, vocab, corpus, pretrain, detect, import_, export, config, flops, bench):
+_building = (demo, train, vocab, corpus, pretrain, detect)
+_using = (finetune, evaluate, predict, glue)
+for _command in (*_building, *_using, import_, export, config, flops, bench):
     _command.register(app)
 
 

@@ -40,26 +40,29 @@ class LiveLine:
             return
         if "warning" in record:
             self._write(f"warning: {record['warning']}", keep=True)
+        elif "detected" in record:
+            self._write(record["detected"], keep=True)
         elif any(name.startswith("heldout_") for name in record):
-            self._write(f"step {record['step']:,} held out: {self._metrics(record, 'heldout_')}", keep=True)
+            self._write(f"{_place(record)} held out: {self._metrics(record, 'heldout_')}", keep=True)
         elif self.live or time.monotonic() - self.printed > 10:
             self.printed = time.monotonic()
             left = record["seconds"] * (1 - record["progress"]) / max(record["progress"], 1e-9)
-            self._write(
-                f"step {record['step']:,} {self._metrics(record, '')} left {_duration(left)}", keep=not self.live
-            )
+            self._write(f"{_place(record)} {self._metrics(record, '')} left {_duration(left)}", keep=not self.live)
 
     def _metrics(self, record: dict[str, Any], prefix: str) -> str:
-        return " · ".join(
-            f"{label} {format(record[prefix + name], form)}"
-            for name, (label, form) in SHOWN.items()
-            if prefix + name in record
-        )
+        shown = {name: SHOWN[name] for name in SHOWN if prefix + name in record}
+        shown = shown if set(shown) - {"tokens_per_second"} else {"loss": ("loss", ".4f")} | shown
+        return " · ".join(f"{label} {format(record[prefix + name], form)}" for name, (label, form) in shown.items())
 
     def _write(self, text: str, keep: bool) -> None:
         sys.stderr.write(f"\r\033[K{text}" if self.live else text)
         sys.stderr.write("\n" if keep else "")
         sys.stderr.flush()
+
+
+def _place(record: dict[str, Any]) -> str:
+    seed = f"seed {record['seed']} " if "seed" in record else ""
+    return f"{seed}step {record['step']:,}"
 
 
 def _duration(seconds: float) -> str:

@@ -1,11 +1,12 @@
 """The model card: what a model is and how to load it, for whoever finds the folder."""
 
 from electra.model.encoder import Encoder
-from electra.model.huggingface import ARCHITECTURES
-from electra.model.networks import Discriminator, MaskedLM
+from electra.model.huggingface import layout
+from electra.model.networks import Discriminator, MaskedLM, TaskNetwork
 from electra.model.pretrained import Pretrained
 
 USES = {
+    TaskNetwork: "Fine-tuned for a task: see `task.json` and the labels in `config.json`.",
     Discriminator: "Every token gets a score: positive means that it looks replaced. Made to be fine-tuned.",
     MaskedLM: "A masked language model: it predicts the tokens at [MASK].",
     Encoder: "A bare encoder, to be fine-tuned.",
@@ -16,7 +17,7 @@ def model_card(model: Pretrained) -> str:
     """Write the card of a model folder."""
     config = model.encoder.config
     parameters = sum(parameter.numel() for parameter in model.network.parameters())
-    architecture = ARCHITECTURES[type(model.network)]
+    architecture = layout(model.network).architecture
     generator = (
         "\nThe generator that it was trained with is in the folder `generator`: "
         '`ElectraForMaskedLM.from_pretrained(FOLDER, subfolder="generator")`.\n'

@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -18,9 +19,11 @@ from electra.config.schema import (
 from electra.data.hub import locate
 from electra.errors import CheckpointError
 from electra.model.encoder import Encoder
+from electra.model.heads import ClassificationHead, QuestionAnsweringHead
 from electra.model.huggingface import FILES, Network, read_network, write_network
-from electra.model.networks import MaskedLM
-from electra.model.pretrained import GENERATOR, Pretrained, load
+from electra.model.networks import MaskedLM, TaskNetwork
+from electra.model.pretrained import GENERATOR, Pretrained, find_folder, load
+from electra.model.task_model import TaskModel, read_task, write_task_model
 from electra.recipes.card import model_card
 
 
@@ -28,7 +31,10 @@ def export(source: str | Path, out: str | Path) -> None:
     """Write a model as a plain Hugging Face folder, its generator at `out/generator`, and check what was written."""
     model = load(source, device="cpu")
     with written_beside(Path(out)) as folder:
-        write_model(model, folder)
+        if isinstance(model.network, TaskNetwork):
+            _write_task_model(TaskModel(model.network, model.tokenizer, read_task(find_folder(source))), folder)
+        else:
+            write_model(model, folder)
 
 
 def import_model(source: str | Path, out: str | Path, generator: str | Path | None = None) -> Pretrained:
@@ -55,6 +61,22 @@ def write_model(model: Pretrained, folder: Path) -> None:
         write_network(model.generator, folder / GENERATOR)
         model.tokenizer.save(folder / GENERATOR)
         _check(model.generator, folder / GENERATOR)
+
+
+def _write_task_model(model: TaskModel, folder: Path) -> None:
+    """Write a fine-tuned model so that `transformers` has a class for it, and check what was written."""
+    network = model.network
+    if isinstance(network.head, QuestionAnsweringHead):
+        raise CheckpointError(
+            "no class of transformers has the paper's question-answering head, whose end depends on the start; "
+            "fine-tune with head=huggingface to export"
+        )
+    if isinstance(network.head, ClassificationHead):
+        head = network.head.in_huggingface(network.encoder.config)
+        network = TaskNetwork(network.encoder, head, network.labels, network.problem)
+    write_task_model(replace(model, network=network), folder)
+    (folder / "README.md").write_text(model_card(Pretrained(network, model.tokenizer)), encoding="utf-8")
+    _check(network, folder)
 
 
 def config_of(model: Pretrained) -> PretrainConfig:

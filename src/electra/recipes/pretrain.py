@@ -165,8 +165,7 @@ class _Pretraining:
         for number in range(self.config.evaluate.batches):
             batch = self.heldout.batch(number)
             draws = self._draw(FIXED, number, batch, alone=True)
-            with torch.compiler.set_stance("force_eager"):  # evaluation is not worth a compilation of its own
-                steps.append(self._forward(network, (batch, draws)))
+            steps.append(self._forward(network, (batch, draws)))
         self.objective.train()
         return summarize(steps)
 

@@ -1,0 +1,68 @@
+"""`electra finetune`: train a model for a task."""
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from electra.cli.options import Json, Overrides, Preset
+
+if TYPE_CHECKING:
+    from electra.recipes.tuning import Tuning
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        epilog="Examples:\n\n  electra finetune glue task=mrpc model=runs/small data=glue out=runs/mrpc seeds=5\n\n"
+        "  electra finetune table data=pairs.csv model=google/electra-small-discriminator out=runs/pairs --dry-run"
+    )(finetune)
+
+
+def finetune(
+    preset: Preset,
+    overrides: Overrides = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read the data, print the plan, train nothing.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Fine-tune a model with one seed or several; run it again to go on where it stopped."""
+    from electra.config.load import dump_config, load_finetune_config
+
+    config = load_finetune_config(preset, overrides or [])
+    if dry_run:
+        from electra.recipes.tuning import prepare
+
+        tuning = prepare(config)
+        typer.echo(dump_config(tuning.config))
+        for said in _plan(tuning):
+            typer.echo(f"# {said}")
+        return
+    from electra.cli.progress import LiveLine
+    from electra.recipes.finetune import finetune as run
+    from electra.recipes.results import describe
+
+    with LiveLine(quiet) as line:
+        results = run(config, [line])
+    if as_json:
+        typer.echo(json.dumps(results))
+        return
+    for split, notes in results["notes"].items():
+        for what, count in notes.items():
+            typer.echo(f"{split}: {count:,} {what}")
+    typer.echo(describe(results))
+    typer.echo(f"{config.out}: results.json, and in model the model of seed {results['kept']} ({config.keep})")
+
+
+def _plan(tuning: "Tuning") -> list[str]:
+    training = tuning.training
+    layers = tuning.start.encoder.config.layers
+    names = {"embeddings": "encoder.embeddings", "top layer": f"encoder.layers.{layers - 1}.", "head": "head"}
+    rates = ", ".join(f"{name} {training.learning_rate * tuning.factor(key):.4g}" for name, key in names.items())
+    lines = tuning.task.detected()
+    lines.append(f"{training.steps:,} updates of {training.batch_size}, {training.warmup_steps:,} of them to warm up")
+    lines.append(f"learning rates: {rates}")
+    for split, part in (("train", tuning.train), ("dev", tuning.dev)):
+        notes = "".join(f", {count:,} {what}" for what, count in part.notes.items())
+        lines.append(f"{split}: {len(part.examples):,} examples, {len(part.features):,} inputs{notes}")
+    return lines

@@ -1,0 +1,74 @@
+"""`electra glue`: a model on the whole suite of tasks."""
+
+import json
+import statistics
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from electra.cli.options import Json, Overrides
+
+if TYPE_CHECKING:
+    from electra.recipes.glue import Suite
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        epilog="Examples:\n\n  electra glue runs/small --data glue --out runs/suite seeds=5\n\n"
+        "  electra glue runs/small --data glue --data squad-1.1 --out runs/suite qnli.train_file=train_part.tsv"
+    )(glue)
+
+
+def glue(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A run, a Hugging Face folder or a hub name.")],
+    overrides: Overrides = None,
+    data: Annotated[
+        list[str] | None, typer.Option("--data", metavar="DIR", help="A folder of tasks; may be given several times.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="RUN", help="The folder of the runs.")] = None,
+    task: Annotated[
+        list[str] | None, typer.Option("--task", metavar="TASK", help="Only this task; may be given several times.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Fine-tune a model for every task that is there; print the published scores beside its own.
+
+    KEY=VALUE is for all tasks, TASK.KEY=VALUE for one. RUN/submission.zip is for GLUE's server.
+    """
+    if not data or out is None:
+        raise typer.BadParameter("give --data DIR, the folder of the tasks, and --out RUN")
+    from electra.cli.progress import LiveLine
+    from electra.recipes.glue import glue as run
+
+    with LiveLine(quiet) as line:
+        suite = run(model, data, out, overrides or [], task or [], [line])
+    if as_json:
+        typer.echo(json.dumps(asdict(suite)))
+        return
+    for row in table(suite):
+        typer.echo(row)
+    for name, reason in suite.skipped.items():
+        typer.echo(f"skipped {name}: {reason}")
+    for name, said in suite.submission.items():
+        typer.echo(f"submission, {name}: {said}")
+
+
+def table(suite: "Suite") -> list[str]:
+    """Lay the scores out in columns, ours and the published ones, with the mean over the tasks that all have."""
+    models = list(dict.fromkeys(model for score in suite.scores for model in score.published))
+    rows = [["task", "metric", "score", "std", "seeds", "protocol", *models, ""]]
+    for score in suite.scores:
+        known = [f"{score.published[model]:.1f}" if model in score.published else "-" for model in models]
+        ours = [f"{score.score:.1f}", f"{score.std:.1f}" if score.seeds > 1 else "-", str(score.seeds)]
+        rows.append([score.task, score.metric, *ours, score.protocol, *known, score.caveat])
+    common = [score for score in suite.scores if len(score.published) == len(models)]
+    if models and len(common) > 1:
+        means = [statistics.fmean(score.published[model] for score in common) for model in models]
+        ours = [f"{statistics.fmean(score.score for score in common):.1f}", "", ""]
+        rows.append(["mean", f"of {len(common)}", *ours, "", *(f"{mean:.1f}" for mean in means), ""])
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -1,0 +1,48 @@
+"""`electra predict`: what a fine-tuned model says of new examples."""
+
+import json
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from electra.cli.options import Overrides
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        epilog="Examples:\n\n  electra predict runs/mrpc pairs.csv --out predictions.jsonl\n\n"
+        "  cat sentences.txt | electra predict runs/cola -"
+    )(predict)
+
+
+def predict(
+    run: Annotated[
+        str, typer.Argument(metavar="RUN", help="A run of electra finetune, or a fine-tuned Hugging Face folder.")
+    ],
+    source: Annotated[str, typer.Argument(metavar="FILE", help="A table, lines of text, or - for standard input.")],
+    overrides: Overrides = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Where to write; standard output when not given.")
+    ] = None,
+) -> None:
+    """Predict every example of a file: one line of JSON each, in the same order."""
+    from electra.recipes.predict import predict as run_over
+    from electra.tasks.base import Notes
+
+    notes = Notes()
+    count = 0
+    beside = out.with_name(f".{out.name}.partial") if out else None
+    with ExitStack() as stack:
+        target = stack.enter_context(beside.open("w", encoding="utf-8")) if beside else sys.stdout
+        for prediction in run_over(run, source, overrides or [], notes):
+            target.write(json.dumps(prediction, ensure_ascii=False) + "\n")
+            count += 1
+    for what, number in notes.counts.items():
+        typer.echo(f"{number:,} {what}", err=True)
+    if out and beside:
+        beside.replace(out)
+        typer.echo(f"{out}: {count:,} predictions")

@@ -1,0 +1,108 @@
+"""Scoring a fine-tuned model, and the forward passes that scoring and prediction share."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from electra.config.finetune import FinetuneConfig
+from electra.config.load import load_finetune_config
+from electra.data.tokenizer import Tokenizer
+from electra.errors import TaskError
+from electra.model.networks import TaskNetwork
+from electra.model.task_model import read_task_model
+from electra.tasks.base import Feature, Notes, Output, Prediction, Split
+from electra.tasks.batches import evaluation_order, make_batch
+from electra.tasks.build import AnyTask, build_task
+from electra.tasks.table.task import known_of
+from electra.training.execution import autocast
+
+ROWS = 64  # of an evaluation batch
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A fine-tuned model with its task, ready to predict."""
+
+    network: TaskNetwork
+    tokenizer: Tokenizer
+    task: AnyTask
+    config: FinetuneConfig
+
+    def predict(self, examples: Sequence[Any], notes: Notes) -> list[Prediction]:
+        """Give one prediction for each example, in order."""
+        assert self.config.max_length is not None
+        features = self.task.features(examples, self.tokenizer, self.config.max_length, notes, training=False)
+        outputs = forward(self.network, self.task, features, self.tokenizer, self.config)
+        return self.task.predictions(examples, features, outputs)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A model's predictions for a split, their scores, and what was cut or skipped on the way."""
+
+    task: str
+    split: Split
+    metrics: dict[str, float]  # empty where the labels are not known
+    notes: dict[str, int]
+    predictions: list[Prediction]
+    files: dict[str, str]  # as the makers of the task want predictions: names and content
+
+
+def evaluate(run: str | Path, overrides: Iterable[str] = (), split: Split = "dev") -> Evaluation:
+    """Score a fine-tuned run on a split; `overrides` such as data=DIR change where the examples come from."""
+    tuned = load_tuned(run, overrides)
+    task, notes = tuned.task, Notes()
+    examples = task.read(split, notes)
+    predictions = tuned.predict(examples, notes)
+    metrics = task.score(examples, predictions) if all(map(task.is_labelled, examples)) else {}
+    return Evaluation(task.name, split, metrics, dict(notes.counts), predictions, task.files(examples, predictions))
+
+
+def load_tuned(run: str | Path, overrides: Iterable[str] = ()) -> Tuned:
+    """Load a fine-tuned run, its task as the config that was stored with it says, or as `overrides` say instead."""
+    model = read_task_model(run)
+    if "config" in model.task:
+        config = load_finetune_config(model.task["config"], overrides)
+        task = build_task(config, model.task["known"])
+    else:  # tuned by others: its labels are known, the names of columns are the usual ones or the user's
+        longest = f"max_length={model.network.encoder.config.max_length}"
+        config = load_finetune_config("table", [longest, *overrides])
+        task = build_task(config, known_of(model.network))
+    if task.labels != model.network.labels:
+        ours, theirs = (", ".join(labels) or "spans" for labels in (model.network.labels, task.labels))
+        raise TaskError(f"the head of {run} does not fit task {task.name}: it has {ours}, not {theirs}")
+    return Tuned(model.network.eval(), model.tokenizer, task, config)
+
+
+@torch.inference_mode()
+def forward(
+    network: TaskNetwork,
+    task: AnyTask,
+    features: Sequence[Feature[Any]],
+    tokenizer: Tokenizer,
+    config: FinetuneConfig,
+) -> list[Output]:
+    """Run a network over features, in batches of like length, and give each feature's outputs in the given order."""
+    assert config.max_length is not None
+    device = next(network.parameters()).device
+    outputs: list[Output] = [{}] * len(features)
+    lengths = np.array([len(feature.ids) for feature in features])
+    network.eval()
+    for chosen in evaluation_order(lengths, ROWS):
+        batch = make_batch(task, [features[index] for index in chosen], ROWS, config.max_length, tokenizer.pad_id)
+        batch = {name: tensor.to(device, non_blocking=True) for name, tensor in batch.items()}
+        with autocast(config, device):
+            hidden = network.encoder(batch["ids"], batch["attention"], batch["types"])
+            found = task.outputs(network.head, hidden, batch)
+        arrays = {name: _array(tensor) for name, tensor in found.items()}
+        for row, index in enumerate(chosen):
+            outputs[index] = {name: array[row] for name, array in arrays.items()}
+    return outputs
+
+
+def _array(tensor: torch.Tensor) -> np.ndarray:
+    return (tensor.float() if tensor.is_floating_point() else tensor).cpu().numpy()

@@ -1,0 +1,256 @@
+"""Fine-tuning, whole: each seed through the shared loop, the scores on dev, and the model that is kept."""
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from electra.config.finetune import FinetuneConfig
+from electra.config.load import load_finetune_config
+from electra.errors import ConfigError, ElectraError
+from electra.model.networks import TaskNetwork
+from electra.model.task_model import TaskModel, write_task_model
+from electra.objectives.draws import mix
+from electra.recipes.convert import written_beside
+from electra.recipes.evaluate import forward
+from electra.recipes.results import Results, chosen_seed, summarize_seeds, write_json
+from electra.recipes.tuning import Tuning, new_network, prepare
+from electra.tasks.base import Batch
+from electra.tasks.batches import make_batch, training_order
+from electra.tasks.build import AnyTask
+from electra.training.checkpoint import Checkpoints, NoCheckpoints
+from electra.training.execution import autocast
+from electra.training.loop import Job, train
+from electra.training.processes import Processes, joined
+from electra.training.run import Record, Run
+from electra.training.update import Network
+
+Listener = Callable[[Record], None]
+
+
+class Step(NamedTuple):
+    """What a forward pass gives."""
+
+    loss: Tensor
+
+
+class TaskLoss(nn.Module):
+    """A network and what it is trained for: batch in, loss out."""
+
+    def __init__(self, network: TaskNetwork, task: AnyTask) -> None:
+        super().__init__()
+        self.encoder, self.head, self.task = network.encoder, network.head, task
+
+    def forward(self, batch: Batch) -> Step:
+        """Give the loss of a batch."""
+        hidden = self.encoder(batch["ids"], batch["attention"], batch["types"])
+        return Step(self.task.loss(self.head, hidden, batch))
+
+
+def finetune(config: FinetuneConfig, listeners: Sequence[Listener] = ()) -> Results:
+    """Fine-tune with every seed that is not done yet, keep one model, and give what `results.json` holds."""
+    if config.out is None:
+        raise ConfigError("where to? set out=RUN, the folder of the run")
+    if config.learning_rates:
+        return _sweep(config, Path(config.out), listeners)
+    tuning = prepare(config)
+    folder = Path(config.out)
+    Run(folder, []).open(tuning.config, load_finetune_config)
+    for listener in listeners:
+        for said in tuning.task.detected():
+            listener({"detected": said})
+    with joined(config.device) as processes:
+        if processes.world_size > 1:
+            raise ConfigError("fine-tuning takes one device: start it without torchrun")
+        seeds = [_Seed(tuning, seed, folder, processes, listeners).result() for seed in tuning.config.seed_list]
+        kept = chosen_seed(seeds, tuning.task.metric, config.keep)
+        _Seed(tuning, kept, folder, processes, listeners).move_model(folder / "model")
+    results = _describe(tuning) | {"kept": kept, "seeds": seeds} | summarize_seeds(seeds)
+    write_json(results, folder / "results.json")
+    for seed in (folder / "seeds").iterdir():
+        shutil.rmtree(seed / "model", ignore_errors=True)
+    return results
+
+
+def _describe(tuning: Tuning) -> Results:
+    config = tuning.config
+    return {
+        "task": tuning.task.name,
+        "protocol": config.protocol,
+        "metric": tuning.task.metric,
+        "detected": tuning.task.detected(),
+        "model": config.model,
+        "start": f"tuned on {tuning.tuned_on}" if tuning.tuned_on else config.start,
+        "head": config.head,
+        "learning_rate": config.learning_rate,
+        "train_file": config.train_file,
+        "examples": {"train": len(tuning.train.examples), "dev": len(tuning.dev.examples)},
+        "notes": {"train": tuning.train.notes, "dev": tuning.dev.notes},
+    }
+
+
+def _sweep(config: FinetuneConfig, folder: Path, listeners: Sequence[Listener]) -> Results:
+    """Fine-tune once for each learning rate, and keep the run with the best median on dev."""
+    Run(folder, []).open(config, load_finetune_config)
+    found: dict[float, Results] = {}
+    for rate in config.learning_rates:
+        out = str(folder / f"rate-{rate:g}")
+        found[rate] = finetune(
+            config.model_copy(update={"learning_rate": rate, "learning_rates": [], "out": out}), listeners
+        )
+    best = max(found.values(), key=lambda results: results["median"][results["metric"]])
+    with written_beside(folder / "model", overwrite=True) as model:
+        shutil.copytree(folder / f"rate-{best['learning_rate']:g}" / "model", model, dirs_exist_ok=True)
+    results = best | {"sweep": {f"{rate:g}": results["median"] for rate, results in found.items()}}
+    write_json(results, folder / "results.json")
+    return results
+
+
+class _Seed:
+    """One training. Its folder holds the best model so far and its scores, and `result.json` once it is done."""
+
+    def __init__(
+        self, tuning: Tuning, seed: int, run: Path, processes: Processes, listeners: Sequence[Listener]
+    ) -> None:
+        self.tuning, self.seed, self.processes = tuning, seed, processes
+        self.folder = run / "seeds" / str(seed)
+        self.listeners = listeners
+        self.lengths = np.array([len(feature.ids) for feature in tuning.train.features])
+        self.tokens = 0
+        self.known: dict[str, Any] = {}  # what the model has to know of its task beside the config
+        self.step = self.evaluated = 0  # updates so far, and up to the latest evaluation
+        self.enough = False
+
+    @property
+    def best(self) -> Path:
+        """Name the file with the scores of the best model so far."""
+        return self.folder / "best.json"
+
+    def result(self) -> dict[str, Any]:
+        """Give the scores, after the training where there was none yet."""
+        path = self.folder / "result.json"
+        if not path.is_file():
+            self._train()
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return found
+
+    def move_model(self, place: Path) -> None:
+        """Make this seed's model the one of the run; train it again if it was not kept."""
+        kept = place / "seed.json"
+        if kept.is_file() and json.loads(kept.read_text()) == self.seed:
+            return
+        if not (self.folder / "model").is_dir():
+            self._train()
+        with written_beside(place, overwrite=True) as beside:
+            shutil.copytree(self.folder / "model", beside, dirs_exist_ok=True)
+            write_json(self.seed, beside / kept.name)
+
+    def _train(self) -> None:
+        config = self.tuning.config
+        self.folder.mkdir(parents=True, exist_ok=True)
+        torch.manual_seed(mix(self.seed))
+        self.network = new_network(self.tuning).to(self.processes.device).train()
+        training = self.tuning.training
+        assert training.steps is not None
+        job: Job[Batch, Step] = Job(
+            module=TaskLoss(self.network, self.tuning.task),
+            forward=self._forward,
+            updates=self._updates,
+            metrics=lambda step: {"loss": step.loss.item()},
+            evaluate=self._evaluate if config.early_stopping else lambda network: {},
+            evaluate_every=self.tuning.steps_per_epoch,
+            checkpoint_every=config.checkpoint_every or training.steps,
+            log_every=config.log_every,
+            finish=lambda: None,
+            warnings=[],
+            flops_per_token=0.0,
+            peak=None,
+            factor=self.tuning.factor,
+            enough=lambda: self.enough,
+        )
+        place = self.folder / "checkpoints"
+        checkpoints = Checkpoints(place, keep=1) if config.checkpoint_every else NoCheckpoints()
+        if not checkpoints.steps():  # what is there is of an attempt that nothing else is left of
+            self.best.unlink(missing_ok=True)
+        began = time.monotonic()
+        if not train(job, training, Run(self.folder, [self._tell]), checkpoints, self.processes):
+            raise ElectraError(f"stopped while seed {self.seed} was trained; the same command goes on")
+        seconds = time.monotonic() - began
+        if not config.early_stopping:
+            self._keep(self._scores(), training.steps)
+        best = json.loads(self.best.read_text(encoding="utf-8"))
+        speed = {"seconds": round(seconds, 3), "tokens_per_second": round(self.tokens / seconds, 1)}
+        write_json({"seed": self.seed, **best, **speed}, self.folder / "result.json")
+        shutil.rmtree(place, ignore_errors=True)
+
+    def _tell(self, record: Record) -> None:
+        for listener in self.listeners:
+            listener({"seed": self.seed, **record})
+
+    def _updates(self, step: int) -> Iterator[tuple[int, list[Batch]]]:
+        """Give one batch after the other, from a step on."""
+        self.step, self.evaluated = step, step // self.tuning.steps_per_epoch * self.tuning.steps_per_epoch
+        self._judge()
+        return self._stream()
+
+    def _stream(self) -> Iterator[tuple[int, list[Batch]]]:
+        tuning, config = self.tuning, self.tuning.config
+        assert config.max_length is not None
+        while True:
+            epoch, place = divmod(self.step, tuning.steps_per_epoch)
+            for chosen in training_order(self.lengths, config.batch_size, self.seed, epoch)[place:]:
+                features = [tuning.train.features[index] for index in chosen]
+                pad_id = tuning.start.tokenizer.pad_id
+                batch = make_batch(tuning.task, features, config.batch_size, config.max_length, pad_id)
+                moved = {name: part.to(self.processes.device, non_blocking=True) for name, part in batch.items()}
+                tokens = int(self.lengths[chosen].sum())
+                self.tokens += tokens
+                self.step += 1
+                torch.manual_seed(mix(self.seed, self.step))  # for dropout
+                yield tokens, [moved]
+
+    def _forward(self, network: Network, batch: Batch) -> Step:
+        with autocast(self.tuning.config, self.processes.device):
+            step: Step = network(batch)
+        return step
+
+    def _scores(self) -> dict[str, float]:
+        tuning = self.tuning
+        outputs = forward(self.network, tuning.task, tuning.dev.features, tuning.start.tokenizer, tuning.config)
+        self.network.train()
+        predictions = tuning.task.predictions(tuning.dev.examples, tuning.dev.features, outputs)
+        self.known = tuning.task.describe() | tuning.task.calibrate(tuning.dev.examples, predictions)
+        return tuning.task.score(tuning.dev.examples, predictions)
+
+    def _evaluate(self, network: Network) -> dict[str, float]:
+        """Score, and keep the model if it is the best so far; the loop ranks by a loss."""
+        scores, metric = self._scores(), self.tuning.task.metric
+        self.evaluated = self.step
+        if not self.best.is_file() or json.loads(self.best.read_text())["metrics"][metric] < scores[metric]:
+            self._keep(scores, self.step)
+        self._judge()
+        return {"loss": -scores[metric], **scores}
+
+    def _judge(self) -> None:
+        """Decide whether there were epochs enough without a better score."""
+        patience = self.tuning.config.early_stopping
+        if patience is not None and self.best.is_file():
+            since = self.evaluated - json.loads(self.best.read_text(encoding="utf-8"))["steps"]
+            self.enough = since >= patience * self.tuning.steps_per_epoch
+
+    def _keep(self, scores: dict[str, float], steps: int) -> None:
+        tuning = self.tuning
+        described = {
+            "name": tuning.task.name,
+            "config": tuning.config.model_dump(exclude_none=True),
+            "known": self.known,
+        }
+        with written_beside(self.folder / "model", overwrite=True) as folder:
+            write_task_model(TaskModel(self.network, tuning.start.tokenizer, described), folder)
+        write_json({"metrics": scores, "steps": steps}, self.best)

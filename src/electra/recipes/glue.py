@@ -1,0 +1,162 @@
+"""The whole suite: every task whose files are there, beside the published scores, and a submission to GLUE."""
+
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from electra.config.finetune import FinetuneConfig
+from electra.config.load import load_finetune_config
+from electra.errors import ConfigError, DataError, TaskError
+from electra.model.pretrained import load
+from electra.recipes.evaluate import evaluate
+from electra.recipes.finetune import finetune
+from electra.recipes.results import Results, write_json
+from electra.tasks.base import Notes
+from electra.tasks.build import TASKS, build_task
+from electra.training.run import Record
+
+PRESET = "glue"
+SUITE = "cola sst-2 mrpc sts-b qqp mnli qnli rte wnli squad-1.1 squad-2.0 chunking".split()
+PUBLISHED = {  # dev scores of the released models, chunking on test; the original's README, medians of many seeds
+    256: {
+        "ELECTRA-Small++": "cola 57.0 sst-2 91.2 mrpc 88.0 sts-b 87.5 qqp 89.0 mnli 81.3 qnli 88.4 rte 66.7 "
+        "squad-1.1 75.8 squad-2.0 70.1 chunking 96.5",
+        "Small-OWT": "cola 56.8 sst-2 88.3 mrpc 87.4 sts-b 86.8 qqp 88.3 mnli 78.9 qnli 87.9 rte 68.5",
+    },
+    768: {
+        "ELECTRA-Base": "cola 67.7 sst-2 95.1 mrpc 89.5 sts-b 91.2 qqp 91.5 mnli 88.8 qnli 93.2 rte 82.7 "
+        "squad-1.1 86.8 squad-2.0 80.5 chunking 97.1"
+    },
+    1024: {
+        "ELECTRA-Large": "cola 69.1 sst-2 96.9 mrpc 90.8 sts-b 92.6 qqp 92.4 mnli 90.9 qnli 95.0 rte 88.0 "
+        "squad-1.1 89.7 squad-2.0 88.1 chunking 97.2"
+    },
+}
+
+
+@dataclass(frozen=True)
+class Score:
+    """A task's result beside the published ones."""
+
+    task: str
+    metric: str
+    score: float  # median, in percent
+    std: float
+    seeds: int
+    protocol: str
+    published: dict[str, float]  # by model
+    caveat: str  # what keeps the score from being compared
+
+
+@dataclass(frozen=True)
+class Suite:
+    """All scores, and why other tasks have none."""
+
+    model: str
+    scores: list[Score]
+    skipped: dict[str, str]
+    submission: dict[str, str]  # tasks in the submission, and what is missing of the others
+
+
+def glue(
+    model: str,
+    data: Sequence[str],
+    out: str | Path,
+    overrides: Sequence[str] = (),
+    tasks: Sequence[str] = (),
+    listeners: Sequence[Callable[[Record], None]] = (),
+) -> Suite:
+    """Fine-tune a model for every task found in the folders, or for those named; run it again to go on.
+
+    An override of the form TASK.KEY=VALUE is for that task alone.
+    """
+    for name in tasks:
+        if name not in TASKS:
+            build_task(FinetuneConfig(task=name))  # says which there are
+    folder = Path(out)
+    width = load(model, device="cpu").encoder.config.hidden_size
+    scores: list[Score] = []
+    skipped: dict[str, str] = {}
+    for name in tasks or SUITE:
+        try:
+            config = _find(name, model, data, folder, overrides)
+        except (TaskError, DataError) as problem:
+            if name in tasks:
+                raise
+            skipped[name] = str(problem)
+            continue
+        scores.append(_score(finetune(config, listeners), width))
+    suite = Suite(model, scores, skipped, _submit(folder, [score.task for score in scores]))
+    write_json(asdict(suite), folder / "suite.json")
+    return suite
+
+
+def _find(name: str, model: str, data: Sequence[str], folder: Path, overrides: Sequence[str]) -> FinetuneConfig:
+    """Give the config of a task with the first of the folders that has its files."""
+    problem: TaskError | DataError | None = None
+    for place in data:
+        keys = [f"task={name}", f"model={model}", f"data={place}", f"out={folder / name}", *_for_task(name, overrides)]
+        config = load_finetune_config(PRESET, keys)
+        task = build_task(config)
+        try:
+            for split in ("train", "dev"):
+                task.read(split, Notes())
+        except (TaskError, DataError) as found:
+            problem = problem or found
+            continue
+        return config
+    raise problem or ConfigError("no folder with tasks was named")
+
+
+def _for_task(name: str, overrides: Sequence[str]) -> Iterator[str]:
+    for override in overrides:
+        task, dot, rest = override.partition(".")
+        if not dot or task not in TASKS:
+            yield override
+        elif task == name:
+            yield rest
+
+
+def published(task: str, width: int) -> dict[str, float]:
+    """Give the published scores of a task, by model, for networks of this width."""
+    tables = {model: text.split() for model, text in PUBLISHED.get(width, {}).items()}
+    scores = {model: dict(zip(words[::2], map(float, words[1::2]), strict=True)) for model, words in tables.items()}
+    return {model: found[task] for model, found in scores.items() if task in found}
+
+
+def _score(results: Results, width: int) -> Score:
+    metric = results["metric"]
+    return Score(
+        task=results["task"],
+        metric=metric,
+        score=round(100 * results["median"][metric], 2),
+        std=round(100 * results["std"][metric], 2),
+        seeds=len(results["seeds"]),
+        protocol=results["protocol"],
+        published=published(results["task"], width),
+        caveat=f"trained on {results['train_file']}" if results["train_file"] else "",
+    )
+
+
+def _submit(folder: Path, tasks: Sequence[str]) -> dict[str, str]:
+    """Write the predictions for GLUE's test files into one archive, and say of each task what came of it."""
+    said: dict[str, str] = {}
+    files: dict[str, str] = {}
+    for name, run, keys in [*((task, task, []) for task in tasks), ("ax", "mnli", ["task=ax"])]:
+        if run not in tasks:
+            continue
+        try:
+            found = evaluate(folder / run, keys, "test").files
+        except (TaskError, DataError) as problem:
+            said[name] = str(problem)
+            continue
+        glue_files: dict[str, Any] = {file: text for file, text in found.items() if file.endswith(".tsv")}
+        files |= glue_files
+        said |= {name: ", ".join(glue_files)} if glue_files else {}
+    if files:
+        with zipfile.ZipFile(folder / "submission.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+            for file, text in files.items():
+                archive.writestr(file, text)
+    return said

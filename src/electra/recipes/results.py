@@ -1,0 +1,67 @@
+"""The results of several seeds: their summary, and the file that holds it."""
+
+import json
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from scipy import stats
+
+Results = dict[str, Any]
+CONFIDENCE = 0.95
+
+
+def summarize_seeds(seeds: Sequence[dict[str, Any]]) -> Results:
+    """Give median, mean and standard deviation of each metric, and an interval that holds the mean with 95 %.
+
+    Deviation and interval are those of a sample (n - 1, Student's t); one seed has neither: 0 and null.
+    """
+    names = list(seeds[0]["metrics"])
+    values = {name: [seed["metrics"][name] for seed in seeds] for name in names}
+    return {
+        "median": {name: statistics.median(found) for name, found in values.items()},
+        "mean": {name: statistics.fmean(found) for name, found in values.items()},
+        "std": {name: _deviation(found) for name, found in values.items()},
+        "interval": {name: _interval(found) for name, found in values.items()},
+    }
+
+
+def chosen_seed(seeds: Sequence[dict[str, Any]], metric: str, keep: str) -> int:
+    """Name the seed whose model is kept: the best, or the one in the middle; of equals the first."""
+    ranked = sorted(seeds, key=lambda seed: -seed["metrics"][metric])
+    found: int = ranked[0 if keep == "best" else len(ranked) // 2]["seed"]
+    return found
+
+
+def describe(results: Results) -> str:
+    """Say the score in one line, with the protocol that it was made by."""
+    metric, count = results["metric"], len(results["seeds"])
+    scores = " · ".join(f"{name} {percent(name, value)}" for name, value in results["median"].items())
+    spread = f" (median of {count} seeds, {metric} ± {100 * results['std'][metric]:.2f})" if count > 1 else " (1 seed)"
+    start = "" if results["start"] == "pretrained" else f", start {results['start']}"
+    return f"{results['task']}: {scores}{spread}, protocol {results['protocol']}{start}"
+
+
+def write_json(content: Any, path: Path) -> None:
+    """Write a file of JSON beside and rename it."""
+    beside = path.with_name(f".{path.name}.partial")
+    beside.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    beside.replace(path)
+
+
+def percent(name: str, value: float) -> str:
+    """Write a score in percent, an error as it is."""
+    return f"{value:.4f}" if name.endswith("error") else f"{100 * value:.2f}"
+
+
+def _deviation(values: Sequence[float]) -> float:
+    return statistics.stdev(values) if len(values) > 1 else 0.0
+
+
+def _interval(values: Sequence[float]) -> list[float] | None:
+    if len(values) < 2:
+        return None
+    half = stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1) * _deviation(values) / len(values) ** 0.5
+    mean = statistics.fmean(values)
+    return [float(mean - half), float(mean + half)]

@@ -1,0 +1,125 @@
+"""What a fine-tuning is going to be: the settings that follow task and model, the features, the number of updates."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from electra.config.finetune import FinetuneConfig
+from electra.config.schema import ModelConfig, TrainConfig
+from electra.errors import ConfigError
+from electra.model.encoder import Encoder
+from electra.model.networks import TaskNetwork
+from electra.model.pretrained import Pretrained, load
+from electra.model.task_model import read_task_model
+from electra.tasks.base import Feature, Notes, Split
+from electra.tasks.batches import batches_per_epoch
+from electra.tasks.build import AnyTask, build_task
+from electra.training.optim import layer_factor
+
+PAPER = {256: (3e-4, 0.8), 768: (1e-4, 0.8), 1024: (5e-5, 0.9)}  # by width: learning rate, layer decay
+
+
+@dataclass(frozen=True)
+class Examples:
+    """A split as the encoder sees it."""
+
+    examples: Sequence[Any]
+    features: list[Feature[Any]]
+    notes: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """A fine-tuning before its first update: every setting is decided, every example read."""
+
+    config: FinetuneConfig  # complete
+    task: AnyTask
+    start: Pretrained
+    tuned_on: str | None  # the task that the start was fine-tuned for already
+    train: Examples
+    dev: Examples
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Count the updates of an epoch."""
+        return batches_per_epoch(len(self.train.features), self.config.batch_size)
+
+    @property
+    def training(self) -> TrainConfig:
+        """Say it as the loop wants to hear it."""
+        config = self.config
+        assert config.epochs is not None
+        assert config.max_length is not None
+        assert config.learning_rate is not None
+        steps = max(1, int(self.steps_per_epoch * config.epochs))
+        return TrainConfig(
+            steps=steps,
+            batch_size=config.batch_size,
+            length=config.max_length,
+            optimizer=config.optimizer,
+            learning_rate=config.learning_rate,
+            warmup_steps=int(steps * config.warmup_fraction),
+            weight_decay=config.weight_decay,
+            clip_norm=config.clip_norm,
+            precision=config.precision,
+        )
+
+    def factor(self, name: str) -> float:
+        """Give the multiple of the learning rate for a parameter."""
+        assert self.config.layer_decay is not None
+        layers = self.start.encoder.config.layers
+        return layer_factor(name, layers, self.config.layer_decay, self.config.layer_decay_off_by_one)
+
+
+def prepare(config: FinetuneConfig) -> Tuning:
+    """Load the model, read the task's files and decide what the config leaves open."""
+    if config.model is None:
+        raise ConfigError("which model? set model=MODEL: a run, a Hugging Face folder or a hub name")
+    task = build_task(config)
+    start = load(config.model, device="cpu")
+    tuned_on = None
+    if isinstance(start.network, TaskNetwork):
+        tuned_on = read_task_model(config.model, device="cpu").task.get("name", "an unknown task")
+    _check_protocol(config, tuned_on)
+    whole = complete(config, task, start.encoder.config)
+    assert whole.max_length is not None
+    parts: dict[Split, Examples] = {}
+    for split in ("train", "dev"):
+        notes = Notes()
+        examples = task.read(split, notes)
+        features = task.features(examples, start.tokenizer, whole.max_length, notes, training=split == "train")
+        parts[split] = Examples(examples, features, dict(notes.counts))
+    return Tuning(whole, task, start, tuned_on, parts["train"], parts["dev"])
+
+
+def complete(config: FinetuneConfig, task: AnyTask, model: ModelConfig) -> FinetuneConfig:
+    """Decide what the config leaves to the task and to the width of the model."""
+    if config.max_length and config.max_length > model.max_length:
+        raise ConfigError(f"max_length={config.max_length}, but the model takes at most {model.max_length} tokens")
+    rate, decay = PAPER[min(PAPER, key=lambda width: abs(width - model.hidden_size))]
+    usual = {
+        "max_length": min(task.defaults.max_length, model.max_length),
+        "epochs": task.defaults.epochs,
+        "double_unordered": task.defaults.double_unordered,
+        "learning_rate": rate,
+        "layer_decay": decay,
+        "seeds": len(config.seed_list),
+    }
+    return config.model_copy(update={key: value for key, value in usual.items() if getattr(config, key) is None})
+
+
+def new_network(tuning: Tuning) -> TaskNetwork:
+    """Put a fresh head on a copy of the start's encoder, or on a fresh encoder of its shape."""
+    encoder = Encoder(tuning.start.encoder.config)
+    if tuning.config.start == "pretrained":
+        encoder.load_state_dict(tuning.start.encoder.state_dict())
+    task = tuning.task
+    return TaskNetwork(encoder, task.head(encoder.config), task.labels, task.problem)
+
+
+def _check_protocol(config: FinetuneConfig, tuned_on: str | None) -> None:
+    if config.protocol == "mnli-init" and tuned_on != "mnli":
+        found = f"tuned on {tuned_on}" if tuned_on else "not tuned yet"
+        raise ConfigError(f"protocol = mnli-init starts from a model tuned on MNLI; {config.model} is {found}")
+    if config.protocol == "paper" and tuned_on:
+        raise ConfigError(f"protocol = paper starts from a pre-trained model; {config.model} is tuned on {tuned_on}")

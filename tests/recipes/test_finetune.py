@@ -1,0 +1,178 @@
+"""Fine-tuning end to end: a task that two layers learn in seconds."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import electra
+from electra.errors import CheckpointError, ConfigError, ElectraError, TaskError
+
+KILL = str(Path(__file__).with_name("kill_finetune.py"))
+FRESH = "start=untrained epochs=2.0 learning_rate=5e-3".split()  # enough to learn the task
+QUICK = "epochs=1.0 batch_size=8 learning_rate=2e-3 layer_decay=1.0 optimizer=adamw log_every=1".split()
+
+
+@pytest.fixture
+def arguments(tiny_folder, tasks_folder, tmp_path):
+    """A function from overrides to the keys of a run that takes a second; later ones win."""
+
+    def make(*overrides, out="run"):
+        usual = ["task=sst-2", f"model={tiny_folder}", f"data={tasks_folder}", f"out={tmp_path / out}", *QUICK]
+        return [*usual, *overrides]
+
+    return make
+
+
+@pytest.fixture
+def tune(arguments):
+    def run(*overrides, out="run", listeners=()):
+        return electra.finetune(electra.load_finetune_config("glue", arguments(*overrides, out=out)), listeners)
+
+    return run
+
+
+def without_clock(results):
+    seeds = [{key: value for key, value in seed.items() if key not in CLOCK} for seed in results["seeds"]]
+    return results | {"seeds": seeds, "model": None}
+
+
+CLOCK = ("seconds", "tokens_per_second")
+
+
+def test_a_task_is_learnt_and_the_results_are_written(tune, tmp_path, tiny_folder):
+    results = tune("seeds=2", *FRESH)
+    run = tmp_path / "run"
+    assert json.loads((run / "results.json").read_text()) == results
+    assert (results["task"], results["protocol"], results["metric"]) == ("sst-2", "single", "accuracy")
+    assert [seed["seed"] for seed in results["seeds"]] == [0, 1]
+    for summary in ("median", "mean", "std", "interval"):
+        assert set(results[summary]) == {"accuracy"}
+    assert results["median"]["accuracy"] > 0.9
+    assert results["seeds"][0]["steps"] == 50
+    assert results["seeds"][0]["tokens_per_second"] > 0
+    assert results["examples"] == {"train": 200, "dev": 40}
+    assert results["model"] == str(tiny_folder)
+    assert electra.load_finetune_config(run).epochs == 2.0
+    assert [path.name for path in run.glob("seeds/*/model")] == []
+
+
+def test_the_kept_model_reproduces_its_score(tune, tmp_path):
+    results = tune("seeds=2")
+    kept = results["seeds"][results["kept"]]["metrics"]
+    assert electra.evaluate(tmp_path / "run").metrics == kept
+    assert kept["accuracy"] == max(seed["metrics"]["accuracy"] for seed in results["seeds"])
+
+
+def test_seeds_differ_and_each_is_reproducible(tune, tmp_path):
+    tune("seeds=2", out="one")
+    tune("seeds=1", "seed=1", out="other")
+    losses = [
+        [json.loads(line)["loss"] for line in (tmp_path / place / "metrics.jsonl").read_text().splitlines()]
+        for place in ("one/seeds/0", "one/seeds/1", "other/seeds/1")
+    ]
+    assert losses[0] != losses[1]
+    assert losses[1] == losses[2]
+
+
+def test_more_seeds_are_added_to_a_finished_run(tune, tmp_path):
+    first = tune("seeds=1")
+    stamp = (tmp_path / "run/seeds/0/metrics.jsonl").stat().st_mtime_ns
+    both = tune("seeds=2")
+    assert both["seeds"][0] == first["seeds"][0]
+    assert (tmp_path / "run/seeds/0/metrics.jsonl").stat().st_mtime_ns == stamp
+    assert len(both["seeds"]) == 2
+
+
+def test_the_median_model_is_trained_again_where_it_was_not_kept(tune, tmp_path):
+    tune("seeds=2", "keep=best")
+    results = tune("seeds=2", "keep=median")
+    assert json.loads((tmp_path / "run/model/seed.json").read_text()) == results["kept"]
+    assert electra.evaluate(tmp_path / "run").metrics == results["seeds"][results["kept"]]["metrics"]
+
+
+@pytest.mark.parametrize("checkpoints", [["checkpoint_every=10"], []])
+def test_a_killed_run_goes_on(tune, arguments, tmp_path, checkpoints):
+    keys = ["seeds=2", "optimizer=electra", *checkpoints]
+    whole = tune(*keys, out="whole")
+    killed = subprocess.run([sys.executable, KILL, "1", "15", *arguments(*keys)], capture_output=True, text=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert (tmp_path / "run/seeds/0/result.json").is_file()
+    assert not (tmp_path / "run/seeds/1/result.json").exists()
+    steps = []
+    again = tune(*keys, listeners=[lambda record: steps.append((record["seed"], record["step"]))])
+    assert steps[0] == (1, 11 if checkpoints else 1)
+    assert without_clock(again) == without_clock(whole)
+
+
+def test_a_signal_stops_the_run_with_one_line(tune):
+    with pytest.raises(ElectraError, match="stopped while seed 0 was trained; the same command goes on"):
+        tune(listeners=[lambda record: record["step"] == 5 and signal.raise_signal(signal.SIGTERM)])
+    assert len(tune()["seeds"]) == 1
+
+
+def test_another_config_is_refused(tune):
+    tune()
+    with pytest.raises(ConfigError, match=r"holds a run of another config \(batch_size differ\)"):
+        tune("batch_size=16")
+
+
+def test_the_best_of_several_learning_rates_is_kept(tune, tmp_path):
+    results = tune("learning_rates=[1e-7, 5e-3]", *FRESH)
+    assert results["learning_rate"] == 5e-3
+    assert set(results["sweep"]) == {"1e-07", "0.005"}
+    assert results["sweep"]["0.005"]["accuracy"] > results["sweep"]["1e-07"]["accuracy"]
+    assert electra.evaluate(tmp_path / "run").metrics == results["median"]
+
+
+def test_early_stopping_takes_the_best_epoch(tune, tmp_path):
+    results = tune(*FRESH, "early_stopping=2", "epochs=50.0", "checkpoint_every=25")
+    lines = [json.loads(line) for line in (tmp_path / "run/seeds/0/metrics.jsonl").read_text().splitlines()]
+    scores = [(line["heldout_accuracy"], line["step"]) for line in lines if "heldout_accuracy" in line]
+    best = max(score for score, _ in scores)
+    first = next(step for score, step in scores if score == best)
+    assert results["seeds"][0]["steps"] == first
+    assert scores[-1][1] == first + 2 * 25
+    assert results["median"]["accuracy"] == best == electra.evaluate(tmp_path / "run").metrics["accuracy"]
+
+
+def test_untrained_weights_are_drawn_and_pretrained_ones_are_taken(tune, tiny_model, tmp_path):
+    import torch
+
+    words = {}
+    for start in ("pretrained", "untrained"):
+        tune(f"start={start}", "epochs=0.04", "learning_rate=1e-9", out=start)
+        words[start] = electra.load(tmp_path / start, device="cpu").encoder.embeddings.words.weight
+    torch.testing.assert_close(words["pretrained"], tiny_model.encoder.embeddings.words.weight, atol=1e-6, rtol=0)
+    assert words["untrained"].std() < 0.03
+
+
+def test_mnli_init_starts_from_a_model_tuned_on_mnli(tune, tmp_path, tiny_folder):
+    tune("task=mnli", "epochs=1.0", out="mnli")
+    results = tune("task=rte", f"model={tmp_path / 'mnli'}", "protocol=mnli-init", "seeds=1", "epochs=1.0")
+    assert (results["protocol"], results["start"]) == ("mnli-init", "tuned on mnli")
+    with pytest.raises(ConfigError, match=r"starts from a model tuned on MNLI; .* is not tuned yet"):
+        tune("task=rte", "protocol=mnli-init", out="other")
+    with pytest.raises(ConfigError, match=r"protocol = paper starts from a pre-trained model; .* is tuned on mnli"):
+        tune("task=rte", f"model={tmp_path / 'mnli'}", "protocol=paper", out="other")
+
+
+def test_a_head_that_does_not_fit_is_one_line(tune, tmp_path):
+    tune("epochs=0.1")
+    with pytest.raises(TaskError, match=r"the head of .* does not fit task mnli: it has 0, 1, not entailment"):
+        electra.evaluate(tmp_path / "run", ["task=mnli"])
+
+
+def test_a_model_without_a_task_is_one_line(tiny_folder):
+    with pytest.raises(CheckpointError, match="has no head for a task; make one with: electra finetune"):
+        electra.evaluate(tiny_folder)
+
+
+@pytest.mark.parametrize(("missing", "reason"), [("model", "which model"), ("out", "where to"), ("task", "which task")])
+def test_what_is_missing_is_asked_for(arguments, missing, reason):
+    keys = [key for key in arguments() if not key.startswith(f"{missing}=")]
+    with pytest.raises((ConfigError, TaskError), match=reason):
+        electra.finetune(electra.load_finetune_config("glue", keys))

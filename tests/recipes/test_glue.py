@@ -1,0 +1,66 @@
+import json
+import zipfile
+
+import pytest
+
+import electra
+from electra.errors import ConfigError, TaskError
+from electra.recipes.glue import SUITE, published
+from electra.tasks.build import TASKS
+
+QUICK = "epochs=0.5 batch_size=8 learning_rate=2e-3 layer_decay=1.0 optimizer=adamw".split()
+
+
+@pytest.fixture(scope="module")
+def suite(tiny_folder, tasks_folder, tmp_path_factory):
+    (tasks_folder / "RTE" / "train.tsv").rename(tasks_folder / "RTE" / "train_part.tsv")
+    out = tmp_path_factory.mktemp("suite")
+    yield electra.glue(str(tiny_folder), [str(tasks_folder)], out, [*QUICK, "sst-2.seeds=2"]), out
+    (tasks_folder / "RTE" / "train_part.tsv").rename(tasks_folder / "RTE" / "train.tsv")
+
+
+def test_every_task_that_is_there_is_scored_and_the_others_are_named(suite):
+    found, out = suite
+    assert [(score.task, score.seeds) for score in found.scores] == [("sst-2", 2), ("mnli", 1)]
+    assert "train_part.tsv" in found.skipped["rte"]
+    assert "cola" in found.skipped
+    assert json.loads((out / "suite.json").read_text())["scores"][0]["task"] == "sst-2"
+
+
+def test_the_submission_has_the_test_predictions(suite):
+    found, out = suite
+    with zipfile.ZipFile(out / "submission.zip") as archive:
+        assert sorted(archive.namelist()) == ["MNLI-m.tsv", "SST-2.tsv"]
+        lines = archive.read("MNLI-m.tsv").decode().splitlines()
+    assert lines[0] == "index\tprediction"
+    assert len(lines) == 13
+    assert "diagnostic.tsv" in found.submission["ax"]
+
+
+def test_a_named_file_is_a_caveat(suite, tiny_folder, tasks_folder, tmp_path):
+    keys = [*QUICK, "rte.train_file=train_part.tsv", "rte.epochs=0.1"]
+    (score,) = electra.glue(str(tiny_folder), [str(tasks_folder)], tmp_path, keys, ["rte"]).scores
+    assert score.caveat == "trained on train_part.tsv"
+
+
+def test_a_task_that_is_asked_for_has_to_be_there(tiny_folder, tasks_folder, tmp_path):
+    with pytest.raises(TaskError, match="which has MNLI, RTE, SST-2"):
+        electra.glue(str(tiny_folder), [str(tasks_folder)], tmp_path, tasks=["cola"])
+    with pytest.raises(TaskError, match="no task 'colla'; did you mean cola"):
+        electra.glue(str(tiny_folder), [str(tasks_folder)], tmp_path, tasks=["colla"])
+    with pytest.raises(ConfigError, match="no folder"):
+        electra.glue(str(tiny_folder), [], tmp_path)
+
+
+def test_the_published_scores_are_those_of_the_width():
+    assert published("mrpc", 256) == {"ELECTRA-Small++": 88.0, "Small-OWT": 87.4}
+    assert published("cola", 768) == {"ELECTRA-Base": 67.7}
+    assert published("wnli", 1024) == {}
+    assert published("cola", 128) == {}
+    small = [published(task, 256)["Small-OWT"] for task in "cola sst-2 mrpc sts-b qqp mnli qnli rte".split()]
+    assert sum(small) / 8 == pytest.approx(80.36, abs=0.01)  # the mean that others report
+
+
+def test_the_suite_is_made_of_known_tasks_and_covers_the_published_ones():
+    assert set(SUITE) <= set(TASKS)
+    assert all(published(task, 1024) for task in SUITE if task != "wnli")

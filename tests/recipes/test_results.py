@@ -1,0 +1,39 @@
+import statistics
+
+import pytest
+
+from electra.recipes.results import chosen_seed, describe, summarize_seeds
+
+SEEDS = [{"seed": seed, "metrics": {"accuracy": value}} for seed, value in enumerate([0.7, 0.9, 0.8, 0.6])]
+
+
+def test_seeds_are_summed_up():
+    found = summarize_seeds(SEEDS)
+    assert found["median"]["accuracy"] == pytest.approx(0.75)
+    assert found["mean"]["accuracy"] == pytest.approx(0.75)
+    assert found["std"]["accuracy"] == pytest.approx(statistics.stdev([0.7, 0.9, 0.8, 0.6]))
+
+
+def test_the_interval_is_students():
+    low, high = summarize_seeds(SEEDS)["interval"]["accuracy"]
+    half = 3.182446 * statistics.stdev([0.7, 0.9, 0.8, 0.6]) / 2  # t of 3 degrees of freedom at 97.5 %
+    assert (low, high) == pytest.approx((0.75 - half, 0.75 + half), rel=1e-6)
+
+
+def test_one_seed_has_no_spread():
+    found = summarize_seeds(SEEDS[:1])
+    assert (found["std"], found["interval"]) == ({"accuracy": 0.0}, {"accuracy": None})
+
+
+def test_the_best_or_the_middle_seed_is_kept():
+    assert chosen_seed(SEEDS, "accuracy", "best") == 1
+    assert chosen_seed(SEEDS[:3], "accuracy", "median") == 2
+    assert chosen_seed([*SEEDS, {"seed": 4, "metrics": {"accuracy": 0.9}}], "accuracy", "best") == 1
+
+
+def test_a_printed_score_names_its_protocol():
+    results = summarize_seeds(SEEDS) | {"task": "rte", "metric": "accuracy", "seeds": SEEDS, "protocol": "mnli-init"}
+    text = describe(results | {"start": "tuned on mnli"})
+    assert text == (
+        "rte: accuracy 75.00 (median of 4 seeds, accuracy ± 12.91), protocol mnli-init, start tuned on mnli"
+    )

@@ -1,0 +1,140 @@
+"""A stranger's table, from the file to predictions and to a model that `transformers` loads, by three commands."""
+
+import csv
+import json
+
+import pytest
+import torch
+from transformers import (
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    AutoTokenizer,
+    ElectraConfig,
+    ElectraForSequenceClassification,
+)
+from typer.testing import CliRunner
+
+import electra
+from electra.cli import app
+from electra.errors import ElectraError
+from electra.recipes.evaluate import evaluate
+from electra.recipes.predict import predict
+
+FOOD = ["soup", "meal", "cat", "dog"]
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(app, list(map(str, arguments)))
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory):
+    """Pairs of sentences with commas and quotes in them; whether they speak of the same thing."""
+    path = tmp_path_factory.mktemp("table") / "pairs.csv"
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["first sentence", "second sentence", "verdict"])
+        for one in FOOD:
+            for other in FOOD:
+                rows.writerow([f'the "{one}", it was', f"a {other} was good", "same" if one == other else "other"])
+    return path
+
+
+@pytest.fixture(scope="module")
+def tuned(pairs, tiny_folder):
+    out = pairs.parent / "run"
+    run("finetune", "table", f"data={pairs}", f"model={tiny_folder}", f"out={out}", "epochs=1", "batch_size=8")
+    return out
+
+
+def test_the_columns_are_shown_before_anything_is_trained(pairs, tiny_folder):
+    shown = run("finetune", "table", f"data={pairs}", f"model={tiny_folder}", "out=nowhere", "--dry-run")
+    assert "table.kind=classification table.text='first sentence' table.pair='second sentence'" in shown
+    assert "2 labels: other, same" in shown
+    assert "2 of the rows are held out of the training file" in shown
+
+
+def test_a_run_says_what_was_detected(tuned):
+    results = json.loads((tuned / "results.json").read_text())
+    assert results["detected"][1] == "2 labels: other, same"
+    assert results["examples"] == {"train": 14, "dev": 2}
+
+
+def test_predictions_are_written_in_the_order_of_the_rows(tuned, pairs):
+    out = pairs.parent / "predictions.jsonl"
+    run("predict", tuned, pairs, "--out", out)
+    predictions = [json.loads(line) for line in out.read_text().splitlines()]
+    assert len(predictions) == 16
+    assert all(prediction["label"] in ("other", "same") for prediction in predictions)
+
+
+def test_an_export_gives_the_same_probabilities_in_transformers(tuned, pairs, tmp_path):
+    run("export", tuned, "--out", tmp_path / "hf")
+    theirs = AutoModelForSequenceClassification.from_pretrained(tmp_path / "hf").eval()
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "hf")
+    inputs = tokenizer('the "soup", it was', "a soup was good", truncation=True, max_length=16, return_tensors="pt")
+    with torch.no_grad():
+        expected = theirs(**inputs).logits.softmax(-1)[0].tolist()
+    first = next(iter(predict(tmp_path / "hf", pairs)))
+    assert first["probabilities"] == pytest.approx(dict(zip(["other", "same"], expected, strict=True)), abs=1e-5)
+
+
+def test_an_exported_model_can_be_scored(tuned, tmp_path):
+    electra.export(tuned, tmp_path / "hf")
+    assert evaluate(tmp_path / "hf").metrics == evaluate(tuned).metrics
+
+
+def test_a_table_of_tags_is_tuned_and_exported_too(tiny_folder, tmp_path):
+    rows = [{"words": f"the {food} ate", "tags": "O B-X O"} for food in FOOD]
+    (tmp_path / "mine.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    settings = [f"data={tmp_path / 'mine.jsonl'}", f"model={tiny_folder}", f"out={tmp_path / 'run'}"]
+    run("finetune", "table", *settings, "epochs=1")
+    (tmp_path / "new.txt").write_text("the cat ate\n")
+    (prediction,) = predict(tmp_path / "run", tmp_path / "new.txt")
+    assert prediction["words"] == ["the", "cat", "ate"]
+    electra.export(tmp_path / "run", tmp_path / "hf")
+    theirs = AutoModelForTokenClassification.from_pretrained(tmp_path / "hf")
+    assert theirs.config.id2label == {0: "O", 1: "B-X"}
+
+
+@pytest.fixture
+def foreign(tokenizer, tmp_path):
+    """A folder that `transformers` wrote: labels, and not a word of columns."""
+    torch.manual_seed(0)
+    shape = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 40}
+    config = ElectraConfig(
+        vocab_size=tokenizer.vocab_size, max_position_embeddings=16, id2label={0: "bad", 1: "fine"}, **shape
+    )
+    model = ElectraForSequenceClassification(config)
+    model.save_pretrained(tmp_path / "theirs")
+    tokenizer.save(tmp_path / "theirs")
+    return tmp_path / "theirs"
+
+
+def test_a_model_that_others_tuned_predicts_and_is_scored(foreign, tmp_path):
+    (tmp_path / "new.csv").write_text("review,mood\nthe soup was good,fine\nthe cat sat,bad\n")
+    columns = ["table.text=review", "table.label=mood"]
+    labels = [prediction["label"] for prediction in predict(foreign, tmp_path / "new.csv", columns)]
+    assert set(labels) <= {"bad", "fine"}
+    found = evaluate(foreign, [*columns, f"data={tmp_path / 'new.csv'}"])
+    assert [prediction["label"] for prediction in found.predictions] == labels
+    assert found.metrics["accuracy"] == sum(map(str.__eq__, labels, ["fine", "bad"])) / 2
+
+
+def test_a_label_that_the_head_does_not_have_is_refused(foreign, tmp_path):
+    (tmp_path / "new.csv").write_text("text,label\nthe soup was good,great\n")
+    with pytest.raises(ElectraError, match="unknown label 'great'; known: bad, fine"):
+        evaluate(foreign, [f"data={tmp_path / 'new.csv'}"])
+
+
+def test_a_task_with_other_labels_does_not_fit_the_head(foreign):
+    with pytest.raises(ElectraError, match=r"the head of .* does not fit task mnli: it has bad, fine, not entailment"):
+        evaluate(foreign, ["task=mnli", "data=nowhere"])
+
+
+def test_a_missing_column_is_one_line(tuned, tmp_path):
+    (tmp_path / "new.csv").write_text("first,second sentence\na,b\n")
+    with pytest.raises(ElectraError, match=r"no column 'first sentence'.*found first, second sentence"):
+        list(predict(tuned, tmp_path / "new.csv"))

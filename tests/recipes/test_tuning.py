@@ -1,0 +1,70 @@
+import pytest
+
+from electra.config.load import load_finetune_config
+from electra.errors import ConfigError
+from electra.recipes.tuning import Examples, Tuning, complete
+from electra.tasks.base import Feature
+from electra.tasks.build import build_task
+
+EXAMPLES = {"mnli": 392_702, "cola": 8551, "rte": 2490, "mrpc": 2 * 3668, "sts-b": 2 * 5749}  # inputs, doubled where so
+STEPS = {"mnli": 36_816, "cola": 804, "rte": 780, "mrpc": 690, "sts-b": 3600}
+
+
+@pytest.fixture
+def tuning(tiny_model):
+    """A function from a task's name, a number of inputs and further keys to a complete fine-tuning."""
+
+    def make(name, inputs, *overrides):
+        config = load_finetune_config("glue", [f"task={name}", *overrides])
+        task = build_task(config)
+        nothing = Examples([], [Feature(0, [1], [0])] * inputs, {})
+        whole = complete(config, task, tiny_model.encoder.config)
+        return Tuning(whole, task, tiny_model, None, nothing, nothing)
+
+    return make
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_the_steps_are_the_originals(tuning, name):  # P50
+    training = tuning(name, EXAMPLES[name]).training
+    assert training.steps == STEPS[name]
+    assert training.warmup_steps == STEPS[name] // 10
+
+
+def test_no_warm_up_is_fine(tuning):
+    assert tuning("cola", 100, "warmup_fraction=0.0").training.warmup_steps == 0
+
+
+@pytest.mark.parametrize(
+    ("width", "rate", "decay"), [(128, 3e-4, 0.8), (256, 3e-4, 0.8), (768, 1e-4, 0.8), (1024, 5e-5, 0.9)]
+)
+def test_rate_and_decay_follow_the_width(tiny_config, width, rate, decay):
+    shape = tiny_config.model.model_copy(update={"hidden_size": width})
+    config = load_finetune_config("glue", ["task=cola"])
+    whole = complete(config, build_task(config), shape)
+    assert (whole.learning_rate, whole.layer_decay) == (rate, decay)
+
+
+def test_what_the_user_sets_stays(tuning):
+    config = tuning("rte", 10, "epochs=2.0", "learning_rate=1e-3", "layer_decay=1.0", "max_length=8").config
+    assert (config.epochs, config.learning_rate, config.layer_decay, config.max_length) == (2.0, 1e-3, 1.0, 8)
+
+
+def test_inputs_are_cut_to_what_the_model_takes(tuning, tiny_model):
+    assert tuning("rte", 10).config.max_length == tiny_model.encoder.config.max_length == 16
+    with pytest.raises(ConfigError, match="max_length=32, but the model takes at most 16 tokens"):
+        tuning("rte", 10, "max_length=32")
+
+
+def test_the_slip_of_the_original_is_an_option(tuning):
+    ours, theirs = tuning("rte", 10), tuning("rte", 10, "layer_decay_off_by_one=true")
+    top = f"encoder.layers.{ours.start.encoder.config.layers - 1}.expand.weight"
+    assert (ours.factor(top), theirs.factor(top)) == pytest.approx((0.8, 0.64))
+    assert ours.factor("head.linear.weight") == theirs.factor("head.linear.weight") == 1.0
+
+
+def test_a_tuning_is_complete(tuning):
+    left_open = {"task", "model", "data", "out", "train_file", "dev_file", "test_file", "early_stopping"}
+    config = tuning("rte", 10).config
+    unset = {name for name, value in config if value is None}
+    assert unset <= left_open | {"checkpoint_every"}
