@@ -43,6 +43,15 @@ def test_a_named_file_is_a_caveat(suite, tiny_folder, tasks_folder, tmp_path):
     assert score.caveat == "trained on train_part.tsv"
 
 
+def test_each_task_is_looked_for_in_every_folder(tiny_folder, tasks_folder, tmp_path):
+    for name in ("train.txt", "test.txt"):
+        (tmp_path / "chunks" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "chunks" / name).write_text("the B-NP\ncat I-NP\nsat B-VP\n\n" * 8)
+    folders = [str(tasks_folder), str(tmp_path / "chunks")]
+    (score,) = electra.glue(str(tiny_folder), folders, tmp_path / "suite", QUICK, ["chunking"]).scores
+    assert score.task == "chunking"
+
+
 def test_a_task_that_is_asked_for_has_to_be_there(tiny_folder, tasks_folder, tmp_path):
     with pytest.raises(TaskError, match="which has MNLI, RTE, SST-2"):
         electra.glue(str(tiny_folder), [str(tasks_folder)], tmp_path, tasks=["cola"])

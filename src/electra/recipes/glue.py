@@ -99,8 +99,8 @@ def _find(name: str, model: str, data: Sequence[str], folder: Path, overrides: S
     for place in data:
         keys = [f"task={name}", f"model={model}", f"data={place}", f"out={folder / name}", *_for_task(name, overrides)]
         config = load_finetune_config(PRESET, keys)
-        task = build_task(config)
         try:
+            task = build_task(config)  # reads the tags of a tagging task
             for split in ("train", "dev"):
                 task.read(split, Notes())
         except (TaskError, DataError) as found:
