@@ -197,8 +197,10 @@ class Encoder(nn.Module):
         return hidden
 
     def _fits_kernels(self, hidden: Tensor) -> bool:
+        head_size = self.config.hidden_size // self.config.heads
+        blocks = head_size >= 16 and head_size & (head_size - 1) == 0  # the matrix units want powers of two
         plain = self.direction == "both" and not self.config.activation_checkpointing
-        return plain and kernels.serve(hidden) and hidden.size(1) <= kernels.LONGEST
+        return plain and blocks and kernels.serve(hidden)
 
     def _mask(self, ids: Tensor, attention: Tensor | None) -> Tensor | None:
         mask = None

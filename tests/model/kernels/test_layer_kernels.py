@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from electra.model.kernels import LONGEST
-from electra.model.kernels.attention import attend, attend_backward
+from electra.model.kernels import SHORT, attention, long_attention
 from electra.model.kernels.gelu import bias_gelu, bias_gelu_backward
 from electra.model.kernels.norm import add_and_norm, add_and_norm_backward, normalize
 
@@ -60,10 +59,17 @@ def test_gelu(normal, agree, tokens, width):
 
 
 @pytest.mark.parametrize(
-    ("length", "heads", "size", "chance", "several"),
-    [(17, 3, 16, 0.1, True), (32, 2, 32, 0.0, False), (100, 1, 64, 0.2, True), (LONGEST, 2, 64, 0.1, False)],
+    ("kernels", "length", "heads", "size", "chance", "several"),
+    [
+        (attention, 17, 3, 16, 0.1, True),
+        (attention, 32, 2, 32, 0.0, False),
+        (attention, SHORT, 1, 64, 0.2, True),
+        (long_attention, 40, 2, 16, 0.1, True),
+        (long_attention, 130, 1, 16, 0.1, True),
+        (long_attention, 192, 2, 32, 0.0, False),
+    ],
 )
-def test_attention(normal, seeds, agree, dtype, device, length, heads, size, chance, several):
+def test_attention(normal, seeds, agree, dtype, device, kernels, length, heads, size, chance, several):
     if dtype == torch.bfloat16 and device.type == "cpu":
         pytest.skip("the interpreter multiplies bf16 matrices wrongly")
     if dtype == torch.float32 and device.type == "cuda":
@@ -74,7 +80,7 @@ def test_attention(normal, seeds, agree, dtype, device, length, heads, size, cha
     expected = plain.attend(projected.float(), heads, texts, seeds, chance)
     (to_projected,) = torch.autograd.grad(expected, [projected], gradient.float())
     states, d = details(projected, gradient)
-    out, log_sum = attend(states, heads, texts, seeds, chance)
+    out, log_sum = kernels.attend(states, heads, texts, seeds, chance)
     agree([out], [expected])
-    found, to_bias = attend_backward(d, states, out, log_sum, heads, texts, seeds, chance)
+    found, to_bias = kernels.attend_backward(d, states, out, log_sum, heads, texts, seeds, chance)
     agree([found, to_bias], [to_projected, to_projected.float().sum((0, 1))])

@@ -10,7 +10,7 @@ import os
 import torch
 from torch import Tensor
 
-LONGEST = 128  # tokens of a sequence whose scores a GPU can hold on the chip
+SHORT = 128  # tokens: up to here the scores of a head fit on the chip
 DROPOUTS = 3  # of a Transformer block: the attention's shares and its two branches
 
 _TRITON = importlib.util.find_spec("triton") is not None
