@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 if TYPE_CHECKING:
-    from electra.recipes.bench import Row
+    from electra.recipes.bench import Bench, Row
 
 BATCHES = {"cpu": [8], "cuda": [128, 1024]}
 
@@ -32,6 +32,7 @@ def bench(
         typer.Option(help="What to compare with.  [default: hf where transformers is installed]"),
     ] = None,
     device: Annotated[Literal["auto", "cuda", "cpu"], typer.Option(help="Where to run.")] = "auto",
+    profile: Annotated[bool, typer.Option("--profile", help="Also say what the time of our step goes into.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a row instead of a table.")] = False,
 ) -> None:
     """Time one joint step of pre-training on random ids."""
@@ -41,23 +42,41 @@ def bench(
 
     length = length or load_config(size).train.length
     against = against or ("hf" if find_spec("transformers") else "none")
-    rows: list[Row] = []
+    found: list[Bench] = []
     with joined(device) as processes:
         for sequences in batch or BATCHES[processes.device.type]:
-            rows += measure(
+            measured = measure(
                 size,
                 sequences,
                 length,
                 seconds=seconds,
                 against=against,
                 device=processes.device,
+                profiled=profile,
                 say=lambda line: typer.echo(line, err=True),
             )
+            found.append(measured)
     if as_json:
-        for row in rows:
-            typer.echo(json.dumps(asdict(row)))
+        for measured in found:
+            for row in measured.rows:
+                parts = (
+                    {"parts": [asdict(part) for part in measured.parts]} if row.variant == "electra" and profile else {}
+                )
+                typer.echo(json.dumps(asdict(row) | parts))
         return
-    _print_table(rows)
+    _print_table([row for measured in found for row in measured.rows])
+    for measured in found:
+        _print_parts(measured)
+
+
+def _print_parts(measured: "Bench") -> None:
+    if measured.parts:
+        row = measured.rows[0]
+        typer.echo(
+            f"\n{row.size} {row.batch} x {row.seq}, one step\n{'part':<18}{'ms':>10}{'share':>8}{'launches':>10}"
+        )
+    for part in measured.parts:
+        typer.echo(f"{part.part:<18}{part.ms:>10.2f}{part.share:>8.1%}{part.launches:>10.0f}")
 
 
 def _print_table(rows: "list[Row]") -> None:

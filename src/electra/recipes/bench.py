@@ -21,6 +21,7 @@ from electra.objectives.draws import mix
 from electra.recipes.bench_huggingface import CarefulGlue, HuggingFaceStep, TypicalGlue
 from electra.recipes.flops import forward_flops
 from electra.recipes.hardware import device_name, matrix_peak
+from electra.recipes.profile import Part, profile
 from electra.recipes.speed import TOKENIZER, JointStep
 
 Against = Literal["hf", "none"]
@@ -48,6 +49,14 @@ class Row:
     first_step_s: float  # from nothing to the end of the first update, compilation included
     ratio: float  # how many times as long as electra's step
     device: str
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What was measured of a size and a batch."""
+
+    rows: list[Row]
+    parts: list[Part]  # of electra's step, where a profile was asked for
 
 
 class Trial:
@@ -89,9 +98,10 @@ def bench(
     seconds: float,
     against: Against,
     device: torch.device,
+    profiled: bool = False,
     say: Callable[[str], None] = lambda line: None,
-) -> list[Row]:
-    """Time the joint step of a preset on random ids, for about `seconds` after the warm-up."""
+) -> Bench:
+    """Time the joint step of a preset on random ids for about `seconds`; take ours apart if asked to."""
     longest = max(length, load_config(size).model.max_length)
     config = load_config(size, [f"train.batch_size={batch}", f"train.length={length}", f"model.max_length={longest}"])
     torch.manual_seed(mix(config.seed))
@@ -105,7 +115,9 @@ def bench(
         take_turns(list(trials.values()), seconds)
     except torch.OutOfMemoryError:
         raise ElectraError(f"{size} at {batch} x {length} does not fit in the GPU's memory; lower --batch") from None
-    return _rows(trials, config, size)
+    ours = trials["electra"].update
+    assert isinstance(ours, JointStep)
+    return Bench(_rows(trials, config, size), profile(ours, ids) if profiled else [])
 
 
 def _variants(config: PretrainConfig, device: torch.device, against: Against) -> dict[str, Callable[[], Update]]:
