@@ -24,7 +24,10 @@ def evaluate(
     overrides: Overrides = None,
     split: Annotated[str, typer.Option(metavar="SPLIT", help="Which split: train, dev or test.")] = "dev",
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Also write predictions, and a benchmark's own files.")
+        Path | None,
+        typer.Option(
+            "--out", metavar="DIR", help="Also write predictions, a benchmark's own files and pictures of the mistakes."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:

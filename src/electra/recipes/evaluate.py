@@ -49,7 +49,7 @@ class Evaluation:
     metrics: dict[str, float]  # empty where the labels are not known
     notes: dict[str, int]
     predictions: list[Prediction]
-    files: dict[str, str]  # as the makers of the task want predictions: names and content
+    files: dict[str, str]  # names and content: as the makers of the task want predictions, and pictures of the mistakes
 
 
 def evaluate(run: str | Path, overrides: Iterable[str] = (), split: Split = "dev") -> Evaluation:
@@ -58,8 +58,10 @@ def evaluate(run: str | Path, overrides: Iterable[str] = (), split: Split = "dev
     task, notes = tuned.task, Notes()
     examples = task.read(split, notes)
     predictions = tuned.predict(examples, notes)
-    metrics = task.score(examples, predictions) if all(map(task.is_labelled, examples)) else {}
-    return Evaluation(task.name, split, metrics, dict(notes.counts), predictions, task.files(examples, predictions))
+    labelled = bool(examples) and all(map(task.is_labelled, examples))
+    metrics = task.score(examples, predictions) if labelled else {}
+    files = task.files(examples, predictions) | (task.pictures(examples, predictions) if labelled else {})
+    return Evaluation(task.name, split, metrics, dict(notes.counts), predictions, files)
 
 
 def load_tuned(run: str | Path, overrides: Iterable[str] = ()) -> Tuned:

@@ -133,6 +133,10 @@ class Task(ABC, Generic[Example, Target, Head]):
         """Give the files in which the makers of the task want predictions: their names and content."""
         return {}
 
+    def pictures(self, examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, str]:
+        """Draw what the scores do not show, of labelled examples: names and content of SVG files."""
+        return {}
+
 
 def weighted_mean(losses: Tensor, weights: Tensor) -> Tensor:
     """Give the mean of losses where the weights are one, and zero where none is."""

@@ -12,7 +12,8 @@ from electra.config.schema import ModelConfig
 from electra.data.tokenizer import Tokenizer
 from electra.model.heads import ClassificationHead, HuggingFaceClassificationHead
 from electra.tasks.base import Batch, Feature, Notes, Output, Prediction, Task, weighted_mean
-from electra.tasks.labels import Labels
+from electra.tasks.labels import Classes, Labels
+from electra.tasks.pictures import MOST_CLASSES, calibration, confusion
 
 HEADS = {"paper": ClassificationHead, "huggingface": HuggingFaceClassificationHead}
 
@@ -89,6 +90,19 @@ class TextTask(Task[TextExample, list[float], nn.Module]):
             found = self.kind.score([example.label for example, _ in chosen], [guess for _, guess in chosen])
             scores |= {f"{name}_{group}" if number else name: value for name, value in found.items()}
         return scores
+
+    def pictures(self, examples: Sequence[TextExample], predictions: Sequence[Prediction]) -> dict[str, str]:
+        """Draw which classes are taken for which, and whether the model's confidence is earned."""
+        if not isinstance(self.kind, Classes) or len(self.kind.names) > MOST_CLASSES:
+            return {}
+        truth = [example.label for example in examples]
+        guess = [prediction["label"] for prediction in predictions]
+        confidence = [max(prediction["probabilities"].values()) for prediction in predictions]
+        right = [true == guessed for true, guessed in zip(truth, guess, strict=True)]
+        return {
+            "confusion.svg": confusion(self.kind.names, truth, guess),
+            "calibration.svg": calibration(confidence, right),
+        }
 
 
 def shorten(pieces: list[list[int]], room: int) -> bool:

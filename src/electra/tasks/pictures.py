@@ -1,0 +1,89 @@
+"""Pictures of a classifier's mistakes, as SVG: which classes are taken for which, and is its confidence earned?"""
+
+from collections import Counter
+from collections.abc import Sequence
+from html import escape
+
+CELL, MARGIN, SIDE = 56, 120, 320  # pixels: of a cell, of the names around the cells, of the calibration's square
+MOST_CLASSES = 20  # that a picture has room for
+BINS = 10  # of confidence
+INK, PALE = "#1b3a57", "#e8eef4"
+
+
+def confusion(names: Sequence[str], truth: Sequence[str], guess: Sequence[str]) -> str:
+    """Draw how often each true class (rows) was taken for each class (columns), darker for more of its row."""
+    counts, rows = Counter(zip(truth, guess, strict=True)), Counter(truth)
+    size = MARGIN + CELL * len(names) + 10
+    parts = [_text(MARGIN + CELL * len(names) / 2, 24, "predicted", size=13), _text(12, 24, "true ↓", "start", size=13)]
+    for number, name in enumerate(names):
+        middle = MARGIN + CELL * (number + 0.5)
+        short = escape(name if len(name) <= 14 else name[:13] + "…")
+        parts.append(_text(MARGIN - 8, middle + 4, short, "end"))
+        turned = f'transform="rotate(-45 {middle:g} {MARGIN - 8})"'
+        parts.append(_text(middle, MARGIN - 8, short, "start", more=turned))
+    for row, true in enumerate(names):
+        for column, predicted in enumerate(names):
+            count = counts[true, predicted]
+            share = count / rows[true] if rows[true] else 0.0
+            x, y = MARGIN + CELL * column, MARGIN + CELL * row
+            parts.append(
+                f'<rect x="{x}" y="{y}" width="{CELL - 2}" height="{CELL - 2}" fill="{INK if count else PALE}" '
+                f'fill-opacity="{max(share, 0.06) if count else 1:.3f}"/>'
+            )
+            ink = "#fff" if share > 0.5 else "#111"
+            parts.append(_text(x + CELL / 2 - 1, y + CELL / 2 + 4, f"{count:,}", more=f'fill="{ink}"'))
+    return _svg(size, size, parts)
+
+
+def calibration(confidence: Sequence[float], right: Sequence[bool]) -> str:
+    """Draw how often the likeliest class was right (bars) for what the model gave it (across); the line is perfect."""
+    left, top = 56, 30
+    parts = [_text(left + SIDE / 2, top + SIDE + 44, "probability of the predicted class", size=13)]
+    parts.append(
+        _text(left, 18, f"share that was right; expected error {expected_error(confidence, right):.3f}", "start")
+    )
+    for tick in (0, 0.5, 1):
+        parts.append(_text(left - 8, top + SIDE * (1 - tick) + 4, f"{tick:g}", "end"))
+        parts.append(_text(left + SIDE * tick, top + SIDE + 18, f"{tick:g}"))
+    for number, (chosen, share) in enumerate(_bins(confidence, right)):
+        x, width = left + SIDE * number / BINS, SIDE / BINS - 2
+        if chosen:
+            label = f"<title>{chosen:,} examples, {share:.1%} right</title>"
+            parts.append(
+                f'<rect x="{x:g}" y="{top + SIDE * (1 - share):g}" width="{width:g}" height="{SIDE * share:g}" '
+                f'fill="{INK}">{label}</rect>'
+            )
+    parts.append(f'<rect x="{left}" y="{top}" width="{SIDE}" height="{SIDE}" fill="none" stroke="#888"/>')
+    parts.append(f'<path d="M{left} {top + SIDE} L{left + SIDE} {top}" stroke="#c4622d" stroke-dasharray="4 4"/>')
+    return _svg(left + SIDE + 20, top + SIDE + 60, parts)
+
+
+def expected_error(confidence: Sequence[float], right: Sequence[bool]) -> float:
+    """Give the mean distance between confidence and the share that was right, over bins of confidence."""
+    error = 0.0
+    for number, (count, share) in enumerate(_bins(confidence, right)):
+        inside = [value for value in confidence if min(int(value * BINS), BINS - 1) == number]
+        error += abs(sum(inside) - share * count)
+    return error / max(len(confidence), 1)
+
+
+def _bins(confidence: Sequence[float], right: Sequence[bool]) -> list[tuple[int, float]]:
+    """Give each bin's count and the share that was right."""
+    counts, hits = [0] * BINS, [0] * BINS
+    for value, correct in zip(confidence, right, strict=True):
+        number = min(int(value * BINS), BINS - 1)
+        counts[number] += 1
+        hits[number] += correct
+    return [(count, hit / count if count else 0.0) for count, hit in zip(counts, hits, strict=True)]
+
+
+def _text(x: float, y: float, text: str, anchor: str = "middle", size: int = 12, more: str = "") -> str:
+    return f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" font-size="{size}" {more}>{text}</text>'
+
+
+def _svg(width: float, height: float, parts: Sequence[str]) -> str:
+    body = "\n".join(parts)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
+        f'font-family="sans-serif">\n<rect width="100%" height="100%" fill="#fff"/>\n{body}\n</svg>\n'
+    )
