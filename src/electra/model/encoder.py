@@ -200,7 +200,7 @@ class Encoder(nn.Module):
         head_size = self.config.hidden_size // self.config.heads
         blocks = head_size >= 16 and head_size & (head_size - 1) == 0  # the matrix units want powers of two
         plain = self.direction == "both" and not self.config.activation_checkpointing
-        return plain and blocks and kernels.serve(hidden)
+        return plain and blocks and hidden.size(1) <= kernels.LONGEST and kernels.serve(hidden)
 
     def _mask(self, ids: Tensor, attention: Tensor | None) -> Tensor | None:
         mask = None

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 SHORT = 128  # tokens: up to here the scores of a head fit on the chip
+LONGEST = SHORT  # that an encoder gives to the kernels; `long_attention` is not measured on a GPU yet
 DROPOUTS = 3  # of a Transformer block: the attention's shares and its two branches
 
 _TRITON = importlib.util.find_spec("triton") is not None
