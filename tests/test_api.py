@@ -29,6 +29,7 @@ def test_the_exported_names_are_these():
         "load_tokenizer",
         "predict",
         "pretrain",
+        "report",
         "train",
         "train_vocab",
     ]

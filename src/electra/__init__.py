@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from electra.recipes.glue import glue as glue
     from electra.recipes.predict import predict as predict
     from electra.recipes.pretrain import pretrain as pretrain
+    from electra.recipes.report.page import report as report
     from electra.recipes.train import train as train
 
 _HOMES = {
@@ -49,6 +50,7 @@ _HOMES = {
     "load_tokenizer": "electra.data.tokenizer",
     "predict": "electra.recipes.predict",
     "pretrain": "electra.recipes.pretrain",
+    "report": "electra.recipes.report.page",
     "train": "electra.recipes.train",
     "train_vocab": "electra.data.vocab",
 }

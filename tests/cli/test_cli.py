@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-COMMANDS = ["bench", "config", "demo", "detect", "export", "flops", "import", "pretrain", "train"]
+COMMANDS = ["bench", "config", "demo", "detect", "export", "flops", "import", "pretrain", "report", "train"]
 
 
 def electra(*arguments: str, stdin: str | bytes = b"") -> subprocess.CompletedProcess:

@@ -140,6 +140,15 @@ def test_bpe_knows_every_text(tmp_path, text):
     assert 1 not in tokenizer.encode(["未知の文 😀 Ωmega"])[0].ids
 
 
+@pytest.mark.parametrize("model", MODELS)
+def test_spelled_pieces_make_the_text_again(tmp_path, model):
+    text = write(tmp_path / "text.txt", ["the tea of kate", "кот ест суп"] * 20)
+    tokenizer = train_vocab([text], size=400, out=tmp_path / "out", model=model)
+    ids = tokenizer.encode(["the teat ест кот"])[0].ids
+    assert "".join(map(tokenizer.spell, ids)) == " the teat ест кот"
+    assert tokenizer.spell(tokenizer.mask_id).strip() == "[MASK]"
+
+
 def test_letters_that_occur_once_are_unknown(tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("kate tea ж " * 1 + "kate tea " * 50, encoding="utf-8")

@@ -4,6 +4,8 @@ import torch
 from electra.objectives.base import Predictions, Step, Verdicts
 from electra.objectives.metrics import auc, summarize
 
+NOTHING = torch.empty(0)  # what the network read makes no metric
+
 
 def brute_force(scores, positive):
     pairs = [(ours > theirs) + 0.5 * (ours == theirs) for ours in scores[positive] for theirs in scores[~positive]]
@@ -27,18 +29,24 @@ def test_padding_does_not_raise_auc():  # P52: 0.8333 where padding counts as tr
     scores = torch.tensor([[0.7, 0.2, 0.7, 0.2, 0.0, 0.0, 0.0, 0.0]])
     replaced = torch.tensor([[1, 1, 0, 0, 0, 0, 0, 0]]).bool()
     weights = torch.tensor([[1.0, 1, 1, 1, 0, 0, 0, 0]])
-    found = summarize([Step(torch.tensor(1.0), verdicts=Verdicts(scores, replaced, weights))])
+    found = summarize([Step(torch.tensor(1.0), NOTHING, verdicts=Verdicts(scores, replaced, weights))])
     assert found["discriminator_auc"] == pytest.approx(0.5)
     assert auc(scores.flatten(), replaced.flatten()) == pytest.approx(0.8333, abs=1e-4)
 
 
 def test_verdicts_of_several_steps_are_taken_together():
     steps = [
-        Step(torch.tensor(1.0), verdicts=Verdicts(torch.tensor([[2.0, -1, 9]]), torch.tensor([[True, True, True]]), w))
+        Step(
+            torch.tensor(1.0),
+            NOTHING,
+            verdicts=Verdicts(torch.tensor([[2.0, -1, 9]]), torch.tensor([[True, True, True]]), w),
+        )
         for w in (torch.tensor([[1.0, 1, 0]]), torch.tensor([[1.0, 0, 0]]))
     ]
     steps.append(
-        Step(torch.tensor(4.0), verdicts=Verdicts(torch.ones(1, 1), torch.zeros(1, 1).bool(), torch.ones(1, 1)))
+        Step(
+            torch.tensor(4.0), NOTHING, verdicts=Verdicts(torch.ones(1, 1), torch.zeros(1, 1).bool(), torch.ones(1, 1))
+        )
     )
     found = summarize(steps)
     assert found["loss"] == 2.0
@@ -51,17 +59,19 @@ def test_verdicts_of_several_steps_are_taken_together():
 @pytest.mark.parametrize(("score", "accuracy"), [(-0.1, 1.0), (0.0, 1.0), (0.1, 0.0)])
 def test_a_score_of_zero_says_original(score, accuracy):  # P27
     verdicts = Verdicts(torch.full((1, 3), score), torch.zeros(1, 3).bool(), torch.ones(1, 3))
-    assert summarize([Step(torch.tensor(0.0), verdicts=verdicts)])["discriminator_accuracy"] == accuracy
+    assert summarize([Step(torch.tensor(0.0), NOTHING, verdicts=verdicts)])["discriminator_accuracy"] == accuracy
 
 
 def test_predictions_leave_unused_slots_out():
     predictions = Predictions(
         nll=torch.tensor([[1.0, 3.0, 100.0]]),
+        best=torch.tensor([[7, 8, 9]]),
         correct=torch.tensor([[True, False, True]]),
+        positions=torch.tensor([[1, 2, 0]]),
         weights=torch.tensor([[1.0, 1.0, 0.0]]),
         sampled=torch.tensor([[False, False, True]]),
     )
-    found = summarize([Step(torch.tensor(0.0), generator=predictions, main=predictions)])
+    found = summarize([Step(torch.tensor(0.0), NOTHING, generator=predictions, main=predictions)])
     assert found["generator_loss"] == found["mlm_loss"] == 2.0
     assert found["generator_accuracy"] == 0.5
     assert found["sampled_accuracy"] == 0.0

@@ -12,6 +12,7 @@ from electra.config.load import load_config
 from electra.errors import ConfigError
 from electra.model.networks import Discriminator, MaskedLM
 from electra.recipes.pretrain import pretrain
+from electra.training.run import read_records
 
 LEARNING = ["train.steps=60", "train.learning_rate=5e-3", "evaluate.every=100", "checkpoint.every=100", "log.every=100"]
 
@@ -39,6 +40,36 @@ def test_metrics_tell_of_both_networks(config, records):
     assert lines[-2].keys() >= {"loss", "learning_rate", "gradient_norm", "skipped", "generator_loss", "progress"}
     assert lines[-1]["tokens"] == 10 * 8 * 16
     assert lines[-1]["progress"] == 1.0
+
+
+def test_every_evaluation_shows_what_became_of_the_same_text(config):
+    run = pretrain(config())
+    shown = read_records(run / "samples.jsonl")
+    assert [record["step"] for record in shown] == [0, 5, 10]
+    first, second, third = ([sample["original"] for sample in record["samples"]] for record in shown)
+    assert first == second == third
+    assert len(first) == 4
+    for record in shown:
+        for sample in record["samples"]:
+            assert len(sample["original"]) == len(sample["shown"]) == len(sample["replaced"])
+            assert all(0 < probability < 1 for probability in sample["replaced"])
+
+
+def test_a_run_writes_down_what_it_was_made_on(config):
+    run = pretrain(config("train.steps=1"))
+    (place,) = json.loads((run / "environment.json").read_text())
+    assert place["device"] == "CPU, 1 threads"
+    assert (place["processes"], place["electra"], place["torch"]) == (1, electra.__version__, torch.__version__)
+
+
+def test_a_run_that_goes_on_elsewhere_keeps_both_places(config):
+    run = pretrain(config("train.steps=1"))
+    elsewhere = json.loads((run / "environment.json").read_text().replace("CPU", "GPU"))
+    (run / "environment.json").write_text(json.dumps(elsewhere))
+    for _ in range(2):
+        pretrain(config("train.steps=2"))
+    places = json.loads((run / "environment.json").read_text())
+    assert [place["device"][:3] for place in places] == ["GPU", "CPU"]
 
 
 def test_the_loss_falls(config, held_out):

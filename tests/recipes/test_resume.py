@@ -59,6 +59,7 @@ def test_a_killed_run_goes_on_bit_for_bit(arguments, config, records, weights, c
     pretrain(config(*overrides))
     assert records(run) == records(whole)
     assert weights(run) == weights(whole)
+    assert (run / "samples.jsonl").read_bytes() == (whole / "samples.jsonl").read_bytes()
 
 
 @pytest.mark.parametrize(("kills", "steps"), [(5, 60), pytest.param(50, 600, marks=pytest.mark.slow)])

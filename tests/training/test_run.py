@@ -4,7 +4,7 @@ import pytest
 
 from electra.config.load import load_config
 from electra.errors import CheckpointError, ConfigError
-from electra.training.run import Run
+from electra.training.run import Run, read_records
 
 
 @pytest.fixture
@@ -51,6 +51,14 @@ def test_metrics_of_steps_that_will_be_taken_again_are_dropped(run):
         run.report({"step": step})
     run.rewind(10)
     assert [record["step"] for record in lines(run)] == [0, 5, 10]
+
+
+def test_samples_of_steps_that_will_be_taken_again_are_dropped(run):
+    run.open(load_config("tiny"), load_config)
+    for step in (0, 5, 10):
+        run.show({"step": step, "samples": ["the cat"]})
+    run.rewind(5)
+    assert [record["step"] for record in read_records(run.samples)] == [0, 5]
 
 
 def test_a_line_that_a_kill_cut_short_is_dropped(run):

@@ -19,6 +19,7 @@ from electra.cli import (
     import_,
     predict,
     pretrain,
+    report,
     train,
     vocab,
 )
@@ -56,7 +57,7 @@ def _root(
 
 _building = (demo, train, vocab, corpus, pretrain, detect)
 _using = (finetune, evaluate, predict, glue)
-for _command in (*_building, *_using, import_, export, config, flops, bench):
+for _command in (*_building, *_using, report, import_, export, config, flops, bench):
     _command.register(app)
 
 

@@ -64,6 +64,15 @@ class Tokenizer:
         """Spell an id; an id beyond the vocabulary is unknown."""
         return self.backend.id_to_token(token_id) or self.names[ROLES.index("unk_token")]
 
+    def spell(self, token_id: int) -> str:
+        """Give an id as text, with a space before it where it begins a word."""
+        piece = self.token(token_id)
+        if isinstance(self.backend.model, models.WordPiece):
+            return piece.removeprefix("##") if piece.startswith("##") else f" {piece}"
+        if isinstance(self.backend.decoder, decoders.ByteLevel) and piece not in self.names:
+            return str(self.backend.decoder.decode([piece]))
+        return piece.replace("▁", " ")
+
     def word_starts(self) -> list[bool]:
         """Tell of each id whether it begins a word: no `##` in WordPiece, a `▁` or `Ġ` in the others."""
         pieces = [self.token(number) for number in range(self.vocab_size)]

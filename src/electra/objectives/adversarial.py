@@ -44,4 +44,4 @@ class AdversarialRTD(ReplacedTokenDetection):
         baseline_loss = weighted_mean((expected - reward).square(), masked.weights)
         generator_loss = self.generator_weight * (policy_loss + baseline_loss)
         loss = generator_loss + self.discriminator_weight * discriminator_loss
-        return Step(loss, corrupted.generator, verdicts=verdicts)
+        return Step(loss, corrupted.ids, corrupted.generator, verdicts=verdicts)

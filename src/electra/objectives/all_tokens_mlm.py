@@ -12,7 +12,7 @@ from electra.model.networks import GeneratorNetwork, MaskedLM
 from electra.objectives.base import Predictions, Step, weighted_mean
 from electra.objectives.corruption import CorruptingObjective
 from electra.objectives.draws import Draws
-from electra.objectives.masking import real_tokens
+from electra.objectives.masking import everywhere, real_tokens
 
 
 class AllTokensMLM(CorruptingObjective):
@@ -43,5 +43,5 @@ class AllTokensMLM(CorruptingObjective):
             best, token = anew.max(-1)
             guess = torch.where(of_input >= best, corrupted.ids, token)
         total = self.config.generator_weight * corrupted.loss + weighted_mean(nll, weights)
-        predictions = Predictions(nll.detach(), guess == batch.ids, weights)
-        return Step(total, corrupted.generator, main=predictions)
+        predictions = Predictions(nll.detach(), guess, guess == batch.ids, everywhere(batch), weights)
+        return Step(total, corrupted.ids, corrupted.generator, main=predictions)

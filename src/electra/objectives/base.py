@@ -12,6 +12,7 @@ from electra.data.batch import Batch
 from electra.model import kernels
 from electra.model.networks import Discriminator, GeneratorNetwork, MaskedLM
 from electra.objectives.draws import Draws
+from electra.objectives.masking import Masked
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,9 @@ class Predictions:
     """How a network did at predicting tokens, without gradient."""
 
     nll: Tensor  # (B, N) negative log-likelihood of the true token
-    correct: Tensor  # (B, N) whether the likeliest token was the true one
+    best: Tensor  # (B, N) the likeliest token
+    correct: Tensor  # (B, N) whether it was the true one
+    positions: Tensor  # (B, N) where in the sequence
     weights: Tensor  # (B, N)
     sampled: Tensor | None = None  # (B, N) whether a token sampled from the prediction was the true one
 
@@ -38,6 +41,7 @@ class Step:
     """The loss of a batch, and what there is to know about it: see `electra.objectives.metrics`."""
 
     loss: Tensor
+    shown: Tensor  # (B, L) what the main network read
     generator: Predictions | None = None
     main: Predictions | None = None  # of a main network that predicts tokens
     verdicts: Verdicts | None = None  # of a main network that detects replacements
@@ -64,8 +68,9 @@ def weighted_mean(values: Tensor, weights: Tensor) -> Tensor:
     return (values * weights).sum() / (total + 1e-6)
 
 
-def predict(logits: Tensor, targets: Tensor, weights: Tensor) -> tuple[Tensor, Predictions]:
+def predict(logits: Tensor, masked: Masked) -> tuple[Tensor, Predictions]:
     """Give the masked-LM loss of (B, N, V) logits, and how the predictions did."""
+    targets = masked.originals
     rows, wanted = logits.flatten(0, 1), targets.flatten()
     if kernels.serve(logits):
         from electra.model.kernels.vocabulary import cross_entropy
@@ -73,8 +78,9 @@ def predict(logits: Tensor, targets: Tensor, weights: Tensor) -> tuple[Tensor, P
         nll, best = cross_entropy(rows, wanted)
     else:
         nll, best = F.cross_entropy(rows.float(), wanted, reduction="none"), rows.detach().argmax(-1)
-    predictions = Predictions(nll.detach().view_as(targets), best.view_as(targets) == targets, weights)
-    return weighted_mean(nll.view_as(targets), weights), predictions
+    best = best.view_as(targets)
+    predictions = Predictions(nll.detach().view_as(targets), best, best == targets, masked.positions, masked.weights)
+    return weighted_mean(nll.view_as(targets), masked.weights), predictions
 
 
 def detect(scores: Tensor, replaced: Tensor, weights: Tensor) -> tuple[Tensor, Verdicts]:

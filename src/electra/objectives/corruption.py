@@ -41,7 +41,7 @@ class CorruptingObjective(Objective):
         masked = self.mask(batch, draws)
         seen = masked.ids if self.generator.sees_masks else batch.ids
         logits = self.generator(seen, batch.attention, batch.types, masked.positions)  # (B, N, V)
-        loss, predictions = predict(logits, masked.originals, masked.weights)
+        loss, predictions = predict(logits, masked)
         forbidden = masked.originals if self.config.forbid_original else None
         with torch.no_grad():
             uniform = draws.sample[:, : masked.positions.size(1)]

@@ -12,7 +12,7 @@ from electra.data.tokenizer import Tokenizer
 from electra.model.networks import Discriminator, Networks
 from electra.objectives.base import Objective, Predictions, Step, detect, sample, sampled_from, weighted_mean
 from electra.objectives.draws import Draws
-from electra.objectives.masking import Masker, put_back
+from electra.objectives.masking import Masker, everywhere, put_back
 
 
 class Electric(Objective):
@@ -38,8 +38,8 @@ class Electric(Objective):
         assert self.generator is not None
         masked = self.mask(batch, draws)
         counted = self.mask.candidates(batch).float()
-        everywhere = torch.arange(batch.ids.size(1), device=batch.ids.device).expand_as(batch.ids)
-        logits = self.generator(batch.ids, batch.attention, batch.types, everywhere).float()  # (B, L, V)
+        positions = everywhere(batch)
+        logits = self.generator(batch.ids, batch.attention, batch.types, positions).float()  # (B, L, V)
         nll = F.cross_entropy(logits.flatten(0, 1), batch.ids.flatten(), reduction="none").view_as(batch.ids)
         generator_loss = weighted_mean(nll, counted)  # the cloze loss, over all tokens
         with torch.no_grad():
@@ -52,5 +52,6 @@ class Electric(Objective):
         scores = self.network(noisy, batch.attention, batch.types).float() + log_q + self.offset
         discriminator_loss, verdicts = detect(scores, noise, counted)
         loss = self.config.generator_weight * generator_loss + self.config.discriminator_weight * discriminator_loss
-        cloze = Predictions(nll.detach(), logits.detach().argmax(-1) == batch.ids, counted)
-        return Step(loss, cloze, verdicts=verdicts)
+        best = logits.detach().argmax(-1)
+        cloze = Predictions(nll.detach(), best, best == batch.ids, positions, counted)
+        return Step(loss, noisy, cloze, verdicts=verdicts)

@@ -81,6 +81,11 @@ def real_tokens(batch: Batch[Tensor]) -> Tensor:
     return torch.ones_like(batch.ids, dtype=torch.bool) if batch.attention is None else batch.attention != 0
 
 
+def everywhere(batch: Batch[Tensor]) -> Tensor:
+    """Give (B, L): every position of each sequence."""
+    return torch.arange(batch.ids.size(1), device=batch.ids.device).expand_as(batch.ids)
+
+
 def _distinct(candidates: Tensor, wanted: Tensor, order: Tensor, count: int) -> tuple[Tensor, Tensor]:
     positions = torch.where(candidates, order, -1.0).topk(count, dim=1).indices
     return positions, torch.arange(count, device=order.device) < wanted

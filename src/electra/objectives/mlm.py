@@ -26,5 +26,5 @@ class MaskedLanguageModelling(Objective):
         """Mask tokens and predict them."""
         masked = self.mask(batch, draws)
         logits = self.network(masked.ids, batch.attention, batch.types, masked.positions)
-        loss, predictions = predict(logits, masked.originals, masked.weights)
-        return Step(loss, main=predictions)
+        loss, predictions = predict(logits, masked)
+        return Step(loss, masked.ids, main=predictions)

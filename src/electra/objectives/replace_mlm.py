@@ -27,6 +27,6 @@ class ReplaceMLM(CorruptingObjective):
         corrupted = self.corrupt(batch, draws)
         masked = corrupted.masked
         logits = self.network(corrupted.ids, batch.attention, batch.types, masked.positions)
-        loss, predictions = predict(logits, masked.originals, masked.weights)
+        loss, predictions = predict(logits, masked)
         total = self.config.generator_weight * corrupted.loss + loss
-        return Step(total, corrupted.generator, main=predictions)
+        return Step(total, corrupted.ids, corrupted.generator, main=predictions)

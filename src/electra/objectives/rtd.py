@@ -30,7 +30,7 @@ class ReplacedTokenDetection(CorruptingObjective):
         scores = self.network(corrupted.ids, batch.attention, batch.types)  # (B, L)
         discriminator_loss, verdicts = detect(scores, replaced, self.counted(batch, corrupted))  # L_Disc
         loss = self.generator_weight * corrupted.loss + self.discriminator_weight * discriminator_loss
-        return Step(loss, corrupted.generator, verdicts=verdicts)
+        return Step(loss, corrupted.ids, corrupted.generator, verdicts=verdicts)
 
     def counted(self, batch: Batch[Tensor], corrupted: Corrupted) -> Tensor:
         """Weigh (B, L) tokens in L_Disc: every token that is no padding, [CLS] and [SEP] too."""

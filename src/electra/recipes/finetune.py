@@ -19,6 +19,7 @@ from electra.model.task_model import TaskModel, write_task_model
 from electra.objectives.draws import mix
 from electra.recipes.convert import written_beside
 from electra.recipes.evaluate import forward
+from electra.recipes.hardware import record_environment
 from electra.recipes.results import Results, chosen_seed, summarize_seeds, write_json
 from electra.recipes.tuning import Tuning, new_network, prepare
 from electra.tasks.base import Batch
@@ -68,6 +69,7 @@ def finetune(config: FinetuneConfig, listeners: Sequence[Listener] = ()) -> Resu
     with joined(config.device) as processes:
         if processes.world_size > 1:
             raise ConfigError("fine-tuning takes one device: start it without torchrun")
+        record_environment(folder, processes)
         seeds = [_Seed(tuning, seed, folder, processes, listeners).result() for seed in tuning.config.seed_list]
         kept = chosen_seed(seeds, tuning.task.metric, config.keep)
         _Seed(tuning, kept, folder, processes, listeners).move_model(folder / "model")

@@ -1,8 +1,17 @@
-"""What the machine can do: the peak that a run is held against."""
+"""What the machine is and what it can do: the peak that a run is held against."""
 
+import json
+import platform
 import time
+from pathlib import Path
 
 import torch
+
+from electra import __version__
+from electra.recipes.results import write_json
+from electra.training.processes import Processes
+
+ENVIRONMENT = "environment.json"
 
 
 def matrix_peak(device: torch.device) -> float | None:
@@ -27,3 +36,19 @@ def device_name(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"CPU, {torch.get_num_threads()} threads"
+
+
+def record_environment(folder: Path, processes: Processes) -> None:
+    """Write down what a run is made on; one that goes on elsewhere gets another entry."""
+    path = folder / ENVIRONMENT
+    before = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+    now = {
+        "device": device_name(processes.device),
+        "processes": processes.world_size,
+        "electra": __version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+    if now not in before:
+        write_json([*before, now], path)

@@ -1,7 +1,7 @@
 """Pre-training, whole: corpora, objective, loop, and the model folder in the end."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,10 +22,11 @@ from electra.objectives.build import build_objective
 from electra.objectives.doctor import diagnose
 from electra.objectives.draws import Draws, draw, mix
 from electra.objectives.metrics import summarize
+from electra.objectives.samples import Sample, take_samples
 from electra.objectives.two_stage import FrozenGeneratorRTD
 from electra.recipes.convert import write_model, written_beside
 from electra.recipes.flops import forward_flops
-from electra.recipes.hardware import matrix_peak
+from electra.recipes.hardware import matrix_peak, record_environment
 from electra.recipes.initialise import initialise
 from electra.training.checkpoint import Checkpoints
 from electra.training.execution import autocast
@@ -64,9 +65,11 @@ class _Pretraining:
         self.run = Run(folder, [*listeners, self._watch])
         if processes.first:
             self.run.open(config, load_config)
+            record_environment(folder, processes)
             self.run.listeners += trackers(folder, config.log)
         processes.wait()
         self.warnings = self._repetition()
+        self.samples: list[Sample] = []  # of the latest evaluation
 
     def work(self) -> bool:
         """Run the loop, and say whether the budget is spent."""
@@ -166,6 +169,8 @@ class _Pretraining:
             batch = self.heldout.batch(number)
             draws = self._draw(FIXED, number, batch, alone=True)
             steps.append(self._forward(network, (batch, draws)))
+            if number == 0:
+                self.samples = take_samples(steps[0], batch, self.tokenizer)
         self.objective.train()
         return summarize(steps)
 
@@ -175,6 +180,9 @@ class _Pretraining:
             write_model(trained_model(self.objective, self.tokenizer), folder)
 
     def _watch(self, record: Record) -> None:
+        """Write the samples of an evaluation with its step, and warn where its metrics look ill."""
+        if "heldout_loss" in record:
+            self.run.show({"step": record["step"], "samples": [asdict(sample) for sample in self.samples]})
         for warning in diagnose(record):
             self.run.report({"step": record["step"], "warning": warning})
 

@@ -28,12 +28,16 @@ def check_place(folder: Path) -> None:
 
 
 class Run:
-    """Where a run is written: `config.toml` before step 1, a line of `metrics.jsonl` at each report."""
+    """Where a run is written: `config.toml` before step 1, a line of `metrics.jsonl` at each report.
+
+    What there is to look at beside numbers goes to `samples.jsonl`.
+    """
 
     def __init__(self, folder: Path, listeners: list[Callable[[Record], None]]) -> None:
         self.folder = folder
         self.listeners = listeners
         self.metrics = folder / "metrics.jsonl"
+        self.samples = folder / "samples.jsonl"
 
     def open(self, config: Section, load: Callable[[Path], Section]) -> None:
         """Write the config, or make sure that the run that is there already is this one."""
@@ -51,26 +55,41 @@ class Run:
         beside.replace(path)
 
     def rewind(self, step: int) -> None:
-        """Drop metrics of steps after this one: they will be taken again."""
-        if not self.metrics.is_file():
-            return
-        kept = []
-        for line in self.metrics.read_text(encoding="utf-8").splitlines():
-            try:
-                if json.loads(line)["step"] <= step:
-                    kept.append(line + "\n")
-            except (ValueError, KeyError):
-                continue  # the line that a kill cut short
-        beside = self.metrics.with_name(".metrics.jsonl.partial")
-        beside.write_text("".join(kept), encoding="utf-8")
-        beside.replace(self.metrics)
+        """Drop metrics and samples of steps after this one: they will be taken again."""
+        for path in (self.metrics, self.samples):
+            if path.is_file():
+                kept = [json.dumps(record) + "\n" for record in read_records(path) if record["step"] <= step]
+                beside = path.with_name(f".{path.name}.partial")
+                beside.write_text("".join(kept), encoding="utf-8")
+                beside.replace(path)
 
     def report(self, record: Record) -> None:
         """Write a record and tell the listeners."""
-        with self.metrics.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({name: _plain(value) for name, value in record.items()}) + "\n")
+        _append(record, self.metrics)
         for listener in self.listeners:
             listener(record)
+
+    def show(self, record: Record) -> None:
+        """Write something to look at."""
+        _append(record, self.samples)
+
+
+def read_records(path: Path) -> list[Record]:
+    """Read a log of a run, without the line that a kill cut short."""
+    found = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(record, dict) and "step" in record:
+            found.append(record)
+    return found
+
+
+def _append(record: Record, path: Path) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({name: _plain(value) for name, value in record.items()}) + "\n")
 
 
 def _plain(value: Any) -> Any:

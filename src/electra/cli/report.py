@@ -1,0 +1,38 @@
+"""`electra report`: runs as one page to look at."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from electra.cli.options import Json
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        epilog="Examples:\n\n  electra report runs/small --out report.html\n\n"
+        "  electra report runs/small runs/base runs/suite --json"
+    )(report)
+
+
+def report(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Runs of pre-training and fine-tuning, or folders of them.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="The page; report.html unless --json is given.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Write one self-contained page: curves, warnings explained, sample sentences, scores, configs, cost."""
+    from electra.recipes.report.page import report as write
+
+    page = out if out or as_json else Path("report.html")
+    data = write(runs, page)
+    if as_json:
+        typer.echo(json.dumps(data))
+        return
+    warned = sum(len(run["warnings"]) for run in data["runs"])
+    typer.echo(f"{page}: runs {len(data['runs'])}, kinds of warnings {warned}")

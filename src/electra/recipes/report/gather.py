@@ -1,0 +1,173 @@
+"""From the folder of a run to what a report shows of it."""
+
+import json
+import statistics
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from electra.config.load import flatten, load_config
+from electra.errors import CheckpointError, ConfigError
+from electra.recipes.flops import forward_flops
+from electra.recipes.hardware import ENVIRONMENT
+from electra.recipes.report.explain import explain_warnings
+from electra.training.run import Record, Run, read_records
+
+Data = dict[str, Any]  # what JSON can hold
+FILES = ("metrics.jsonl", "results.json")  # a folder with one of them is a run that has begun
+MOST_POINTS, ALL_POINTS = 400, 8000  # of a curve, and of the curves of one metric over all runs
+MOST_SAMPLES = 5  # points of training at which sentences are shown
+POSITION = ("step", "tokens", "seconds")
+UNSEEN = "heldout_"  # what a metric on held-out text begins with
+
+
+def gather(sources: Sequence[str | Path]) -> list[Data]:
+    """Give what is known of each run; a folder of runs, such as that of a suite, stands for all of them."""
+    folders = list(dict.fromkeys(run for source in sources for run in _runs(Path(source))))
+    points = max(20, min(MOST_POINTS, ALL_POINTS // max(1, len(folders))))
+    return [{"name": name, **_run(path, points)} for path, name in zip(folders, short_names(folders), strict=True)]
+
+
+def _runs(folder: Path) -> list[Path]:
+    """Find the run that a folder is, or those directly inside it."""
+    if not folder.is_dir():
+        raise CheckpointError(f"no run at {folder}")
+    found = [path for path in (folder, *sorted(folder.iterdir())) if any((path / name).is_file() for name in FILES)]
+    if not found:
+        raise CheckpointError(f"{folder} holds nothing to report: neither {' nor '.join(FILES)}")
+    return [folder] if folder in found else found
+
+
+def short_names(folders: Sequence[Path]) -> list[str]:
+    """Name folders by as much of the end of their paths as tells them apart."""
+    parts = [path.resolve().parts for path in folders]
+    for depth in range(1, max(map(len, parts), default=0) + 1):
+        names = ["/".join(part[-depth:]) for part in parts]
+        if len(set(names)) == len(names):
+            return names
+    return [str(path) for path in folders]
+
+
+def _run(folder: Path, points: int) -> Data:
+    run = Run(folder, [])
+    records = read_records(run.metrics) if run.metrics.is_file() else []
+    training = [record for record in records if "learning_rate" in record]
+    heldout = [record for record in records if any(name.startswith(UNSEEN) for name in record)]
+    config, results = _config(folder), _json(folder / "results.json")
+    pretraining = "objective.name" in config or not (config or results)
+    per_token, problem = _flops_per_token(folder) if config and pretraining else (None, None)
+    return {
+        "folder": str(folder),
+        "kind": "pretraining" if pretraining else "finetuning",
+        "config": config,
+        "state": _state(records),
+        "latest": _latest(training, heldout),
+        "curves": {"training": _curves(training, points), "heldout": _curves(heldout, points)},
+        "flops_per_token": per_token,
+        "flops_problem": problem,
+        "cost": _cost(records, training, per_token),
+        "environment": _json(folder / ENVIRONMENT) or [],
+        "warnings": explain_warnings(records),
+        "samples": _spread(read_records(run.samples), MOST_SAMPLES) if run.samples.is_file() else [],
+        "results": results,
+    }
+
+
+def _config(folder: Path) -> Data:
+    """Read the config as it stands in the file: it may be of another version, with keys that are no longer known."""
+    path = folder / "config.toml"
+    try:
+        return flatten(tomllib.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
+    except tomllib.TOMLDecodeError as problem:
+        raise CheckpointError(f"{path}: not valid TOML: {problem}") from None
+
+
+def _json(path: Path) -> Any:
+    if not path.is_file():
+        return None
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as problem:
+        raise CheckpointError(f"{path}: not JSON: {problem}") from None
+
+
+def _flops_per_token(folder: Path) -> tuple[Data | None, str | None]:
+    """Count the training FLOPs of a token by both conventions (see `electra.model.flops`), or say why not."""
+    try:
+        config = load_config(folder)
+    except ConfigError as problem:
+        return None, str(problem)
+    length = config.train.length
+    paper, standard = forward_flops(config.model, config.objective, length)
+    return {"paper": 2 * paper / length, "standard": 3 * standard / length}, None
+
+
+def _state(records: Sequence[Record]) -> Data | None:
+    """Say how far a pre-training has come, and how long the rest takes at the same pace."""
+    placed = [record for record in records if "progress" in record]
+    if not placed:
+        return None
+    last = placed[-1]
+    done = last["progress"]
+    left = last["seconds"] * (1 - done) / done if done else None
+    return {"finished": done >= 1, "progress": done, "seconds_left": left, **{key: last[key] for key in POSITION}}
+
+
+def _latest(training: Sequence[Record], heldout: Sequence[Record]) -> Data:
+    """Give the newest metrics, those of held-out text as they were measured, not thinned."""
+    return {
+        "training": {name: value for name, value in (training[-1] if training else {}).items() if _is_metric(name)},
+        "heldout": {
+            name.removeprefix(UNSEEN): value
+            for name, value in (heldout[-1] if heldout else {}).items()
+            if name.startswith(UNSEEN)
+        },
+    }
+
+
+def _cost(records: Sequence[Record], training: Sequence[Record], per_token: Data | None) -> Data | None:
+    state = _state(records)
+    if state is None:
+        return None
+    return {
+        "seconds": state["seconds"],
+        "tokens": state["tokens"],
+        "flops": {name: value * state["tokens"] for name, value in per_token.items()} if per_token else None,
+        "tokens_per_second": _median(training, "tokens_per_second"),
+        "peak_share": _median(training, "peak_share"),
+    }
+
+
+def _median(records: Sequence[Record], name: str) -> float | None:
+    values = [record[name] for record in records if record.get(name) is not None]
+    return statistics.median(values) if values else None
+
+
+def _is_metric(name: str) -> bool:
+    return name not in (*POSITION, "progress", "warning")
+
+
+def _curves(records: Sequence[Record], points: int) -> dict[str, list[float | None]]:
+    """Give each metric as a column beside the columns of the position, at most `points` long.
+
+    Neighbours are averaged, except for the last point: it is what was measured in the end.
+    """
+    names = [name for name in dict.fromkeys(key for record in records for key in record) if name in POSITION]
+    names += [name for name in dict.fromkeys(key for record in records for key in record) if _is_metric(name)]
+    size = -(-len(records) // points)
+    groups = [records[start : start + size] for start in range(0, len(records) - 1, max(1, size))]
+    groups += [records[-1:]] if records else []
+    return {name.removeprefix(UNSEEN): [_mean(group, name) for group in groups] for name in names}
+
+
+def _mean(records: Sequence[Record], name: str) -> float | None:
+    values = [record[name] for record in records if record.get(name) is not None]
+    return float(f"{statistics.fmean(values):.6g}") if values else None
+
+
+def _spread(records: Sequence[Record], count: int) -> list[Record]:
+    """Choose some records, evenly by their number, the first and the last among them."""
+    if len(records) <= count:
+        return list(records)
+    return [records[round(place * (len(records) - 1) / (count - 1))] for place in range(count)]

@@ -1,0 +1,57 @@
+"""The report as one page that needs nothing else: data, script and style stand in the file."""
+
+import json
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+
+from electra import __version__
+from electra.config.finetune import FinetuneConfig
+from electra.config.keys import known_keys
+from electra.config.schema import PretrainConfig, Root
+from electra.data.shards import write_whole
+from electra.errors import ConfigError
+from electra.recipes.report.gather import Data, gather
+
+PARTS = resources.files("electra.recipes.report") / "parts"
+SCRIPTS = ("elements.js", "charts.js", "sections.js")  # in this order
+SCHEMAS: dict[str, type[Root]] = {"pretraining": PretrainConfig, "finetuning": FinetuneConfig}
+
+
+def report(runs: str | Path | Sequence[str | Path], out: str | Path | None = None) -> Data:
+    """Give what there is to see of some runs, and write it as a page where `out` names one."""
+    sources = [runs] if isinstance(runs, str | Path) else list(runs)
+    if not sources:
+        raise ConfigError("a report of what? name a run")
+    found = gather(sources)
+    configs = [_compare(kind, [run for run in found if run["kind"] == kind and run["config"]]) for kind in SCHEMAS]
+    data = {"electra": __version__, "runs": found, "configs": [table for table in configs if table["runs"]]}
+    if out is not None:
+        _write(data, Path(out))
+    return data
+
+
+def _compare(kind: str, runs: Sequence[Data]) -> Data:
+    """Put the configs of runs of a kind beside each other: the keys that differ, or all keys of a single run."""
+    meanings = known_keys(SCHEMAS[kind])
+    rows = []
+    for key in dict.fromkeys(key for run in runs for key in run["config"]):
+        values = [run["config"].get(key) for run in runs]
+        if len(runs) == 1 or (key != "out" and any(value != values[0] for value in values)):
+            meaning = meanings[key].description if key in meanings else "a key of another version"
+            rows.append({"key": key, "meaning": meaning, "values": values})
+    return {"kind": kind, "runs": [run["name"] for run in runs], "rows": rows}
+
+
+def _write(data: Data, path: Path) -> None:
+    if path.is_dir():
+        raise ConfigError(f"{path} is a folder; name the file of the report, such as {path / 'report.html'}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    page = _part("page.html").replace("/*CSS*/", _part("page.css")).replace("/*JS*/", "".join(map(_part, SCRIPTS)))
+    # Inside a script element only "<" could end it early; JSON may write it as an escape.
+    inert = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    write_whole(path, page.replace("/*DATA*/", inert))
+
+
+def _part(name: str) -> str:
+    return (PARTS / name).read_text(encoding="utf-8")

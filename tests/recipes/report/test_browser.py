@@ -1,0 +1,125 @@
+"""The page in a real browser: curves are drawn, runs and axes can be chosen, nothing is fetched, nothing fails."""
+
+import shutil
+
+import pytest
+
+import electra
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium"),
+    pytest.mark.filterwarnings("default"),  # the driver's own
+]
+playwright = pytest.importorskip("playwright.sync_api")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def opened(browser, make_run, make_tuned, tmp_path):
+    """A function that opens the report of two pre-trainings and a fine-tuning, and fails on any complaint."""
+    electra.report(
+        [make_run("first", warning="the text runs dry"), make_run("second", "seed=3", steps=60), make_tuned("tuned")],
+        tmp_path / "page.html",
+    )
+    address, complaints = (tmp_path / "page.html").as_uri(), []
+
+    def open_page(**options):
+        page = browser.new_page(**options)
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: request.url in (address, "data:,") or complaints.append(request.url))
+        page.goto(address)
+        page.wait_for_selector("[data-drawn]")
+        return page
+
+    yield open_page
+    assert complaints == []
+
+
+def lines(page, metric):
+    return page.locator(f'[data-metric="{metric}"] path').count()
+
+
+def press(page, name):
+    page.locator("#controls").get_by_role("button", name=name, exact=True).click()
+
+
+def test_curves_are_drawn_for_training_and_held_out_text(opened):
+    page = opened()
+    for metric in ("generator_loss", "discriminator_loss", "discriminator_auc", "replaced_fraction"):
+        assert lines(page, metric) == 4, metric
+    assert lines(page, "learning_rate") == 2
+    path = page.locator('[data-metric="generator_loss"] path.heldout').first.get_attribute("d")
+    assert path.count("L") == 10
+    assert "NaN" not in path
+
+
+def test_runs_can_be_hidden_and_shown_again(opened):
+    page = opened()
+    press(page, "second")
+    assert lines(page, "generator_loss") == 2
+    assert "held-out 4" in page.locator('[data-metric="generator_loss"]').inner_text()
+    assert page.locator("#glance tbody tr").count() == 1
+    press(page, "second")
+    assert lines(page, "generator_loss") == 4
+
+
+def test_the_axis_can_be_chosen(opened):
+    page = opened()
+    chart = page.locator('[data-metric="generator_loss"] svg')
+    seen = set()
+    for axis in ("step", "tokens", "FLOPs", "hours"):
+        press(page, axis)
+        assert chart.get_attribute("aria-label") == f"Generator loss by {axis}"
+        assert lines(page, "generator_loss") == 4
+        seen.add(chart.text_content())
+    assert len(seen) == 4
+
+
+def test_the_keyboard_reaches_what_can_be_chosen(opened):
+    page = opened()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Space")
+    assert lines(page, "generator_loss") == 2
+    page.keyboard.press("Space")  # the same button still
+    assert lines(page, "generator_loss") == 4
+
+
+def test_sentences_scores_warnings_and_costs_are_there(opened):
+    page = opened()
+    assert page.locator(".token.new").first.inner_text().startswith("</script><b>")
+    assert page.locator('[data-task="mrpc"] circle').count() == 2
+    assert "[58.0, 84.0]" in page.locator('[data-task="mrpc"]').text_content()
+    assert "What to do." in page.locator("#warnings").inner_text()
+    assert "NVIDIA H200" in page.locator("#cost").inner_text()
+    assert "seed" in page.locator("#configs").inner_text()
+
+
+def test_values_are_told_where_one_points(opened):
+    page = opened()
+    page.locator('[data-metric="discriminator_auc"] svg').hover()
+    assert "first held-out" in page.locator("#tip").inner_text()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_phone_needs_no_scrolling_sideways(opened, scheme):
+    page = opened(viewport={"width": 360, "height": 740}, color_scheme=scheme)
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    assert lines(page, "generator_loss") == 4
+
+
+def test_print_has_every_section_and_no_buttons(opened):
+    page = opened()
+    page.emulate_media(media="print")
+    assert not page.locator("#controls").is_visible()
+    for section in ("glance", "warnings", "curves", "samples", "finetuning", "cost", "configs"):
+        assert page.locator(f"#{section}").is_visible(), section

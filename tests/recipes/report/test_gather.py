@@ -1,0 +1,142 @@
+"""From the folders of runs to data: finished, unfinished, damaged and missing ones."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from electra.config.load import load_config
+from electra.errors import CheckpointError
+from electra.recipes.flops import forward_flops
+from electra.recipes.report.gather import MOST_POINTS, MOST_SAMPLES, gather, short_names
+
+
+def only(folder):
+    (found,) = gather([folder])
+    return found
+
+
+def test_a_finished_run_has_its_newest_metrics_curves_and_cost(make_run):
+    run = only(make_run("a"))
+    assert (run["name"], run["kind"]) == ("a", "pretraining")
+    assert run["state"]["finished"]
+    assert (run["state"]["step"], run["state"]["tokens"], run["state"]["seconds"]) == (100, 100_000, 200.0)
+    assert run["latest"]["heldout"]["discriminator_auc"] == pytest.approx(0.9)
+    assert run["latest"]["training"]["generator_loss"] == 4.0
+    assert run["curves"]["heldout"]["step"] == list(range(0, 101, 10))
+    assert run["curves"]["heldout"]["generator_loss"][0] == 9.0
+    assert len(run["curves"]["training"]["learning_rate"]) == 50
+    assert run["cost"]["tokens_per_second"] == 1051
+    assert run["environment"][0]["device"] == "NVIDIA H200"
+
+
+def test_flops_are_those_of_the_tokens_read(make_run):
+    folder = make_run("a", "train.length=64")
+    config = load_config(folder)
+    paper, standard = forward_flops(config.model, config.objective, 64)
+    found = only(folder)["cost"]["flops"]
+    assert found == pytest.approx({"paper": 2 * paper / 64 * 100_000, "standard": 3 * standard / 64 * 100_000})
+
+
+def test_an_unfinished_run_says_how_far_it_is_and_how_long_the_rest_takes(make_run):
+    state = only(make_run("a", steps=40))["state"]
+    assert not state["finished"]
+    assert (state["progress"], state["seconds_left"]) == (0.4, pytest.approx(120))
+
+
+def test_a_run_without_held_out_text_has_training_curves_alone(make_run):
+    run = only(make_run("a", measured=False))
+    assert run["curves"]["heldout"] == {}
+    assert run["latest"]["heldout"] == {}
+    assert run["samples"] == []
+    assert run["latest"]["training"]["discriminator_auc"] == pytest.approx(0.9)
+
+
+def test_a_run_that_has_only_begun_is_told(make_run):
+    run = only(make_run("a", steps=0))
+    assert run["state"]["seconds_left"] is None
+    assert run["curves"]["training"] == {}
+    assert run["curves"]["heldout"]["step"] == [0]
+
+
+def test_a_line_that_a_kill_cut_short_is_left_out(make_run):
+    folder = make_run("a", steps=40)
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 42, "loss": 1')
+    assert only(folder)["state"]["step"] == 40
+
+
+def test_a_number_that_was_not_finite_leaves_a_gap(make_run):
+    folder = make_run("a", steps=4, measured=False)
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    lines[0]["generator_loss"] = None
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert only(folder)["curves"]["training"]["generator_loss"] == [None, 8.8]
+
+
+def test_long_curves_are_thinned_by_averaging_and_end_with_what_was_measured(make_run):
+    folder = make_run("a", steps=100, measured=False)
+    (line, *_) = (folder / "metrics.jsonl").read_text().splitlines()
+    records = [{**json.loads(line), "step": step, "loss": float(step % 2)} for step in range(1, 10 * MOST_POINTS)]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    curves = only(folder)["curves"]["training"]
+    assert MOST_POINTS / 2 < len(curves["step"]) <= MOST_POINTS + 1
+    assert curves["loss"][1:-1] == pytest.approx([0.5] * (len(curves["loss"]) - 2), abs=0.1)
+    assert (curves["step"][-1], curves["loss"][-1]) == (10 * MOST_POINTS - 1, 1.0)
+
+
+def test_samples_are_of_some_points_the_first_and_last_among_them(make_run):
+    steps = [record["step"] for record in only(make_run("a"))["samples"]]
+    assert len(steps) == MOST_SAMPLES
+    assert (steps[0], steps[-1]) == (0, 100)
+    assert steps == sorted(steps)
+
+
+def test_the_config_of_another_version_is_shown_and_its_flops_are_not_counted(make_run):
+    folder = make_run("a")
+    with (folder / "config.toml").open("a") as file:
+        file.write("\n[future]\nknob = 3\n")
+    run = only(folder)
+    assert run["config"]["future.knob"] == 3
+    assert run["cost"]["flops"] is None
+    assert "future.knob" in run["flops_problem"]
+
+
+def test_a_fine_tuned_run_gives_its_results(make_tuned):
+    run = only(make_tuned("mrpc"))
+    assert (run["kind"], run["state"], run["cost"]) == ("finetuning", None, None)
+    assert run["results"]["interval"]["accuracy"] == [0.58, 0.84]
+
+
+def test_a_folder_of_runs_stands_for_all_of_them(make_tuned):
+    for task in ("rte", "mrpc"):
+        suite = make_tuned(f"suite/{task}", task=task).parent
+    (suite / "suite.json").write_text("{}")
+    assert [run["results"]["task"] for run in gather([suite])] == ["mrpc", "rte"]
+
+
+def test_a_run_that_is_named_twice_comes_once(make_run):
+    folder = make_run("a")
+    assert len(gather([folder, folder])) == 1
+
+
+def test_names_are_as_short_as_tells_runs_apart():
+    assert short_names([Path("/x/one"), Path("/x/two")]) == ["one", "two"]
+    assert short_names([Path("/x/run"), Path("/y/run")]) == ["x/run", "y/run"]
+
+
+def test_no_such_run_is_one_line(tmp_path):
+    with pytest.raises(CheckpointError, match=r"no run at .*nothing$"):
+        gather([tmp_path / "nothing"])
+
+
+def test_a_folder_that_holds_no_run_is_one_line(tmp_path):
+    with pytest.raises(CheckpointError, match=r"nothing to report: neither metrics\.jsonl nor results\.json"):
+        gather([tmp_path])
+
+
+def test_broken_results_are_named(make_tuned):
+    folder = make_tuned("mrpc")
+    (folder / "results.json").write_text("{")
+    with pytest.raises(CheckpointError, match=r"results\.json: not JSON"):
+        gather([folder])
