@@ -23,9 +23,12 @@ format: .venv/installed-dev
 
 docs: .venv/installed-dev
 	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/figures.py
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --conf-dir docs . site
+	@echo "the site: site/index.html"
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv site .mypy_cache .ruff_cache .pytest_cache
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "electra needs Python 3.11 or newer; set PYTHON=python3.x")'

@@ -1,9 +1,30 @@
-"""Write the generated pages: docs/cli.md from the commands' help, docs/config.md from the schema and the presets."""
+"""Write what is generated in the pages: the commands' help, the config's keys, the Python API, excerpts of the code."""
 
+import ast
+import inspect
 import os
+import re
+import textwrap
+from collections import Counter
 from pathlib import Path
 
 DOCS = Path(__file__).parent
+NOTE = "This page is generated: `make docs`."
+EXCERPT = re.compile(r"(<!-- code: (\S+) (\S+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
+TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
+MACHINES = {  # FLOP/s of training `small`: tokens/s of docs/performance.md and of the ledger, times FLOPs of a token
+    "cpu": ("two CPU cores", 562 * 7.02e7),
+    "cuda": ("one H200", 1.93e6 * 7.02e7),
+}
+PARTS = {  # the parts of the package that have public names, in the order of the page
+    "recipes": "What the commands do",
+    "model": "A model in use",
+    "config": "Configs",
+    "data": "Text, vocabulary, corpus",
+    "objectives": "Objectives",
+    "playground": "A page to play with",
+    "errors": "Errors",
+}
 
 
 def cli_page() -> str:
@@ -15,7 +36,7 @@ def cli_page() -> str:
     from electra.cli import app
 
     commands = sorted(typer.main.get_command(app).commands)
-    page = "# Command line\n\nEvery command's `--help`. This page is generated: `make docs`.\n"
+    page = f"# Command line\n\nEvery command's `--help`. {NOTE}\n"
     for command in ["", *commands]:
         name = f"electra {command}".strip()
         text = CliRunner().invoke(app, [*command.split(), "--help"], prog_name="electra").stdout
@@ -30,11 +51,12 @@ def config_page() -> str:
     from electra.config.schema import PretrainConfig
 
     return (
-        "# Config keys\n\nThis page is generated: `make docs`.\n\n## Pre-training\n\nEvery key of a pre-training "
-        "config, with its value in each preset. A dash: the key belongs to another objective or generator.\n\n"
+        f"# Config keys\n\n{NOTE}\n\n## Pre-training\n\nEvery key of a pre-training "
+        "config, with its value, and the presets where it is another. A dash: the key belongs to another objective or "
+        "generator than the presets'.\n\n"
         + _key_table(PretrainConfig, load_config)
-        + "\n## Fine-tuning\n\nEvery key of a fine-tuning config. None: the value follows the task, the model's width "
-        "or the protocol, as its meaning says.\n\n" + _key_table(FinetuneConfig, load_finetune_config)
+        + "\n## Fine-tuning\n\nEvery key of a fine-tuning config, likewise. None: the value follows the task, the "
+        "model's width or the protocol, as its meaning says.\n\n" + _key_table(FinetuneConfig, load_finetune_config)
     )
 
 
@@ -43,15 +65,142 @@ def _key_table(schema, load) -> str:
     from electra.config.load import flatten, preset_names
 
     presets = {name: flatten(load(name).model_dump()) for name in preset_names(schema)}
-    table = f"| key | meaning | {' | '.join(presets)} |\n|---|---|{'---|' * len(presets)}\n"
+    table = "| key | meaning | value |\n|---|---|---|\n"
     for key, field in known_keys(schema).items():
-        values = " | ".join(str(values.get(key, "-")) for values in presets.values())
-        table += f"| `{key}` | {field.description} | {values} |\n"
+        table += f"| `{key}` | {field.description} | {_values(key, presets)} |\n"
     return table
 
 
-PAGES = {"cli.md": cli_page, "config.md": config_page}
+def _values(key: str, presets) -> str:
+    """Give a key's commonest value and the presets in which it is another; each by itself where none is common."""
+    values = {name: _written(values[key]) for name, values in presets.items() if key in values}
+    if not values:
+        return "–"
+    usual, count = Counter(values.values()).most_common(1)[0]
+    none_is_common = count == 1 < len(values)
+    others = ", ".join(f"{name} {value}" for name, value in values.items() if none_is_common or value != usual)
+    if none_is_common:
+        return others
+    return f"{usual} ({others})" if others else usual
+
+
+def _written(value) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def python_page() -> str:
+    """Give the signature and the docstring of every public name, and the fields of what they give back."""
+    import electra
+
+    page = f"# Python\n\nEvery name of `import electra`. {NOTE}\n"
+    homes = {name: getattr(electra, name).__module__.split(".")[1] for name in electra.__all__}
+    for part, title in PARTS.items():
+        names = [name for name in electra.__all__ if homes[name] == part]
+        page += f"\n## {title}\n" if names else ""
+        page += "".join(f"\n### electra.{name}\n\n{_described(getattr(electra, name))}" for name in names)
+    return page
+
+
+def _described(thing) -> str:
+    if inspect.isfunction(thing):
+        return _function(thing)
+    text = inspect.cleandoc(thing.__doc__) + "\n"
+    if issubclass(thing, Exception):
+        return text + "\n" + "".join(f"- `{kind.__name__}`: {kind.__doc__}\n" for kind in thing.__subclasses__())
+    if hasattr(thing, "model_fields"):  # a config: its keys have a page of their own
+        return text + "\nIts keys: [Config keys](config.md).\n"
+    members = [member for name, member in vars(thing).items() if not name.startswith("_") or name == "__init__"]
+    return text + "".join("\n" + _function(getattr(member, "fget", member)) for member in members)
+
+
+def _function(function) -> str:
+    """Give a function's head as it stands in the code, its docstring, and the fields of what it gives back."""
+    source = textwrap.dedent(inspect.getsource(function))
+    node = ast.parse(source).body[0]
+    first = min((line.lineno for line in node.decorator_list), default=node.lineno)
+    head = "\n".join(source.splitlines()[first - 1 : node.body[0].lineno - 1])
+    text = inspect.cleandoc(function.__doc__) + "\n" if function.__doc__ else ""
+    fields = "".join(_fields(given) for given in _given_back(function))
+    return f"```python\n{head.removesuffix(':')}\n```\n\n{text}".rstrip() + "\n" + fields
+
+
+def _given_back(function) -> list[type]:
+    """Give the classes of ours in what a function returns that are not public names themselves."""
+    import electra
+
+    named = re.findall(r"\w+", str(inspect.get_annotations(function).get("return")))
+    found = [function.__globals__.get(name) for name in named]
+    ours = [cls for cls in found if inspect.isclass(cls) and cls.__module__.startswith("electra.")]
+    return [cls for cls in ours if cls.__name__ not in electra.__all__]
+
+
+def _fields(cls: type) -> str:
+    source = textwrap.dedent(inspect.getsource(cls)).splitlines()
+    lines = [node.lineno for node in ast.parse("\n".join(source)).body[0].body if isinstance(node, ast.AnnAssign)]
+    fields = "\n".join(["class " + cls.__name__, *(source[line - 1] for line in lines)])
+    return f"\n`{cls.__name__}`: {inspect.cleandoc(cls.__doc__)}\n\n```python\n{fields}\n```\n"
+
+
+def filled(page: str) -> str:
+    """Fill the places of a page that name a function or class of the code, or a table, with what they are now."""
+    page = EXCERPT.sub(lambda match: f"{match[1]}```python\n{_excerpt(match[2], match[3])}\n```\n", page)
+    return TABLE.sub(lambda match: match[1] + "\n" + TABLES[match[2]]() + "\n", page)
+
+
+def _excerpt(path: str, name: str) -> str:
+    source = (DOCS.parent / path).read_text(encoding="utf-8")
+    node = ast.parse(source)
+    for part in name.split("."):
+        node = next(child for child in node.body if getattr(child, "name", None) == part)
+    return textwrap.dedent("\n".join(source.splitlines()[node.lineno - 1 : node.end_lineno]))
+
+
+def cost_table() -> str:
+    """Give what the whole run of each preset takes."""
+    from electra.config.load import load_config
+    from electra.recipes.flops import flops
+
+    table = "| preset | parameters, joint | tokens read | FLOPs | on one H200 |\n|---|---|---|---|---|\n"
+    for name in ("small", "small-plus", "base", "large"):
+        cost = flops(load_config(name))
+        hours = cost.train_flops["standard"] / MACHINES["cuda"][1] / 3600
+        length = f"{hours:,.1f} hours" if hours < 48 else f"{hours / 24:,.0f} days"
+        figures = f"{cost.parameters['joint'] / 1e6:,.1f} M | {cost.tokens / 1e9:,.3g} G"
+        table += f"| `{name}` | {figures} | {cost.train_flops['standard']:.1e} | {length} |\n"
+    return table
+
+
+def choice_table() -> str:
+    """Give what the plan of `electra train` chooses for some text and hours, by its own rules."""
+    columns = [("cpu", 12), ("cpu", 72), ("cuda", 0.1), ("cuda", 1), ("cuda", 12)]
+    heads = " | ".join(f"{MACHINES[kind][0]}, {hours:g} h" for kind, hours in columns)
+    table = f"| text | {heads} |\n|---|{'---|' * len(columns)}\n"
+    for text, size in {"1 MB": 1e6, "10 MB": 1e7, "100 MB": 1e8, "1 GB": 1e9, "10 GB": 1e10}.items():
+        table += f"| {text} | {' | '.join(_choice(int(size), kind, hours) for kind, hours in columns)} |\n"
+    return table
+
+
+def _choice(text_bytes: int, kind: str, hours: float) -> str:
+    from electra.config.load import load_config
+    from electra.recipes import plan
+    from electra.recipes.flops import flops
+
+    tokens = text_bytes // plan.BYTES_PER_TOKEN
+    shape = [f"model.vocab_size={plan.vocabulary(text_bytes)}", f"model.max_length={plan.LENGTH}"]
+    costs = {name: flops(load_config(name, [*shape, f"train.length={plan.LENGTH}"])) for name in plan.SIZES[kind]}
+    speeds = {name: MACHINES[kind][1] * cost.tokens / cost.train_flops["standard"] for name, cost in costs.items()}
+    read = {name: min(hours * 3600 * speed, plan.MOST_EPOCHS * tokens) for name, speed in speeds.items()}
+    preset = plan.choose(read, {name: cost.parameters["joint"] for name, cost in costs.items()})
+    return f"{preset}, {read[preset] / tokens:.2g}×"
+
+
+TABLES = {"cost": cost_table, "choice": choice_table}
+PAGES = {"cli.md": cli_page, "config.md": config_page, "python.md": python_page}
 
 if __name__ == "__main__":
     for name, page in PAGES.items():
         (DOCS / name).write_text(page(), encoding="utf-8")
+    for path in DOCS.glob("*.md"):
+        text = path.read_text(encoding="utf-8")
+        if (fresh := filled(text)) != text:
+            path.write_text(fresh, encoding="utf-8")

@@ -63,7 +63,7 @@ def make_plan(sources: Sequence[str | Path], *, hours: float, overrides: Sequenc
     names = [str(source) for source in sources]
     text_bytes = measure_text(names)
     text_tokens = max(1, text_bytes // BYTES_PER_TOKEN)
-    vocab_size = min(max(text_bytes // BYTES_PER_PIECE // 64 * 64, SMALLEST_VOCABULARY), LARGEST_VOCABULARY)
+    vocab_size = vocabulary(text_bytes)
     shape = [f"model.vocab_size={vocab_size}", f"model.max_length={LENGTH}", f"train.length={LENGTH}"]
     device = _device(load_config("tiny", overrides))
     candidates = {name: load_config(name, [*shape, *overrides]) for name in SIZES[device.type]}
@@ -109,6 +109,11 @@ def _speeds(
         speeds[name] = measure_speed(config, device)
         reach = min(reach, hours * 3600 * speeds[name].tokens_per_second)
     return speeds
+
+
+def vocabulary(text_bytes: int) -> int:
+    """Give the pieces that a text has enough occurrences for."""
+    return min(max(text_bytes // BYTES_PER_PIECE // 64 * 64, SMALLEST_VOCABULARY), LARGEST_VOCABULARY)
 
 
 def choose(affordable: dict[str, float], parameters: dict[str, int]) -> str:

@@ -1,0 +1,79 @@
+"""Draw the curves of docs/reading.md from the ledger: python docs/figures.py [FOLDER]."""
+
+import json
+import sys
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("svg")
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+
+DOCS = Path(__file__).parent
+LEDGER = DOCS.parent / "results"
+FIGURES = {  # picture: the run's metrics in the ledger, and what the reader should look at: (step, AUC, words, offset)
+    "plateau-left": (
+        "2026-11-15-small-5-minutes-fast/metrics.jsonl",
+        [(6000, 0.667, "the plateau", (0, 10)), (15_000, 0.76, "it begins to read", (-88, 12))],
+    ),
+    "plateau": (
+        "2026-11-15-small-5-minutes/metrics.jsonl",
+        [
+            (250, 0.855, "against random tokens", (12, 0)),
+            (750, 0.558, "the generator has learnt frequencies", (14, -12)),
+        ],
+    ),
+    "collapsed": (
+        "2026-11-15-short-ablation/electra_15.jsonl",
+        [(1500, 0.504, "chance", (0, 8)), (1500, 1.0, "everything is called replaced", (-60, -14))],
+    ),
+}
+BLUE, ORANGE, GREEN, GREY = "#2a6f97", "#e07a3f", "#5b8c5a", "#6b7280"
+STYLE = {
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "svg.fonttype": "none",  # words stay words
+    "svg.hashsalt": "electra",  # the same bytes each time
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": GREY,
+    "axes.labelcolor": GREY,
+    "xtick.color": GREY,
+    "ytick.color": GREY,
+    "axes.grid": True,
+    "grid.color": "#e5e7eb",
+    "lines.linewidth": 2,
+}
+
+
+def draw(metrics: Path, remarks: list[tuple[float, float, str, tuple[int, int]]], out: Path) -> None:
+    """Draw a run on held-out text: how well replaced tokens are found, and the generator's loss below."""
+    records = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
+    points = [record for record in records if "heldout_loss" in record]
+    with plt.rc_context(STYLE):
+        figure, (found, loss) = plt.subplots(2, figsize=(7, 4.6), sharex=True, height_ratios=(3, 2))
+        _curve(found, points, "discriminator_auc", "AUC", BLUE)
+        _curve(found, points, "discriminator_recall", "recall", ORANGE)
+        found.set(ylim=(0, 1.05), ylabel="replaced tokens found")
+        for step, value, words, offset in remarks:
+            found.annotate(words, (step, value), offset, textcoords="offset points", color=GREY)
+        _curve(loss, points, "generator_loss", "generator's loss", GREEN)
+        loss.set(ylabel="generator's loss", xlabel="updates", ylim=(5, 11))
+        loss.xaxis.set_major_formatter("{x:,.0f}")
+        figure.align_ylabels()
+        figure.legend(loc="upper center", ncols=3, frameon=False)
+        figure.tight_layout(rect=(0, 0, 1, 0.94))
+        figure.savefig(out, metadata={"Date": None, "Creator": None})
+        plt.close(figure)
+
+
+def _curve(axes: Axes, points: list[dict[str, float]], metric: str, label: str, color: str) -> None:
+    axes.plot([p["step"] for p in points], [p[f"heldout_{metric}"] for p in points], color=color, label=label)
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else DOCS / "figures"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, (run, remarks) in FIGURES.items():
+        draw(LEDGER / run, remarks, folder / f"{name}.svg")
