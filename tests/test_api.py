@@ -27,6 +27,7 @@ def test_the_exported_names_are_these():
         "load_config",
         "load_finetune_config",
         "load_tokenizer",
+        "play",
         "predict",
         "pretrain",
         "report",

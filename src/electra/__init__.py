@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from electra.model.pretrained import Pretrained as Pretrained
     from electra.model.pretrained import load as load
     from electra.objectives.build import build_objective as build_objective
+    from electra.playground.play import play as play
     from electra.recipes.convert import export as export
     from electra.recipes.convert import import_model as import_model
     from electra.recipes.evaluate import evaluate as evaluate
@@ -48,6 +49,7 @@ _HOMES = {
     "load_config": "electra.config.load",
     "load_finetune_config": "electra.config.load",
     "load_tokenizer": "electra.data.tokenizer",
+    "play": "electra.playground.play",
     "predict": "electra.recipes.predict",
     "pretrain": "electra.recipes.pretrain",
     "report": "electra.recipes.report.page",

@@ -6,8 +6,12 @@ import sys
 import time
 
 import pytest
+from typer.testing import CliRunner
 
-COMMANDS = ["bench", "config", "demo", "detect", "export", "flops", "import", "pretrain", "report", "train"]
+from electra.cli import app
+from electra.model import embedded
+
+COMMANDS = ["bench", "config", "demo", "detect", "export", "flops", "import", "play", "pretrain", "report", "train"]
 
 
 def electra(*arguments: str, stdin: str | bytes = b"") -> subprocess.CompletedProcess:
@@ -154,6 +158,37 @@ def test_detect_prints_a_line_a_token_where_there_is_no_terminal(tiny_folder):
 def test_detect_of_nothing_is_an_empty_document(tiny_folder):
     result = electra("detect", str(tiny_folder), "--json", stdin="")
     assert json.loads(result.stdout) == {"text": "", "tokens": []}
+
+
+@pytest.fixture
+def at_hand(tiny_folder, monkeypatch):
+    """The commands in this process, where a model comes with the package."""
+    monkeypatch.setattr(embedded, "FOLDER", tiny_folder)
+
+    def run(*arguments: str, stdin: str = "") -> list[str]:
+        result = CliRunner().invoke(app, list(arguments), input=stdin)
+        assert result.exit_code == 0, result.output
+        return [line.split("\t")[2] for line in result.stdout.splitlines()]
+
+    return run
+
+
+def test_detect_takes_a_single_argument_with_a_space_for_a_text_of_the_model_at_hand(at_hand):
+    assert at_hand("detect", "the chef ate") == ["the", "chef", "ate"]
+
+
+def test_detect_without_an_argument_reads_standard_input_for_the_model_at_hand(at_hand):
+    assert at_hand("detect", stdin="the chef") == ["the", "chef"]
+
+
+def test_detect_takes_a_folder_with_a_space_in_its_name_for_a_model(tiny_folder, tmp_path):
+    folder = tmp_path / "my model"
+    folder.symlink_to(tiny_folder)
+    assert electra("detect", str(folder), stdin="the chef").stdout.decode().count("\n") == 2
+
+
+def test_detect_takes_an_argument_without_a_space_for_a_model_even_if_it_is_not_there():
+    assert_refused(electra("detect", "./nowhere", stdin="the chef"), "no file or folder ./nowhere")
 
 
 def test_detect_names_the_byte_that_is_not_utf8(tiny_folder):

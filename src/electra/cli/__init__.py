@@ -17,6 +17,7 @@ from electra.cli import (
     flops,
     glue,
     import_,
+    play,
     predict,
     pretrain,
     report,
@@ -55,7 +56,7 @@ def _root(
         typer.echo(context.get_help())
 
 
-_building = (demo, train, vocab, corpus, pretrain, detect)
+_building = (demo, train, vocab, corpus, pretrain, detect, play)
 _using = (finetune, evaluate, predict, glue)
 for _command in (*_building, *_using, report, import_, export, config, flops, bench):
     _command.register(app)

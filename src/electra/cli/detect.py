@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,14 +19,26 @@ def register(app: typer.Typer) -> None:
 
 
 def detect(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A run, a Hugging Face folder or a hub name.")],
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="MODEL", help="A run, a Hugging Face folder or a hub name; the model at hand when not given."
+        ),
+    ] = None,
     text: Annotated[str | None, typer.Argument(help="The text; standard input when not given.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Give each token's probability of being replaced."""
+    """Give each token's probability of being replaced.
+
+    A single argument with a space in it that is no folder is a text for the model at hand.
+    """
     from electra.errors import DataError
+    from electra.model.embedded import model_or_embedded
     from electra.model.pretrained import load
 
+    if model and text is None and _is_text(model):
+        model, text = None, model
+    source = model_or_embedded(model)
     if text is None:
         if sys.stdin.isatty():
             raise DataError("no text: give it as an argument or on standard input")
@@ -33,7 +46,7 @@ def detect(
             text = sys.stdin.buffer.read().decode()
         except UnicodeDecodeError as problem:
             raise DataError(f"standard input is not valid UTF-8 at byte {problem.start}") from None
-    detections = load(model).detect(text)
+    detections = load(source).detect(text)
     if as_json:
         tokens = [
             {"token": token, "probability": probability, "start": start, "end": end}
@@ -53,3 +66,8 @@ def detect(
     else:
         for token, probability, (start, end) in detections:
             typer.echo(f"{probability:.4f}\t{start}-{end}\t{token}")
+
+
+def _is_text(argument: str) -> bool:
+    """Tell a text from a model: names of the hub have no space, and folders that have one are there."""
+    return " " in argument.strip() and not Path(argument).expanduser().exists()

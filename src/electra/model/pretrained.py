@@ -48,24 +48,48 @@ class Pretrained:
         """Say where the weights are."""
         return self.encoder.embeddings.words.weight.device
 
+    @property
+    def window(self) -> int:
+        """Say how many tokens are read at once: [CLS] and [SEP] take two places."""
+        return self.encoder.config.max_length - 2
+
     def detect(self, text: str) -> list[Detection]:
         """Give for every token of a text, however long, the probability that it was replaced."""
+        encoding = self.tokenizer.encode([text])[0]
+        rows = zip(encoding.tokens, self.replaced(encoding.ids), encoding.offsets, strict=True)
+        return [Detection(*row) for row in rows]
+
+    def replaced(self, ids: Sequence[int]) -> list[float]:
+        """Give for every token, of however many, the probability that it was replaced."""
         if not isinstance(self.network, Discriminator):
             raise CheckpointError("this model has no discriminator head, so it cannot detect replaced tokens")
-        encoding = self.tokenizer.encode([text])[0]
-        count = len(encoding.ids)
+        count = len(ids)
         probabilities = np.zeros(count)
         nearest_edge = np.full(count, -1)
-        size = self._window
+        size = self.window
         starts = [*range(0, max(count - size, 0), max(size // 2, 1)), max(count - size, 0)] if count else []
-        windows = [encoding.ids[start : start + size] for start in starts]
+        windows = [list(ids[start : start + size]) for start in starts]
         for start, scores in zip(starts, self._per_token(windows, self.network), strict=True):
             # Windows overlap by half; of two opinions on a token the one with more context counts.
             edge = np.minimum(np.arange(len(scores)), np.arange(len(scores))[::-1])
             better = np.flatnonzero(edge > nearest_edge[start : start + size])
             probabilities[start + better] = torch.sigmoid(scores)[better].numpy()
             nearest_edge[start + better] = edge[better]
-        return [Detection(*row) for row in zip(encoding.tokens, probabilities.tolist(), encoding.offsets, strict=True)]
+        found: list[float] = probabilities.tolist()
+        return found
+
+    @torch.inference_mode()
+    def propose(self, ids: Sequence[int], places: Sequence[int]) -> Tensor:
+        """Hide the tokens at some places from the generator, and give (places, V): how likely it thinks each token."""
+        if self.generator is None:
+            raise CheckpointError("this model comes without its generator, so nothing proposes replacements")
+        framed = torch.tensor([[self.tokenizer.cls_id, *ids, self.tokenizer.sep_id]], device=self.device)
+        if framed.size(1) > self.generator.encoder.config.max_length:
+            raise DataError(f"{len(ids)} tokens are more than the generator can read at once ({self.window})")
+        positions = torch.tensor([places], dtype=torch.long, device=self.device) + 1
+        framed[0, positions] = self.tokenizer.mask_id
+        logits: Tensor = self.generator(framed, None, None, positions)[0].float()
+        return logits[:, : self.tokenizer.vocab_size].softmax(-1).cpu()
 
     def encode(
         self, texts: Sequence[str], pooling: Literal["mean", "first", "tokens"] = "mean"
@@ -76,7 +100,7 @@ class Pretrained:
         """
         if pooling not in ("mean", "first", "tokens"):
             raise DataError(f"pooling={pooling!r}: choose mean, first or tokens")
-        size = self._window
+        size = self.window
         windows: list[list[int]] = []
         owners: list[int] = []
         for number, encoding in enumerate(self.tokenizer.encode(texts)):
@@ -91,10 +115,6 @@ class Pretrained:
         vectors = [window[0][0] if pooling == "first" else torch.cat(window).mean(0) for window in states]
         width = self.encoder.config.hidden_size
         return torch.stack(vectors).numpy() if vectors else np.zeros((0, width), dtype=np.float32)
-
-    @property
-    def _window(self) -> int:
-        return self.encoder.config.max_length - 2  # [CLS] and [SEP] take two places
 
     @torch.inference_mode()
     def _per_token(self, windows: list[list[int]], network: Network, specials: bool = False) -> Iterator[Tensor]:

@@ -70,6 +70,15 @@ class Task(ABC, Generic[Example, Target, Head]):
     labels: tuple[str, ...] = ()  # one for each output of the head; none for spans
     problem: Problem | None = None  # of a classification head: which of the three kinds
 
+    @property
+    @abstractmethod
+    def fields(self) -> tuple[str, ...]:
+        """Name the texts that an example is made of, as a form asks for them."""
+
+    @abstractmethod
+    def example(self, texts: Sequence[str]) -> Example:
+        """Make an example of such texts, without a label."""
+
     def describe(self) -> dict[str, Any]:
         """Give what a stored model has to know beside the config, such as labels found in the training data."""
         return {}

@@ -38,6 +38,10 @@ class TextTask(Task[TextExample, list[float], nn.Module]):
         wanted = config.double_unordered
         self._double = self.defaults.double_unordered if wanted is None else wanted
 
+    def example(self, texts: Sequence[str]) -> TextExample:
+        """Take one text or two."""
+        return TextExample(tuple(texts))
+
     def features(
         self, examples: Sequence[TextExample], tokenizer: Tokenizer, max_length: int, notes: Notes, training: bool
     ) -> list[Feature[list[float]]]:

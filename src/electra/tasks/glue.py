@@ -48,6 +48,11 @@ class GlueTask(TextTask):
         self._data = config.data
         self._files = {"train": config.train_file, "dev": config.dev_file, "test": config.test_file}
 
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Name the texts as the hub's dataset does: the columns of the files are called #1 String and the like."""
+        return self.benchmark.hub[1:]
+
     def read(self, split: Split, notes: Notes) -> list[TextExample]:
         """Read a split; the second part of MNLI's dev and test may be missing, and is noted then."""
         groups = PARTS.get(self.name, {}).get(split, ("",))

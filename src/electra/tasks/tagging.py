@@ -54,6 +54,15 @@ class TaggingTask(Task[Sentence, Targets, TaggingHead]):
         self._plain = plain or not marks_spans(self.labels)
         self.metric = "accuracy" if self._plain else "f1"
 
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Name the one text."""
+        return ("sentence",)
+
+    def example(self, texts: Sequence[str]) -> Sentence:
+        """Split a text at its spaces."""
+        return Sentence(tuple(texts[0].split()))
+
     def describe(self) -> dict[str, Any]:
         """Give the tags of the training data and the scheme that they are written in."""
         return dict(self._known)

@@ -45,6 +45,16 @@ class QuestionAnswering(Task[Question, Span, AnswerHead]):
         self.threshold: float = known.get("null_threshold", THRESHOLDS[head])  # above it there is no answer
         self._head = HEADS[head]
 
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Name the two texts."""
+        return ("question", "context")
+
+    def example(self, texts: Sequence[str]) -> Question:
+        """Take a question and the text to look for its answer in."""
+        question, context = texts
+        return Question("", question, context)
+
     def calibrate(self, examples: Sequence[Question], predictions: Sequence[Prediction]) -> dict[str, Any]:
         """Give the threshold of the null odds that leads to the best F1 on questions whose answers are known."""
         return {"null_threshold": _grade(examples, predictions).best("f1").odds} if self.unanswerable else {}

@@ -63,6 +63,11 @@ class TableTexts(TextTask):
         self._known = known or _find_labels(columns, rows)
         super().__init__(config, _labels(columns, self._known))
 
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Name the texts as their columns are called."""
+        return self._columns.texts
+
     def describe(self) -> dict[str, Any]:
         """Give the columns, and the labels of the training rows."""
         return {**self._known, "columns": asdict(self._columns), "data": self._table.tuned_on}

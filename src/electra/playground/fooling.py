@@ -1,0 +1,179 @@
+"""Fooling the discriminator: hide tokens, let the generator propose others, and see whether they are noticed."""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Literal, NamedTuple
+
+from electra.model.pretrained import Pretrained
+from electra.playground.tokens import THRESHOLD, Token, bounded, coloured, cut, percent
+
+LONGEST_SENTENCE = 500  # characters
+MOST_HIDDEN = 4  # tokens at once: the generator sees little of a sentence that is all masks
+PROPOSALS = 6  # of the generator for each place
+GOES_ON = "…"  # before a piece that continues a word
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence in tokens, as many as the model reads at once."""
+
+    ids: list[int]
+    pieces: list[tuple[str, str]]  # what stands before each token, and its text
+    labels: list[str]  # tokens as one can choose them
+    shortened: bool
+
+
+class Candidate(NamedTuple):
+    """A token that may stand at a hidden place."""
+
+    id: int
+    label: str
+    probability: float  # as the generator thinks
+    original: bool
+
+
+class Exchange(NamedTuple):
+    """What became of a place: another token, and the discriminator's opinion before and after."""
+
+    original: str
+    chosen: str
+    before: float
+    after: float
+    exchanged: bool
+
+    @property
+    def verdict(self) -> Literal["Fooled", "Caught", "Unchanged"]:
+        """Say who won."""
+        if not self.exchanged:
+            return "Unchanged"
+        return "Caught" if self.after >= THRESHOLD else "Fooled"
+
+
+@dataclass(frozen=True)
+class Round:
+    """A try at fooling the discriminator."""
+
+    sentence: Sentence
+    places: tuple[int, ...]  # the hidden ones
+    offered: list[list[Candidate]]  # for each of them
+    chosen: list[int]  # the ids that were put there
+    before: list[Token]
+    after: list[Token]
+
+    @property
+    def exchanges(self) -> list[Exchange]:
+        """Give what became of each hidden place."""
+        pairs = [(self.before[place], self.after[place]) for place in self.places]
+        return [Exchange(old.text, new.text, old.probability, new.probability, new.exchanged) for old, new in pairs]
+
+
+def read_sentence(model: Pretrained, text: str) -> Sentence:
+    """Split a sentence into the tokens that one can hide."""
+    encoding = model.tokenizer.encode([bounded(text, LONGEST_SENTENCE)])[0]
+    ids, room = encoding.ids, model.window
+    pieces = cut(text, encoding.offsets)[:room]
+    words = encoding.word_ids
+    goes_on = [place > 0 and words[place] == words[place - 1] for place in range(len(pieces))]
+    labels = [f"{GOES_ON}{text}" if joined else text for joined, (_, text) in zip(goes_on, pieces, strict=True)]
+    return Sentence(ids[:room], pieces, labels, len(ids) > room)
+
+
+def pick_places(model: Pretrained, text: str, chance: random.Random) -> list[int]:
+    """Pick one token in seven, as in training, but never more than may be hidden."""
+    tokens = len(read_sentence(model, text).ids)
+    return sorted(chance.sample(range(tokens), min(max(1, round(tokens / 7)), MOST_HIDDEN, tokens)))
+
+
+def candidates(model: Pretrained, sentence: Sentence, places: Sequence[int]) -> list[list[Candidate]]:
+    """Give for each hidden place the generator's best proposals, likeliest first, and the original among them."""
+    if not places:
+        return []
+    tokenizer = model.tokenizer
+    chances = model.propose(sentence.ids, places)
+    specials = [tokenizer.pad_id, tokenizer.unk_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id]
+    offered = chances.clone()
+    offered[:, specials] = -1
+    found = []
+    for place, row, chance in zip(places, offered, chances, strict=True):
+        original = sentence.ids[place]
+        best = [number for number in row.topk(min(PROPOSALS + 1, len(row))).indices.tolist() if row[number] >= 0]
+        numbers = best if original in best else [*best[:PROPOSALS], original]
+        found.append(
+            [Candidate(number, _spell(model, number), float(chance[number]), number == original) for number in numbers]
+        )
+    return found
+
+
+def describe(candidate: Candidate) -> str:
+    """Write a candidate as one can choose it."""
+    return f"{candidate.label}  {percent(candidate.probability)}{', the original' if candidate.original else ''}"
+
+
+def exchange(model: Pretrained, sentence: Sentence, choices: Mapping[int, int]) -> tuple[list[Token], list[Token]]:
+    """Put other ids at some places, and give the tokens with the discriminator's opinion before and after."""
+    starts = model.tokenizer.word_starts()
+    ids, pieces = list(sentence.ids), list(sentence.pieces)
+    for place, number in choices.items():
+        if number != sentence.ids[place]:
+            between = pieces[place][0]
+            if starts[number] != starts[ids[place]]:  # a piece takes the place of a word, or the other way round
+                between = " " if starts[number] and place else ""
+            ids[place], pieces[place] = number, (between, _spell(model, number).removeprefix(GOES_ON))
+    opinions = model.replaced(sentence.ids), model.replaced(ids)
+    changed = [new != old for new, old in zip(ids, sentence.ids, strict=True)]
+    before = [Token(*piece, chance) for piece, chance in zip(sentence.pieces, opinions[0], strict=True)]
+    after = [Token(*piece, chance, new) for piece, chance, new in zip(pieces, opinions[1], changed, strict=True)]
+    return before, after
+
+
+def play_round(model: Pretrained, text: str, places: Sequence[int], chosen: Sequence[int] = ()) -> Round:
+    """Hide the tokens at some places and put others there: the chosen ids, else the generator's likeliest."""
+    sentence = read_sentence(model, text)
+    hidden = tuple(places[:MOST_HIDDEN])
+    offered = candidates(model, sentence, hidden)
+    taken = [*chosen] or [_proposal(row).id for row in offered]
+    before, after = exchange(model, sentence, dict(zip(hidden, taken, strict=True)))
+    return Round(sentence, hidden, offered, taken, before, after)
+
+
+def show_verdict(played: Round) -> str:
+    """Write both opinions of the discriminator as HTML, and the outcome of each exchange."""
+    if not played.before:
+        return "<p>Type a sentence first.</p>"
+    read = len(played.before)
+    cut_off = f'<p class="remark">Only the first {read} tokens are read.</p>' if played.sentence.shortened else ""
+    if not played.places:
+        return f'<p role="status">Choose words to hide.</p><h3>Before</h3>{coloured(played.before)}{cut_off}'
+    return (
+        f'<div role="status">{"".join(map(_outcome, played.exchanges))}</div>'
+        f"<h3>Before</h3>{coloured(played.before)}<h3>After</h3>{coloured(played.after)}{cut_off}"
+    )
+
+
+def _proposal(offered: Sequence[Candidate]) -> Candidate:
+    """Give the likeliest candidate that is not the original."""
+    return next((candidate for candidate in offered if not candidate.original), offered[0])
+
+
+def _outcome(change: Exchange) -> str:
+    meanings = {
+        "Fooled": "the discriminator takes it for the original",
+        "Caught": "the discriminator says that it was replaced",
+        "Unchanged": "the generator's choice is the word that stood there",
+    }
+    before, after = escape(percent(change.before)), escape(percent(change.after))
+    return (
+        f'<p class="outcome {change.verdict.lower()}"><strong>{change.verdict}</strong> '
+        f"<span><b>{escape(change.original)}</b> → <b>{escape(change.chosen)}</b>: {meanings[change.verdict]} "
+        f"(probability of being replaced: {before} before, {after} after).</span></p>"
+    )
+
+
+def _spell(model: Pretrained, number: int) -> str:
+    """Write a token as a reader sees it."""
+    token = model.tokenizer.token(number)
+    if token.startswith("##"):
+        return f"{GOES_ON}{token.removeprefix('##')}"
+    return model.tokenizer.backend.decode([number]).strip() or token

@@ -1,0 +1,62 @@
+"""Serving the page of a model on this machine, and to nobody else."""
+
+import os
+import socket
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from threading import Event
+
+from electra.errors import CheckpointError, ConfigError
+from electra.model.embedded import model_or_embedded
+from electra.model.networks import Discriminator, TaskNetwork
+from electra.model.pretrained import Pretrained, load
+from electra.playground import PORT
+from electra.recipes.evaluate import Tuned, load_tuned
+
+HOST = "127.0.0.1"
+
+
+def play(
+    model: str | Path | None = None,
+    port: int = PORT,
+    browser: bool = True,
+    ready: Callable[[str], None] = lambda address: None,
+) -> None:
+    """Serve a page to play with a model until interrupted; `ready` is told its address."""
+    if find_spec("gradio") is None:
+        raise ConfigError("the page needs an extra: pip install 'electra[play]'")
+    _check_port(port)
+    source = model_or_embedded(model)
+    playable = load_playable(source)
+    # Before gradio is imported: it reports its use to its makers unless told otherwise.
+    os.environ |= {"GRADIO_ANALYTICS_ENABLED": "False", "HF_HUB_DISABLE_TELEMETRY": "1"}
+    from electra.playground.page import build_page, launch
+
+    page = build_page(playable, str(source))
+    launch(page, HOST, port, browser)
+    ready(f"http://{HOST}:{port}")
+    try:
+        Event().wait()
+    except KeyboardInterrupt:
+        page.close(verbose=False)
+
+
+def load_playable(source: str | Path) -> Pretrained | Tuned:
+    """Load a discriminator, with its generator where it has one, or a fine-tuned model with its task."""
+    model = load(source)
+    if isinstance(model.network, TaskNetwork):
+        return load_tuned(source)
+    if not isinstance(model.network, Discriminator):
+        raise CheckpointError(f"{source} has neither a discriminator nor the head of a task: nothing to play with")
+    return model
+
+
+def _check_port(port: int) -> None:
+    """Refuse a port that something else listens on."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does: a port just left is free
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            raise ConfigError(f"port {port} is taken; choose another one with --port, such as {port + 1}") from None

@@ -1,0 +1,56 @@
+import socket
+import sys
+
+import pytest
+
+import electra
+from electra.errors import CheckpointError, ConfigError
+from electra.model import embedded
+from electra.model.networks import Discriminator
+from electra.model.pretrained import Pretrained
+from electra.playground import play as module
+from electra.playground.play import load_playable
+from electra.recipes.convert import write_model
+from electra.recipes.evaluate import Tuned
+
+needs_gradio = pytest.mark.skipif(module.find_spec("gradio") is None, reason="needs the extra play")
+
+
+@needs_gradio
+def test_a_port_that_is_taken_is_one_line(tiny_folder):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(ConfigError, match=rf"^port {port} is taken; choose another one with --port, such as"):
+            electra.play(tiny_folder, port, browser=False)
+
+
+@needs_gradio
+def test_without_a_model_the_one_at_hand_is_asked_for(monkeypatch, tmp_path):
+    monkeypatch.setattr(embedded, "FOLDER", tmp_path / "none")
+    with pytest.raises(CheckpointError, match="which model"):
+        electra.play(port=0)
+
+
+def test_without_gradio_the_extra_is_named(monkeypatch, tiny_folder):
+    monkeypatch.setitem(sys.modules, "gradio", None)
+    with pytest.raises(ConfigError, match=r"pip install 'electra\[play\]'"):
+        electra.play(tiny_folder)
+
+
+def test_a_pretrained_model_comes_with_its_generator(tiny_folder):
+    model = load_playable(tiny_folder)
+    assert isinstance(model, Pretrained)
+    assert isinstance(model.network, Discriminator)
+    assert model.generator is not None
+
+
+def test_a_fine_tuned_run_comes_with_its_task(tuned_run):
+    model = load_playable(tuned_run("pairs"))
+    assert isinstance(model, Tuned)
+    assert model.task.fields == ("sentence1", "sentence2")
+
+
+def test_a_generator_alone_is_nothing_to_play_with(tiny_model, tmp_path):
+    write_model(Pretrained(tiny_model.generator, tiny_model.tokenizer), tmp_path / "alone")
+    with pytest.raises(CheckpointError, match="neither a discriminator nor the head of a task"):
+        load_playable(tmp_path / "alone")

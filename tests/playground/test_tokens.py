@@ -1,0 +1,59 @@
+import re
+
+import pytest
+
+from electra.errors import DataError
+from electra.playground.tokens import LONGEST_TEXT, Token, coloured, cut, detect, percent, summary
+
+TOKENS = [Token("", "the", 0.02), Token(" ", "car", 0.93), Token("", ".", 0.5)]
+
+
+def plain(html: str) -> str:
+    return re.sub(r"<small.*?</small>|<[^>]+>", "", html)
+
+
+def test_the_text_stays_as_it_is_spaces_and_lines_included(tiny_model):
+    text = "The chef  ate\nthe meal ."
+    assert plain(coloured(detect(tiny_model, text))) == text
+
+
+def test_every_token_says_how_likely_it_was_replaced(tiny_model):
+    text = "the chef ate"
+    found = detect(tiny_model, text)
+    assert [token.probability for token in found] == [token.probability for token in tiny_model.detect(text)]
+    html = coloured(found)
+    for token in found:
+        assert f"{percent(token.probability)} likely replaced" in html
+        assert f'<small class="chance"> {percent(token.probability)}</small>' in html
+
+
+def test_a_long_text_is_read_in_windows(tiny_model):
+    assert len(detect(tiny_model, "the chef ate a meal . " * 50)) == 300 > tiny_model.window
+
+
+def test_a_text_beyond_the_bound_is_refused_in_a_sentence(tiny_model):
+    with pytest.raises(DataError, match=r"has 10,001 characters; this page takes at most 10,000"):
+        detect(tiny_model, "a" * (LONGEST_TEXT + 1))
+
+
+def test_the_threshold_decides_which_tokens_are_flagged():
+    assert coloured(TOKENS, 0.6).count("flagged") == 1
+    assert coloured(TOKENS, 0.5).count("flagged") == 2
+    assert summary(TOKENS, 0.6) == "1 of 3 tokens looks replaced, with a probability of 60 % or more."
+
+
+def test_what_the_user_types_is_never_markup():
+    html = coloured([Token("<b>", "<script>", 0.1)])
+    assert "<script>" not in html
+    assert "<b>" not in html
+
+
+def test_a_space_that_belongs_to_a_token_is_not_coloured():
+    assert cut("the chef", [(0, 3), (3, 8)]) == [("", "the"), (" ", "chef")]
+
+
+@pytest.mark.parametrize(
+    ("probability", "text"), [(0, "0 %"), (0.001, "<1 %"), (0.125, "12 %"), (0.999, ">99 %"), (1, "100 %")]
+)
+def test_only_certainty_is_written_as_such(probability, text):
+    assert percent(probability) == text
