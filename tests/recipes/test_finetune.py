@@ -47,6 +47,7 @@ def test_a_task_is_learnt_and_the_results_are_written(tune, tmp_path, tiny_folde
     results = tune("seeds=2", *FRESH)
     run = tmp_path / "run"
     assert json.loads((run / "results.json").read_text()) == results
+    assert json.loads((run / "environment.json").read_text())[0]["device"].startswith("CPU")
     assert (results["task"], results["protocol"], results["metric"]) == ("sst-2", "single", "accuracy")
     assert [seed["seed"] for seed in results["seeds"]] == [0, 1]
     for summary in ("median", "mean", "std", "interval"):

@@ -167,7 +167,7 @@ def _mean(records: Sequence[Record], name: str) -> float | None:
 
 
 def _spread(records: Sequence[Record], count: int) -> list[Record]:
-    """Choose some records, evenly by their number, the first and the last among them."""
-    if len(records) <= count:
-        return list(records)
-    return [records[round(place * (len(records) - 1) / (count - 1))] for place in range(count)]
+    """Choose some records, evenly by their steps, the first and the last among them."""
+    wanted = [records[-1]["step"] * place / (count - 1) for place in range(count)] if records else []
+    chosen = {min(range(len(records)), key=lambda index: abs(records[index]["step"] - step)) for step in wanted}
+    return [records[index] for index in sorted(chosen)]
