@@ -13,8 +13,8 @@ import threading
 import time
 from pathlib import Path
 
-from electra.data.text import read_documents
-from electra.data.tokenizer import Tokenizer, load_tokenizer
+from electra.data.reading.text import read_documents
+from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 
 BATCH = 1000  # lines at a time for the bare library
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from electra.data.loader import Loader
-from electra.data.shards import Manifest, Shard, open_corpus
+from electra.data.corpus.shards import Manifest, Shard, open_corpus
+from electra.data.feeding.loader import Loader
 
 SPECIAL_IDS = {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 4}
 STORED_BYTES = 2 << 30

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from electra.config.load import load_config as load_config
     from electra.config.load import load_finetune_config as load_finetune_config
     from electra.config.schema import PretrainConfig as PretrainConfig
-    from electra.data.corpus import build_corpus as build_corpus
-    from electra.data.tokenizer import Tokenizer as Tokenizer
-    from electra.data.tokenizer import load_tokenizer as load_tokenizer
-    from electra.data.vocab import train_vocab as train_vocab
+    from electra.data.corpus.build import build_corpus as build_corpus
+    from electra.data.tokens.tokenizer import Tokenizer as Tokenizer
+    from electra.data.tokens.tokenizer import load_tokenizer as load_tokenizer
+    from electra.data.tokens.vocab import train_vocab as train_vocab
     from electra.errors import ElectraError as ElectraError
     from electra.model.pretrained import Pretrained as Pretrained
     from electra.model.pretrained import load as load
@@ -36,8 +36,8 @@ _HOMES = {
     "FinetuneConfig": "electra.config.finetune",
     "PretrainConfig": "electra.config.schema",
     "Pretrained": "electra.model.pretrained",
-    "Tokenizer": "electra.data.tokenizer",
-    "build_corpus": "electra.data.corpus",
+    "Tokenizer": "electra.data.tokens.tokenizer",
+    "build_corpus": "electra.data.corpus.build",
     "build_objective": "electra.objectives.build",
     "evaluate": "electra.recipes.evaluate",
     "export": "electra.recipes.convert",
@@ -48,13 +48,13 @@ _HOMES = {
     "load": "electra.model.pretrained",
     "load_config": "electra.config.load",
     "load_finetune_config": "electra.config.load",
-    "load_tokenizer": "electra.data.tokenizer",
+    "load_tokenizer": "electra.data.tokens.tokenizer",
     "play": "electra.playground.play",
     "predict": "electra.recipes.predict",
     "pretrain": "electra.recipes.pretrain",
     "report": "electra.recipes.report.page",
     "train": "electra.recipes.train",
-    "train_vocab": "electra.data.vocab",
+    "train_vocab": "electra.data.tokens.vocab",
 }
 __version__ = "0.1.0"
 __all__ = sorted(_HOMES)

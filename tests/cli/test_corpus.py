@@ -6,8 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 from electra.cli import app
-from electra.data.shards import open_corpus
-from electra.data.tokenizer import SPECIAL_TOKENS, wordpiece
+from electra.data.corpus.shards import open_corpus
+from electra.data.tokens.tokenizer import SPECIAL_TOKENS, wordpiece
 
 
 @pytest.fixture

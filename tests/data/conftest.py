@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from electra.data.shards import Corpus, Manifest, Shard, open_corpus
+from electra.data.corpus.shards import Corpus, Manifest, Shard, open_corpus
 
 SPECIAL_IDS = {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 4}
 

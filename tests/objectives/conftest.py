@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from electra.config.load import load_config
-from electra.data.batch import Batch
+from electra.data.feeding.batch import Batch
 from electra.objectives.base import Objective
 from electra.objectives.build import build_objective
 

@@ -8,7 +8,7 @@ import pytest
 
 from electra.config.load import load_config
 from electra.config.schema import PretrainConfig
-from electra.data.corpus import build_corpus
+from electra.data.corpus.build import build_corpus
 
 SHAPE = "layers=1 hidden_size=32 heads=1 embedding_size=16 feed_forward_size=64 max_length=16"
 SHORT = "steps=10 batch_size=8 length=16 warmup_steps=2"

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from electra.config.load import load_config, load_finetune_config
-from electra.data.tokenizer import SPECIAL_TOKENS, wordpiece
+from electra.data.tokens.tokenizer import SPECIAL_TOKENS, wordpiece
 from electra.model.networks import build_networks
 from electra.model.pretrained import Pretrained
 from electra.recipes.convert import write_model

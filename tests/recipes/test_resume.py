@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import electra
-from electra.data.shards import open_corpus
+from electra.data.corpus.shards import open_corpus
 from electra.recipes.pretrain import pretrain
 
 KILL = str(Path(__file__).with_name("kill.py"))

@@ -24,8 +24,8 @@ from electra.data.settings import (
 from electra.errors import DataError
 
 if TYPE_CHECKING:
-    from electra.data.corpus import Progress
-    from electra.data.shards import Manifest
+    from electra.data.corpus.build import Progress
+    from electra.data.corpus.shards import Manifest
 
 EXAMPLES = """Examples:
 
@@ -79,7 +79,7 @@ def corpus(
         return
     if tokenizer is None or length is None or out is None:
         raise DataError("to build a corpus give --tokenizer, --length and --out")
-    from electra.data.corpus import build_corpus
+    from electra.data.corpus.build import build_corpus
 
     with _bar() as progress:
         built = build_corpus(
@@ -108,15 +108,15 @@ def _look(corpora: list[str], show: int | None, as_json: bool) -> None:
 
 
 def _show(path: str, count: int, as_json: bool) -> None:
-    from electra.data.shards import open_corpus
-    from electra.data.show import show_sequences
+    from electra.data.corpus.shards import open_corpus
+    from electra.data.corpus.show import show_sequences
 
     shown = show_sequences(open_corpus(path), count)
     typer.echo(json.dumps(shown, ensure_ascii=False) if as_json else "\n\n".join(shown))
 
 
 def _verify(path: str, as_json: bool) -> None:
-    from electra.data.shards import verify_corpus
+    from electra.data.corpus.shards import verify_corpus
 
     problems = verify_corpus(path)
     if as_json:

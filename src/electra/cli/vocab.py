@@ -10,7 +10,7 @@ from electra.cli.options import Json
 from electra.data.settings import Accents, Documents, Format, Invalid, Pieces, Reading, Vocabulary
 
 if TYPE_CHECKING:
-    from electra.data.vocab import Report
+    from electra.data.tokens.vocab import Report
 
 EXAMPLES = """Examples:
 
@@ -57,7 +57,7 @@ def vocab(
     """Train a vocabulary on text and write a tokenizer that Hugging Face reads."""
     from rich.console import Console
 
-    from electra.data.vocab import read_report, train_vocab
+    from electra.data.tokens.vocab import read_report, train_vocab
 
     with Console(stderr=True).status(f"training a {model} vocabulary of {size:,} pieces"):
         train_vocab(

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from electra.data.hub import locate
-from electra.data.tokenizer import FILES as TOKENIZER_FILES
-from electra.data.tokenizer import Tokenizer, load_tokenizer
+from electra.data.reading.hub import locate
+from electra.data.tokens.tokenizer import FILES as TOKENIZER_FILES
+from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 from electra.errors import CheckpointError, DataError
 from electra.model.encoder import Encoder
 from electra.model.huggingface import FILES, Network, read_network

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from electra.data.tokenizer import Tokenizer
+from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import CheckpointError
 from electra.model.huggingface import write_network
 from electra.model.networks import TaskNetwork

@@ -5,8 +5,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from electra.config.schema import ElectraObjective
-from electra.data.batch import Batch
-from electra.data.tokenizer import Tokenizer
+from electra.data.feeding.batch import Batch
+from electra.data.tokens.tokenizer import Tokenizer
 from electra.model.encoder import glorot_linear
 from electra.model.networks import MaskedLM, Networks
 from electra.objectives.base import Step, detect, sampled_from, weighted_mean

@@ -5,8 +5,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from electra.config.schema import AllTokensMLMObjective
-from electra.data.batch import Batch
-from electra.data.tokenizer import Tokenizer
+from electra.data.feeding.batch import Batch
+from electra.data.tokens.tokenizer import Tokenizer
 from electra.model.encoder import glorot_linear
 from electra.model.networks import GeneratorNetwork, MaskedLM
 from electra.objectives.base import Predictions, Step, weighted_mean

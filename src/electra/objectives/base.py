@@ -8,7 +8,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from electra.data.batch import Batch
+from electra.data.feeding.batch import Batch
 from electra.model import kernels
 from electra.model.networks import Discriminator, GeneratorNetwork, MaskedLM
 from electra.objectives.draws import Draws

@@ -4,7 +4,7 @@ from torch import Tensor
 
 from electra.config import schema
 from electra.config.schema import ModelConfig
-from electra.data.tokenizer import Tokenizer
+from electra.data.tokens.tokenizer import Tokenizer
 from electra.model.encoder import Encoder
 from electra.model.networks import Discriminator, MaskedLM, Networks, build_encoders, build_networks
 from electra.objectives.adversarial import AdversarialRTD

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from electra.config.schema import ReplacedTokens
-from electra.data.batch import Batch
-from electra.data.tokenizer import Tokenizer
+from electra.data.feeding.batch import Batch
+from electra.data.tokens.tokenizer import Tokenizer
 from electra.model.networks import GeneratorNetwork
 from electra.objectives.base import Objective, Predictions, predict, sample
 from electra.objectives.draws import Draws

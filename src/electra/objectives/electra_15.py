@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from electra.data.batch import Batch
+from electra.data.feeding.batch import Batch
 from electra.objectives.corruption import Corrupted
 from electra.objectives.rtd import ReplacedTokenDetection
 

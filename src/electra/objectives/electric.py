@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from electra.config.schema import ElectricObjective
-from electra.data.batch import Batch
-from electra.data.tokenizer import Tokenizer
+from electra.data.feeding.batch import Batch
+from electra.data.tokens.tokenizer import Tokenizer
 from electra.model.networks import Discriminator, Networks
 from electra.objectives.base import Objective, Predictions, Step, detect, sample, sampled_from, weighted_mean
 from electra.objectives.draws import Draws

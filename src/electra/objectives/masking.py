@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from electra.config.schema import Masking
-from electra.data.batch import Batch
-from electra.data.tokenizer import Tokenizer
+from electra.data.feeding.batch import Batch
+from electra.data.tokens.tokenizer import Tokenizer
 from electra.objectives.draws import Draws
 
 

@@ -3,8 +3,8 @@
 from torch import Tensor
 
 from electra.config.schema import MLMObjective
-from electra.data.batch import Batch
-from electra.data.tokenizer import Tokenizer
+from electra.data.feeding.batch import Batch
+from electra.data.tokens.tokenizer import Tokenizer
 from electra.model.networks import MaskedLM
 from electra.objectives.base import Objective, Step, predict
 from electra.objectives.draws import Draws

@@ -3,8 +3,8 @@
 from torch import Tensor
 
 from electra.config.schema import Electra15Objective, ElectraObjective
-from electra.data.batch import Batch
-from electra.data.tokenizer import Tokenizer
+from electra.data.feeding.batch import Batch
+from electra.data.tokens.tokenizer import Tokenizer
 from electra.model.networks import Discriminator, Networks
 from electra.objectives.base import Step, detect
 from electra.objectives.corruption import Corrupted, CorruptingObjective

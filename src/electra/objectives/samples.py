@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from electra.data.batch import Batch
-from electra.data.tokenizer import Tokenizer
+from electra.data.feeding.batch import Batch
+from electra.data.tokens.tokenizer import Tokenizer
 from electra.objectives.base import Step
 
 SEQUENCES, TOKENS = 4, 40  # as many as one looks at

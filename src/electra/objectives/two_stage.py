@@ -4,7 +4,7 @@ The first stage is masked language modelling by the generator; the discriminator
 """
 
 from electra.config.schema import ElectraObjective
-from electra.data.tokenizer import Tokenizer
+from electra.data.tokens.tokenizer import Tokenizer
 from electra.model.networks import MaskedLM, Networks
 from electra.objectives.rtd import ReplacedTokenDetection
 

@@ -12,10 +12,10 @@ from electra.playground.tokens import LONGEST_TEXT, bounded, percent
 from electra.recipes.evaluate import Tuned
 from electra.tasks.answering.task import QuestionAnswering
 from electra.tasks.base import Notes, Prediction
-from electra.tasks.classification import TextTask
-from electra.tasks.labels import Value
-from electra.tasks.spans import OUTSIDE
-from electra.tasks.tagging import TaggingTask
+from electra.tasks.tagging.spans import OUTSIDE
+from electra.tasks.tagging.task import TaggingTask
+from electra.tasks.texts.labels import Value
+from electra.tasks.texts.task import TextTask
 
 MOST_ROWS = 20  # of a table of probabilities
 

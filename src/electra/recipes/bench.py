@@ -15,7 +15,7 @@ from torch import Tensor
 
 from electra.config.load import load_config
 from electra.config.schema import PretrainConfig
-from electra.data.tokenizer import SPECIAL_TOKENS
+from electra.data.tokens.tokenizer import SPECIAL_TOKENS
 from electra.errors import ElectraError
 from electra.objectives.draws import mix
 from electra.recipes.bench_huggingface import CarefulGlue, HuggingFaceStep, TypicalGlue

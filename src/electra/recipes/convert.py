@@ -16,7 +16,7 @@ from electra.config.schema import (
     ModelConfig,
     PretrainConfig,
 )
-from electra.data.hub import locate
+from electra.data.reading.hub import locate
 from electra.errors import CheckpointError
 from electra.model.encoder import Encoder
 from electra.model.heads import ClassificationHead, QuestionAnsweringHead

@@ -9,12 +9,12 @@ import torch
 
 from electra.config.load import load_config
 from electra.config.schema import ElectraObjective, PretrainConfig
-from electra.data.corpus import build_corpus
-from electra.data.prose import Prose, gather_prose
+from electra.data.corpus.build import build_corpus
+from electra.data.corpus.shards import write_whole
+from electra.data.reading.prose import Prose, gather_prose
 from electra.data.settings import Reading
-from electra.data.shards import write_whole
-from electra.data.tokenizer import Tokenizer, load_tokenizer
-from electra.data.vocab import REPORT, train_vocab
+from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
+from electra.data.tokens.vocab import REPORT, train_vocab
 from electra.model.networks import build_networks
 from electra.model.pretrained import Pretrained, load
 from electra.recipes.pretrain import Listener, pretrain

@@ -10,7 +10,7 @@ import torch
 
 from electra.config.finetune import FinetuneConfig
 from electra.config.load import load_finetune_config
-from electra.data.tokenizer import Tokenizer
+from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import TaskError
 from electra.model.networks import TaskNetwork
 from electra.model.task_model import read_task_model

@@ -12,7 +12,7 @@ import torch
 
 from electra.config.load import load_config
 from electra.config.schema import PretrainConfig
-from electra.data.text import Tally, read_documents
+from electra.data.reading.text import Tally, read_documents
 from electra.errors import ConfigError, DataError
 from electra.recipes.flops import flops
 from electra.recipes.hardware import device_name

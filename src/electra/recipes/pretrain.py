@@ -10,10 +10,10 @@ from torch import Tensor
 
 from electra.config.load import load_config
 from electra.config.schema import ElectraObjective, MLMObjective, PretrainConfig
-from electra.data.batch import Batch
-from electra.data.loader import Loader
-from electra.data.shards import Corpus, open_corpus
-from electra.data.tokenizer import Tokenizer, load_tokenizer
+from electra.data.corpus.shards import Corpus, open_corpus
+from electra.data.feeding.batch import Batch
+from electra.data.feeding.loader import Loader
+from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 from electra.errors import ConfigError
 from electra.model.networks import Discriminator, MaskedLM, plain_encoder
 from electra.model.pretrained import ROUNDING, Pretrained, load

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from electra.config.schema import ElectraObjective
-from electra.data.batch import Batch
+from electra.data.feeding.batch import Batch
 from electra.errors import CheckpointError
 from electra.model.networks import Discriminator, Networks, Uniform
 from electra.model.pretrained import Pretrained

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from electra.config.schema import PretrainConfig
-from electra.data.batch import Batch
-from electra.data.tokenizer import SPECIAL_TOKENS, wordpiece
+from electra.data.feeding.batch import Batch
+from electra.data.tokens.tokenizer import SPECIAL_TOKENS, wordpiece
 from electra.objectives.base import Step
 from electra.objectives.build import build_objective
 from electra.objectives.draws import Draws, draw

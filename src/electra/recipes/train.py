@@ -7,10 +7,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from electra.config.load import load_config
-from electra.data.corpus import build_corpus
-from electra.data.shards import write_whole
-from electra.data.tokenizer import load_tokenizer
-from electra.data.vocab import REPORT, train_vocab
+from electra.data.corpus.build import build_corpus
+from electra.data.corpus.shards import write_whole
+from electra.data.tokens.tokenizer import load_tokenizer
+from electra.data.tokens.vocab import REPORT, train_vocab
 from electra.errors import CheckpointError, ConfigError
 from electra.recipes.plan import Plan, make_plan
 from electra.recipes.pretrain import Listener, pretrain

@@ -14,7 +14,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from electra.config.schema import ModelConfig
-from electra.data.tokenizer import Tokenizer
+from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import TaskError
 from electra.model.networks import Problem
 

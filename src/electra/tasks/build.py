@@ -6,10 +6,11 @@ from typing import Any
 from electra.config.finetune import FinetuneConfig
 from electra.config.keys import did_you_mean
 from electra.errors import TaskError
-from electra.tasks import conll, glue
 from electra.tasks.answering.datasets import DATASETS, DatasetAnswering
 from electra.tasks.base import Task
 from electra.tasks.table.task import table_task
+from electra.tasks.tagging import conll
+from electra.tasks.texts import glue
 
 Known = Mapping[str, Any]  # what `Task.describe` gave when a model was stored; empty before
 AnyTask = Task[Any, Any, Any]

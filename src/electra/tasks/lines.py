@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from electra.config.keys import did_you_mean
-from electra.data.records import Row, read_lines, read_rows
-from electra.data.sources import find_sources
+from electra.data.reading.records import Row, read_lines, read_rows
+from electra.data.reading.sources import find_sources
 from electra.errors import TaskError
 
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from electra.config.load import load_config
-from electra.data.batch import Batch
-from electra.data.tokenizer import SPECIAL_TOKENS, wordpiece
+from electra.data.feeding.batch import Batch
+from electra.data.tokens.tokenizer import SPECIAL_TOKENS, wordpiece
 from electra.model import kernels
 from electra.objectives.build import build_objective
 from electra.objectives.draws import draw

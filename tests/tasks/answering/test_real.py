@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from electra.config.load import load_finetune_config
-from electra.data.tokenizer import load_tokenizer
+from electra.data.tokens.tokenizer import load_tokenizer
 from electra.tasks.answering.datasets import DatasetAnswering
 from electra.tasks.answering.files import read_questions
 from electra.tasks.answering.questions import locate

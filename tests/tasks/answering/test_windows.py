@@ -2,7 +2,7 @@ import pytest
 import tokenizers
 from tokenizers import models, pre_tokenizers
 
-from electra.data.tokenizer import SPECIAL_TOKENS, Tokenizer, wordpiece
+from electra.data.tokens.tokenizer import SPECIAL_TOKENS, Tokenizer, wordpiece
 from electra.errors import TaskError
 from electra.tasks.answering.questions import Answer, Question
 from electra.tasks.answering.windows import cut, cut_windows, max_context

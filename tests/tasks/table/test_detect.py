@@ -1,7 +1,7 @@
 import pytest
 
 from electra.config.tasks import TableConfig
-from electra.data.records import Row
+from electra.data.reading.records import Row
 from electra.errors import TaskError
 from electra.tasks.table.columns import Columns
 from electra.tasks.table.detect import find_columns

@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from electra.data.records import read_rows
-from electra.data.sources import Source, read_chunks
+from electra.data.reading.records import read_rows
+from electra.data.reading.sources import Source, read_chunks
 from electra.errors import TaskError
 from electra.tasks.answering.questions import Answer, Question, make_question
 

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from electra.config.schema import ModelConfig
-from electra.data.tokenizer import Tokenizer
+from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import TaskError
 from electra.model.heads import HuggingFaceSpanHead, QuestionAnsweringHead
 from electra.tasks.answering.questions import Question

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from electra.data.tokenizer import Tokenizer
+from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import TaskError
 from electra.tasks.answering.questions import Question, locate
 from electra.tasks.base import Feature, Notes

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from electra.config.tasks import Kind, TableConfig
-from electra.data.records import Row
+from electra.data.reading.records import Row
 from electra.errors import TaskError
 from electra.tasks.table.columns import Columns, missing_column
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from electra.config.finetune import FinetuneConfig
-from electra.data.records import Row, read_rows
+from electra.data.reading.records import Row, read_rows
 from electra.errors import TaskError
 from electra.tasks.base import Notes, Split
 

@@ -6,20 +6,20 @@ from typing import Any
 
 from electra.config.finetune import FinetuneConfig
 from electra.config.tasks import Kind
-from electra.data.records import Row
+from electra.data.reading.records import Row
 from electra.errors import TaskError
 from electra.model.heads import TaggingHead
 from electra.model.networks import Problem, TaskNetwork
 from electra.tasks.answering.questions import Answer, Question, make_question
 from electra.tasks.answering.task import QuestionAnswering
 from electra.tasks.base import Notes, Split, Task
-from electra.tasks.classification import TextExample, TextTask
-from electra.tasks.labels import Classes, Labels, LabelSets, Value, listed
 from electra.tasks.lines import read_inputs
 from electra.tasks.table.columns import Columns, split_words
 from electra.tasks.table.detect import find_columns
 from electra.tasks.table.files import Table
-from electra.tasks.tagging import Sentence, TaggingTask, learn_tags
+from electra.tasks.tagging.task import Sentence, TaggingTask, learn_tags
+from electra.tasks.texts.labels import Classes, Labels, LabelSets, Value, listed
+from electra.tasks.texts.task import TextExample, TextTask
 
 Known = Mapping[str, Any]
 

@@ -1,0 +1,89 @@
+"""Which documents are kept, in which split, and the report of what became of all of them."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from electra.data.cleaning.clean import Keys, Seen, find_duplicates
+from electra.data.corpus.shards import Split
+from electra.data.settings import Cleaning
+from electra.data.tokens.encode import TokenBlock
+
+EXAMPLES = 3  # of dropped documents, for each reason
+
+
+@dataclass
+class Dropped:
+    """The documents dropped for one reason."""
+
+    documents: int = 0
+    characters: int = 0
+    examples: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Report:
+    """What was read and dropped; the rest was kept."""
+
+    documents_read: int = 0
+    characters_read: int = 0
+    tokens_read: int = 0  # of the documents kept; the paper's cut stores fewer
+    dropped: dict[str, Dropped] = field(default_factory=dict)
+
+    def drop(self, reason: str, documents: int, characters: int, examples: list[str]) -> None:
+        """Note documents that were dropped."""
+        dropped = self.dropped.setdefault(reason, Dropped())
+        dropped.documents += documents
+        dropped.characters += characters
+        dropped.examples += examples[: EXAMPLES - len(dropped.examples)]
+
+    def add(self, other: "Report") -> None:
+        """Add what another report counts."""
+        self.documents_read += other.documents_read
+        self.characters_read += other.characters_read
+        self.tokens_read += other.tokens_read
+        for reason, dropped in other.dropped.items():
+            self.drop(reason, dropped.documents, dropped.characters, dropped.examples)
+
+
+class Sieve:
+    """Decides the fate of each document in the order of reading; a long one shares the fate of its first passage."""
+
+    def __init__(self, cleaning: Cleaning, heldout: float) -> None:
+        self.cleaning = cleaning
+        self.heldout_below = int(heldout * 2**64)
+        self.seen = Seen()
+        self.fate: Split | None = None  # of the document at hand: its split, or None for dropped
+        self.reason = ""  # why the document at hand is dropped
+
+    def sift(self, block: TokenBlock, report: Report) -> tuple[list[Split | None], Keys]:
+        """Give the split of each passage, None for those dropped, and the keys of the documents it now knows."""
+        fresh, keys = self._without_duplicates(block)
+        fates: list[Split | None] = []
+        for number, (ids, _) in enumerate(block.passages()):
+            characters, first = int(block.characters[number]), bool(block.first[number])
+            if first:
+                self.reason = block.faults[number] or ("" if fresh[number] else f"{self.cleaning.duplicates} duplicate")
+                if not self.reason and not len(ids) and block.last[number]:
+                    self.reason = "without tokens"
+                self.fate = None if self.reason else self._split(int(block.digests[number]))
+                report.documents_read += 1
+            report.characters_read += characters
+            if self.reason:
+                report.drop(self.reason, int(first), characters, [block.excerpts[number]] if first else [])
+            else:
+                report.tokens_read += len(ids)
+            fates.append(self.fate)
+        return fates, keys
+
+    def _without_duplicates(self, block: TokenBlock) -> tuple[list[bool], Keys]:
+        if self.cleaning.duplicates == "keep":
+            return [True] * len(block.first), block.keys[:0]
+        candidates = block.first & np.array([fault is None for fault in block.faults], np.bool_)
+        fresh = np.ones(len(candidates), np.bool_)
+        fresh[candidates] = ~find_duplicates(self.seen, block.keys[candidates])
+        return fresh.tolist(), block.keys[candidates]
+
+    def _split(self, digest: int) -> Split:
+        """Split by the text alone, so that a document stays in its split when the corpus grows."""
+        return "heldout" if digest < self.heldout_below else "train"

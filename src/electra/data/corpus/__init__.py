@@ -1,0 +1,1 @@
+"""Documents to sequences of ids on disk."""

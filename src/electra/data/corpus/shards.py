@@ -1,0 +1,228 @@
+"""A corpus on disk: plain numpy arrays of token ids, and a manifest that says what they are.
+
+    CORPUS/manifest.json                what this file's `Manifest` holds
+    CORPUS/train-00000.npy              (sequences, length) token ids, padded with [PAD]; heldout-00000.npy likewise
+    CORPUS/train-00000.documents.npy    (documents, 2): the sequence and the offset at which each document begins
+    CORPUS/tokenizer/                   the tokenizer's files
+
+Segments follow from the ids, since text never yields the ids of special tokens. `packed`: a sequence is one or more
+runs `[CLS] piece [SEP]`, each of one document. `paper`: `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`.
+"""
+
+import hashlib
+import json
+import os
+from array import array
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from electra.data.corpus.cut import Frame, Row
+from electra.data.settings import Cut as Cut
+from electra.errors import DataError
+
+Split = Literal["train", "heldout"]
+SPLITS: tuple[Split, ...] = ("train", "heldout")
+Ids = npt.NDArray[np.uint16] | npt.NDArray[np.uint32]
+Starts = npt.NDArray[np.uint32]
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One file of sequences; `tokens` counts those of the text, neither [CLS] and [SEP] nor padding."""
+
+    file: str
+    sequences: int
+    tokens: int
+    documents: int  # that begin in it
+    sha256: str
+    documents_sha256: str
+
+    @property
+    def documents_file(self) -> str:
+        """Name the file that says where documents begin."""
+        return self.file.removesuffix(".npy") + ".documents.npy"
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a corpus holds, how it was made and from what."""
+
+    tokens: int
+    sequences: int
+    documents: int
+    cut: Cut
+    length: int
+    vocab_size: int
+    dtype: str
+    special_ids: dict[str, int]  # pad, unk, cls, sep, mask
+    tokenizer_sha256: str  # of tokenizer/tokenizer.json
+    seed: int
+    heldout: float  # the fraction of documents asked for
+    splits: dict[Split, list[Shard]]
+    provenance: dict[str, Any]
+    report: dict[str, Any]  # what was read, kept and dropped
+
+    def write(self, folder: Path) -> None:
+        """Write the manifest, whole or not at all."""
+        write_whole(folder / MANIFEST, json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n")
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A finished corpus, opened for reading."""
+
+    path: Path
+    manifest: Manifest
+
+    def shards(self, split: Split) -> list[Ids]:
+        """Map the sequences of a split into memory: one (sequences, length) array for each shard."""
+        return [self._map(shard.file, (shard.sequences, self.manifest.length)) for shard in self.manifest.splits[split]]
+
+    def documents(self, split: Split) -> list[Starts]:
+        """Map where documents begin: for each shard an array (documents, 2) of sequence and offset."""
+        return [self._map(shard.documents_file, (shard.documents, 2)) for shard in self.manifest.splits[split]]
+
+    def _map(self, file: str, shape: tuple[int, int]) -> Any:
+        try:
+            array = np.load(self.path / file, mmap_mode="r")
+        except (OSError, ValueError) as problem:
+            reason = getattr(problem, "strerror", None) or str(problem)
+            raise DataError(f"{self.path / file}: {reason}; check with: electra corpus --verify {self.path}") from None
+        if array.shape != shape:
+            raise DataError(f"{self.path / file}: shape {array.shape} where the manifest says {shape}")
+        return array
+
+
+def open_corpus(path: str | Path) -> Corpus:
+    """Open a corpus that `electra corpus` made."""
+    path = Path(path).expanduser()
+    try:
+        values = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        return Corpus(path, _manifest(values))
+    except (FileNotFoundError, NotADirectoryError):
+        raise DataError(f"no corpus at {path}; make one with: electra corpus TEXT... --out {path}") from None
+    except (OSError, ValueError, TypeError, AttributeError, KeyError) as problem:
+        raise DataError(f"{path / MANIFEST}: not the manifest of a corpus: {problem}") from None
+
+
+def _manifest(values: Mapping[str, Any]) -> Manifest:
+    known = {field.name for field in fields(Manifest)}
+    if set(values) != known:
+        raise ValueError(f"keys {sorted(set(values) ^ known)} are missing or unknown")
+    splits = {split: [Shard(**shard) for shard in values["splits"][split]] for split in SPLITS}
+    return Manifest(**{**values, "splits": splits})
+
+
+def verify_corpus(path: str | Path) -> list[str]:
+    """Compare every file of a corpus with its manifest and name what differs."""
+    corpus = open_corpus(path)
+    expected = {"tokenizer/tokenizer.json": corpus.manifest.tokenizer_sha256}
+    for split in SPLITS:
+        for shard in corpus.manifest.splits[split]:
+            expected[shard.file] = shard.sha256
+            expected[shard.documents_file] = shard.documents_sha256
+    problems = []
+    for file, sha256 in expected.items():
+        if not (corpus.path / file).is_file():
+            problems.append(f"{file} is missing")
+        elif file_sha256(corpus.path / file) != sha256:
+            problems.append(f"{file} does not have the manifest's checksum")
+    return problems or _miscounted(corpus)
+
+
+def _miscounted(corpus: Corpus) -> list[str]:
+    manifest = corpus.manifest
+    special = [manifest.special_ids[name] for name in ("pad", "cls", "sep")]
+    problems = []
+    for split in SPLITS:
+        for shard, ids in zip(manifest.splits[split], corpus.shards(split), strict=True):
+            tokens = sum(int((~np.isin(rows, special)).sum()) for rows in np.array_split(ids, len(ids) // 65536 + 1))
+            if tokens != shard.tokens:
+                problems.append(f"{shard.file} holds {tokens} tokens where the manifest says {shard.tokens}")
+    every = [shard for split in SPLITS for shard in manifest.splits[split]]
+    for name in ("tokens", "sequences", "documents"):
+        total = sum(getattr(shard, name) for shard in every)
+        if total != getattr(manifest, name):
+            problems.append(f"the manifest says {getattr(manifest, name)} {name}, its shards sum to {total}")
+    return problems
+
+
+def dtype_for(vocab_size: int) -> np.dtype[np.uint16] | np.dtype[np.uint32]:
+    """Give the smallest type that holds every id."""
+    return np.dtype("<u2") if vocab_size <= 1 << 16 else np.dtype("<u4")
+
+
+class ShardWriter:
+    """Writes one shard row by row, so that memory does not grow with it; `finish` makes it appear."""
+
+    def __init__(self, folder: Path, file: str, frame: Frame) -> None:
+        self.folder = folder
+        self.file = file
+        self.frame = frame
+        self.sequences = 0
+        self.tokens = 0
+        self.starts = array("I")  # sequence and offset in turn
+        self._stream = (folder / f"{file}.writing").open("wb")
+        self._write_header()
+
+    def _write_header(self) -> None:
+        header = {
+            "descr": self.frame.dtype.str,
+            "fortran_order": False,
+            "shape": (self.sequences, self.frame.length),
+        }
+        np.lib.format.write_array_header_1_0(self._stream, header)  # numpy leaves room for the count to grow
+
+    def write(self, row: Row) -> None:
+        """Add a sequence."""
+        for offset in row.starts:
+            self.starts.extend((self.sequences, offset))
+        self._stream.write(row.ids.data)
+        self.sequences += 1
+        self.tokens += row.tokens
+
+    def close(self) -> None:
+        """Stop writing."""
+        self._stream.close()
+
+    def finish(self) -> Shard | None:
+        """Put the shard in place; nothing if it is empty."""
+        self._stream.seek(0)
+        self._write_header()
+        self._stream.flush()
+        os.fsync(self._stream.fileno())
+        self.close()
+        written = self.folder / f"{self.file}.writing"
+        if not self.sequences:
+            written.unlink()
+            return None
+        starts = np.array(self.starts, "<u4").reshape(-1, 2)
+        shard = Shard(self.file, self.sequences, self.tokens, len(starts), file_sha256(written), "")
+        with (self.folder / shard.documents_file).open("wb") as stream:
+            np.save(stream, starts)
+            stream.flush()
+            os.fsync(stream.fileno())
+        written.replace(self.folder / self.file)
+        return Shard(**{**asdict(shard), "documents_sha256": file_sha256(self.folder / shard.documents_file)})
+
+
+def file_sha256(path: Path) -> str:
+    """Give a file's checksum, as `sha256sum` prints it."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file beside its place and rename it, so that it is there whole or not at all."""
+    beside = path.with_name(path.name + ".writing")
+    with beside.open("w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    beside.replace(path)

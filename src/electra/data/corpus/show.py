@@ -1,0 +1,38 @@
+"""Sequences of a corpus as text, with every boundary visible."""
+
+import random
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import accumulate
+
+from electra.data.corpus.shards import Corpus, Split
+from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
+
+
+def show_sequences(corpus: Corpus, count: int, split: Split = "train", seed: int = 0) -> list[str]:
+    """Give some sequences, drawn at random, as lines of text: ¶ where a document begins, … where one goes on."""
+    shards, starts = corpus.shards(split), corpus.documents(split)
+    tokenizer = load_tokenizer(corpus.path / "tokenizer")
+    ends = list(accumulate(map(len, shards)))
+    total = ends[-1] if ends else 0
+    shown = []
+    for place in sorted(random.Random(seed).sample(range(total), min(count, total))):
+        shard = bisect_right(ends, place)
+        row = place - ends[shard] + len(shards[shard])
+        begins = set(starts[shard][starts[shard][:, 0] == row][:, 1].tolist())
+        lines = _lines(shards[shard][row].tolist(), begins, tokenizer)
+        shown.append("\n".join([f"{corpus.manifest.splits[split][shard].file} sequence {row}", *lines]))
+    return shown
+
+
+def _lines(ids: list[int], begins: set[int], tokenizer: Tokenizer) -> Iterator[str]:
+    place = 0
+    while tokenizer.sep_id in ids[place:]:
+        end = ids.index(tokenizer.sep_id, place)
+        opens = ids[place] == tokenizer.cls_id
+        text = tokenizer.backend.decode(ids[place + opens : end], skip_special_tokens=False)
+        mark = "¶" if place in begins else "…" if opens else " "
+        yield f"{mark} {'[CLS] ' if opens else ''}{text} [SEP]"
+        place = end + 1
+    if place < len(ids):
+        yield f"  [PAD] x {len(ids) - place}"

@@ -1,0 +1,131 @@
+"""A corpus under way: what is done is kept beside its future place, so that a killed build continues.
+
+OUT.partial/settings.json       what was asked for
+OUT.partial/corpus/             the corpus so far; renamed to OUT when it is whole
+OUT.partial/groups/00000.json   one finished group of text: its shards, its report, what came of its end
+OUT.partial/groups/00000.npy    the keys of its documents, by which later duplicates are found
+"""
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from electra.data.cleaning.clean import Keys
+from electra.data.cleaning.sieve import Dropped, Report
+from electra.data.corpus.shards import MANIFEST, Shard, Split, write_whole
+from electra.errors import DataError
+
+
+@dataclass(frozen=True)
+class Group:
+    """A finished stretch of the text, which makes one shard of each split."""
+
+    fingerprint: str  # of all text up to its end
+    fate: Split | None  # of the document that its end may have cut
+    reason: str  # why that document was dropped
+    shards: dict[Split, Shard]
+    report: Report
+
+
+class Unfinished:
+    """The folder of a corpus under way."""
+
+    def __init__(self, out: Path) -> None:
+        self.out = out
+        self.folder = out.with_name(out.name + ".partial")
+        self.corpus = self.folder / "corpus"
+        self.groups = self.folder / "groups"
+        self._first_group = self.groups / "00000.json"
+
+    @contextmanager
+    def opened(self, settings: Mapping[str, Any]) -> Iterator[None]:
+        """Hold the folder for this process alone and check that it is of the same settings."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "lock").open("w") as lock:  # the system frees it when the process dies
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise DataError(f"another process is building {self.out}; wait for it") from None
+            self._check_settings(json.loads(json.dumps(settings)))
+            self.corpus.mkdir(exist_ok=True)
+            self.groups.mkdir(exist_ok=True)
+            try:
+                yield
+            finally:
+                if not self._first_group.is_file():  # nothing is lost by starting over
+                    self.discard()
+
+    def _check_settings(self, settings: Mapping[str, Any]) -> None:
+        path = self.folder / "settings.json"
+        if not path.is_file() or not self._first_group.is_file():  # new, or killed before its first group was done
+            shutil.rmtree(self.corpus, ignore_errors=True)
+            shutil.rmtree(self.groups, ignore_errors=True)
+            write_whole(path, json.dumps(settings, indent=2) + "\n")
+            return
+        earlier = json.loads(path.read_text(encoding="utf-8"))
+        changed = [key for key in settings if settings[key] != earlier.get(key)]
+        if changed:
+            raise DataError(
+                f"{self.folder} holds an unfinished build with another {', '.join(changed)}; "
+                f"run that one again to finish it, or remove the folder to start over"
+            )
+
+    def finished_groups(self) -> list[Group]:
+        """Read what earlier runs finished, as far as all its files are there."""
+        groups: list[Group] = []
+        while (path := self.groups / f"{len(groups):05d}.json").is_file():
+            values = json.loads(path.read_text(encoding="utf-8"))
+            dropped = {reason: Dropped(**counts) for reason, counts in values["report"].pop("dropped").items()}
+            values["report"] = Report(**values["report"], dropped=dropped)
+            values["shards"] = {split: Shard(**shard) for split, shard in values["shards"].items()}
+            files = [path.with_suffix(".npy")]
+            for shard in values["shards"].values():
+                files += [self.corpus / shard.file, self.corpus / shard.documents_file]
+            if not all(file.is_file() for file in files):
+                break
+            groups.append(Group(**values))
+        return groups
+
+    def keys(self, number: int) -> Keys:
+        """Read the keys of a finished group's documents."""
+        keys: Keys = np.load(self.groups / f"{number:05d}.npy")
+        return keys
+
+    def finish_group(self, number: int, group: Group, keys: Keys) -> None:
+        """Note a group as finished; its shards are in place."""
+        with (self.groups / f"{number:05d}.npy").open("wb") as stream:
+            np.save(stream, keys)
+            stream.flush()
+            os.fsync(stream.fileno())
+        write_whole(self.groups / f"{number:05d}.json", json.dumps(asdict(group)))
+
+    def publish(self) -> None:
+        """Move the whole corpus to its place in one step."""
+        for path in [*self.corpus.rglob("*"), self.corpus]:
+            descriptor = os.open(path, os.O_RDONLY)
+            os.fsync(descriptor)
+            os.close(descriptor)
+        self.corpus.rename(self.out)
+        self.discard()
+
+    def discard(self) -> None:
+        """Remove the folder; without its settings, what a kill may leave of it is not taken for work done."""
+        (self.folder / "settings.json").unlink(missing_ok=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def check_place(out: Path) -> bool:
+    """Say whether a corpus is at `out` already; refuse a place that something else takes."""
+    if (out / MANIFEST).is_file():
+        return True
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise DataError(f"{out} exists and is no corpus; choose another --out")
+    return False

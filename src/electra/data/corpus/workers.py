@@ -1,0 +1,148 @@
+"""Worker processes for the pure step: text goes out in blocks, tokens come back in the same order.
+
+Each worker is `python -m electra.data.corpus.workers`, fed through its pipes. Unlike `multiprocessing`, this needs no
+`if __name__ == "__main__"` in a user's script, and a worker whose parent was killed meets the end of its input.
+"""
+
+import os
+import pickle
+import queue
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import tokenizers
+
+import electra
+from electra.data.reading.text import Passage
+from electra.data.settings import Cleaning
+from electra.data.tokens.encode import TokenBlock, tokenize_documents
+from electra.data.tokens.tokenizer import Tokenizer
+from electra.errors import DataError
+
+
+class _Passages(Protocol):
+    @property
+    def passages(self) -> Sequence[Passage]: ...
+
+
+Block = TypeVar("Block", bound=_Passages)
+Step = Callable[[Sequence[Passage]], TokenBlock]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a worker has to know before its first block."""
+
+    tokenizer: str  # as JSON
+    special_names: tuple[str, ...]
+    cleaning: Cleaning
+    dtype: np.dtype[Any]
+
+    def step(self) -> Step:
+        """Make the function that turns passages into tokens."""
+        tokenizer = Tokenizer(tokenizers.Tokenizer.from_str(self.tokenizer), self.special_names)
+        return lambda passages: tokenize_documents(passages, tokenizer, self.cleaning, self.dtype)
+
+
+def available_cores() -> int:
+    """Count the cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def tokenize_in_order(
+    blocks: Iterable[Block], job: Job, workers: int
+) -> Generator[tuple[Block, TokenBlock], None, None]:
+    """Tokenize blocks in worker processes (0: in this one) and give each with its tokens, in order."""
+    if workers == 0:
+        step = job.step()
+        yield from ((block, step(block.passages)) for block in blocks)
+        return
+    with ExitStack() as stack:
+        idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
+        for _ in range(workers):
+            idle.put(stack.enter_context(_Worker(job)))
+        threads = stack.enter_context(ThreadPoolExecutor(workers))  # each waits for one worker's answer
+        stack.callback(threads.shutdown, cancel_futures=True)
+
+        def ask(block: Block) -> TokenBlock:
+            worker = idle.get()
+            try:
+                return worker.ask(block.passages)
+            finally:
+                idle.put(worker)
+
+        under_way: deque[tuple[Block, Future[TokenBlock]]] = deque()
+        for block in blocks:
+            under_way.append((block, threads.submit(ask, block)))
+            if len(under_way) > 2 * workers:  # enough that no worker waits; no more, for the memory's sake
+                first, answer = under_way.popleft()
+                yield first, answer.result()
+        while under_way:
+            first, answer = under_way.popleft()
+            yield first, answer.result()
+
+
+class _Worker:
+    """One worker process, seen from its parent."""
+
+    def __init__(self, job: Job) -> None:
+        self.unsent: list[object] = [job]  # goes out with the first block, when the process is up
+        home = str(Path(electra.__file__).parents[1])
+        path = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH")]))
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-m", __name__],  # -P: no module of the working directory
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false"},
+        )
+
+    def __enter__(self) -> "_Worker":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.process.kill()  # it holds nothing that is not answered or no longer wanted
+        self.process.communicate()
+
+    def ask(self, passages: Sequence[Passage]) -> TokenBlock:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.unsent.append(passages)
+        try:
+            while self.unsent:
+                pickle.dump(self.unsent.pop(0), self.process.stdin, protocol=5)
+            self.process.stdin.flush()
+            tokens: TokenBlock = pickle.load(self.process.stdout)
+        except (OSError, EOFError, pickle.UnpicklingError):
+            if self.process.wait() > 0:
+                raise RuntimeError("a worker process failed; its traceback is above") from None
+            raise DataError(
+                f"a worker process was killed (signal {-self.process.returncode}); out of memory? try fewer --workers"
+            ) from None
+        return tokens
+
+
+def _work() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
+    try:
+        step = pickle.load(sys.stdin.buffer).step()
+        while True:
+            pickle.dump(step(pickle.load(sys.stdin.buffer)), sys.stdout.buffer, protocol=5)
+            sys.stdout.buffer.flush()
+    except (EOFError, BrokenPipeError, pickle.UnpicklingError):
+        os._exit(0)  # the parent is gone, perhaps in mid-sentence; nobody is left to flush for
+
+
+if __name__ == "__main__":
+    _work()

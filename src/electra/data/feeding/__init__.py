@@ -1,0 +1,1 @@
+"""Sequences on disk to batches, as a function of seed and step."""

@@ -1,0 +1,76 @@
+"""What a training step is handed, and the rules that turn stored token ids into it.
+
+The rules are arithmetic that numpy arrays and torch tensors share, so they run where the ids are.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from electra.data.corpus.shards import Corpus, Cut, Split
+from electra.errors import DataError
+
+Array = TypeVar("Array")  # an array of numpy or a tensor of torch
+
+
+@dataclass(frozen=True)
+class Batch(Generic[Array]):
+    """B sequences of L tokens."""
+
+    ids: Array  # (B, L)
+    attention: (
+        Array | None
+    )  # (B, L) number of the token's document, 0 for padding; None: each row is one whole document
+    types: Array  # (B, L) 1 in the second segment of the `paper` cut, else 0
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the sequences of a corpus are to be read."""
+
+    length: int
+    cut: Cut
+    pad_id: int
+    cls_id: int
+    sep_id: int
+    whole: bool  # every sequence is one stretch of one document, without padding: no attention mask is needed
+
+    def batch(self, ids: Any) -> Batch[Any]:
+        """Derive from ids (B, L) which tokens may see each other and which segment they are of."""
+        attention = None if self.whole else document_numbers(ids, self.pad_id, self.cls_id)
+        types = segment_types(ids, self.pad_id, self.sep_id) if self.cut == "paper" else ids * 0
+        return Batch(ids, attention, types)
+
+
+def document_numbers(ids: Any, pad_id: int, cls_id: int) -> Any:
+    """Number the documents of each sequence 1, 2, …: each begins with [CLS]; padding is 0."""
+    return (ids == cls_id).cumsum(1) * (ids != pad_id)
+
+
+def segment_types(ids: Any, pad_id: int, sep_id: int) -> Any:
+    """Give 0 up to the first [SEP], 1 after it, and 0 for padding."""
+    ends = ids == sep_id
+    return (ends.cumsum(1) > ends * 1) * (ids != pad_id) * 1
+
+
+def common_layout(corpora: Sequence[Corpus], split: Split) -> Layout:
+    """Give the layout of corpora that one model can be trained on, or say in what they differ."""
+    if not corpora:
+        raise DataError("no corpus to load from")
+    first = corpora[0].manifest
+    for corpus in corpora[1:]:
+        for name in ("length", "cut", "tokenizer_sha256"):
+            ours, theirs = getattr(first, name), getattr(corpus.manifest, name)
+            if ours != theirs:
+                raise DataError(f"{corpora[0].path} and {corpus.path} do not mix: {name} is {ours} and {theirs}")
+    shards = [shard for corpus in corpora for shard in corpus.manifest.splits[split]]
+    ids = first.special_ids
+    return Layout(
+        length=first.length,
+        cut=first.cut,
+        pad_id=ids["pad"],
+        cls_id=ids["cls"],
+        sep_id=ids["sep"],
+        # Tokens of text alone are counted; a second document, a second segment or padding takes room from them.
+        whole=all(shard.tokens == shard.sequences * (first.length - 2) for shard in shards),
+    )

@@ -1,0 +1,168 @@
+"""Batches for training as a function of seed and step, the same for any number of ranks and on any device."""
+
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count, islice
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from electra.data.corpus.shards import Corpus, Ids, Split
+from electra.data.feeding.batch import Batch, common_layout
+from electra.data.feeding.order import Order, make_order
+from electra.errors import DataError
+
+BLOCK_ROWS = 4096  # sequences that are looked up in one go: many batches at once cost little more than one
+BLOCKS_AHEAD = 2  # blocks that are read before they are asked for
+RESIDENT_SHARE = 8  # unless told otherwise, a corpus may take one part in this many of a GPU's free memory
+
+Slots = npt.NDArray[np.int64]  # a rank's slots of the batch
+
+# torch computes little with unsigned integers: ids are stored and moved as signed ones of the same bits, then widened.
+_SIGNED = {2: torch.int16, 4: torch.int32}
+
+
+class Loader:
+    """The sequences of corpora in an endless stream: without weights all are one pool, else each has its share.
+
+    Every epoch is a fresh permutation; batches follow each other without a gap where one ends. Each rank takes its
+    slice of the batch. `resident` keeps the ids on the device; None decides by the device's free memory.
+    """
+
+    def __init__(
+        self,
+        corpora: Sequence[Corpus],
+        *,
+        batch_size: int,
+        seed: int,
+        split: Split = "train",
+        weights: Sequence[float] | None = None,
+        rank: int = 0,
+        world_size: int = 1,
+        device: torch.device | str = "cpu",
+        resident: bool | None = None,
+    ) -> None:
+        if batch_size % world_size:
+            raise DataError(f"a batch of {batch_size} sequences cannot be shared by {world_size} processes evenly")
+        if weights is not None and len(weights) != len(corpora):
+            raise DataError(f"{len(weights)} weights for {len(corpora)} corpora; give one for each")
+        self.layout = common_layout(corpora, split)
+        shards = [corpus.shards(split) for corpus in corpora]
+        sizes = [sum(map(len, parts)) for parts in shards]
+        for corpus, size in zip(corpora, sizes, strict=True):
+            if not size:
+                raise DataError(f"{corpus.path} has no sequences in its {split} part")
+        order = make_order(sizes, weights, seed)
+        share = np.array_split(np.arange(batch_size), world_size)[rank]
+        device = torch.device(device)
+        every = [shard for parts in shards for shard in parts]
+        if resident is None:
+            resident = device.type == "cuda" and _fits(every, device)
+        self._ids = (_Resident if resident else _Mapped)(every, order, batch_size, share, device)
+
+    def batch(self, step: int | Tensor) -> Batch[Tensor]:
+        """Give this rank's slice of a step's batch; a resident loader also takes the step as a tensor of its device."""
+        return self.layout.batch(self._ids.of(step))
+
+    def batches(self, start: int = 0) -> Generator[Batch[Tensor], None, None]:
+        """Give one batch after the other, from a step on, without end."""
+        for ids in self._ids.following(start):
+            yield self.layout.batch(ids)
+
+
+class _Mapped:
+    """Ids read from the memory-mapped shards, a few batches ahead by a thread."""
+
+    def __init__(
+        self, shards: Sequence[Ids], order: Order, batch_size: int, share: Slots, device: torch.device
+    ) -> None:
+        self.shards = [np.asarray(shard) for shard in shards]  # a plain view: np.memmap is slow to index
+        self.starts = np.cumsum([0, *map(len, shards)])
+        self.order = order
+        self.batch_size = batch_size
+        self.share = share
+        self.device = device
+
+    def of(self, step: int | Tensor) -> Tensor:
+        return self._send(self._read(range(int(step), int(step) + 1))[0])
+
+    def following(self, start: int) -> Iterator[Tensor]:
+        steps = _steps_per_block(len(self.share))
+        blocks = (range(first, first + steps) for first in count(start, steps))
+        reader = ThreadPoolExecutor(1, thread_name_prefix="loader")
+        try:
+            reading = deque(reader.submit(self._read, block) for block in islice(blocks, BLOCKS_AHEAD))
+            for block in blocks:
+                batches = reading.popleft().result()
+                reading.append(reader.submit(self._read, block))
+                yield from map(self._send, batches)
+        finally:
+            reader.shutdown(cancel_futures=True)
+
+    def _read(self, steps: range) -> Tensor:
+        """Gather the (steps, B, L) ids of some batches in host memory, pinned where a GPU fetches them from there."""
+        positions = np.array(steps)[:, None] * self.batch_size + self.share
+        rows = self.order.rows(positions)
+        dtype = self.shards[0].dtype
+        ids = torch.empty(
+            (*rows.shape, self.shards[0].shape[1]),
+            dtype=_SIGNED[dtype.itemsize],
+            pin_memory=self.device.type == "cuda",
+        )
+        gathered = ids.numpy().view(dtype)
+        found = np.searchsorted(self.starts, rows, side="right") - 1
+        for number in np.unique(found):
+            slots = np.nonzero(found == number)
+            gathered[slots] = self.shards[number][rows[slots] - self.starts[number]]
+        return ids
+
+    def _send(self, ids: Tensor) -> Tensor:
+        return _widen(ids.to(self.device, non_blocking=True))
+
+
+class _Resident:
+    """Ids that lie on the device: a step costs no host work, so that a CUDA graph can hold it."""
+
+    def __init__(
+        self, shards: Sequence[Ids], order: Order, batch_size: int, share: Slots, device: torch.device
+    ) -> None:
+        self.order = order.map(lambda array: torch.as_tensor(array, device=device))
+        self.batch_size = batch_size
+        self.share = torch.as_tensor(share, device=device)
+        rows = sum(map(len, shards))
+        self.stored = torch.empty((rows, shards[0].shape[1]), dtype=_SIGNED[shards[0].dtype.itemsize], device=device)
+        start = 0
+        for shard in shards:
+            part = torch.from_numpy(np.array(shard).view(f"i{shard.dtype.itemsize}"))
+            self.stored[start : start + len(shard)].copy_(part)
+            start += len(shard)
+
+    def of(self, step: int | Tensor) -> Tensor:
+        return _widen(self.stored[self._rows(step)])
+
+    def following(self, start: int) -> Iterator[Tensor]:
+        steps = _steps_per_block(len(self.share))
+        for first in count(start, steps):
+            for rows in self._rows(torch.arange(first, first + steps, device=self.share.device)[:, None]):
+                yield _widen(self.stored[rows])
+
+    def _rows(self, step: int | Tensor) -> Tensor:
+        rows: Tensor = self.order.rows(step * self.batch_size + self.share)
+        return rows
+
+
+def _steps_per_block(share: int) -> int:
+    return max(1, BLOCK_ROWS // share)
+
+
+def _widen(ids: Tensor) -> Tensor:
+    """Give the ids as int64, which every operation of torch takes, with the bits read as unsigned again."""
+    return ids.long() & (1 << 8 * ids.element_size()) - 1
+
+
+def _fits(shards: Sequence[Ids], device: torch.device) -> bool:
+    free, _ = torch.cuda.mem_get_info(device)
+    return sum(shard.nbytes for shard in shards) * RESIDENT_SHARE <= free

@@ -1,0 +1,1 @@
+"""Whatever a person has, to documents."""

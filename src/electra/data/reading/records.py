@@ -1,0 +1,232 @@
+"""Records, and texts out of them: JSON lines, CSV, Parquet, and datasets of the hub."""
+
+import csv
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from itertools import chain, islice
+from typing import Any, NamedTuple
+
+from electra.data.reading.decode import Decoder
+from electra.data.reading.sources import Source, find_sources, open_raw, read_chunks, readable
+from electra.errors import DataError
+
+TEXT_COLUMNS = ("text", "content", "document", "body", "article", "sentence")
+RECORD_LIMIT = 1 << 26  # characters; a record is parsed whole, so it has to fit into memory several times
+START = 1000  # lines that show how a table is written
+ROWS = 64  # of a Parquet file at a time; rows may hold whole books
+
+
+class Row(NamedTuple):
+    """One record and its place, as messages name it."""
+
+    where: str
+    cells: Mapping[str, Any]
+
+
+def read_rows(name: str) -> Iterator[Row]:
+    """Read the records of a file or a hub dataset (OWNER/NAME:CONFIG:SPLIT), one at a time; `-` has JSON lines."""
+    sources, _ = find_sources([name], "jsonl" if name == "-" else None)
+    for source in sources:
+        if source.format == "text":
+            raise DataError(f"{name} is no table: give .csv, .tsv, .jsonl or .parquet")
+        if source.format == "parquet":
+            yield from _parquet_rows(source, None)
+        elif source.format == "dataset":
+            yield from _dataset_rows(source)
+        else:
+            lines = _lines(Decoder(source.name).decode(read_chunks(source, lambda count: None)), source.name)
+            records = _json_records(lines, source.name) if source.format == "jsonl" else _csv_rows(lines, source)
+            for where, record in records:
+                if isinstance(record, str):
+                    raise DataError(f"{where}: a JSON string; each line has to be an object")
+                yield Row(where, record)
+
+
+def read_lines(name: str) -> Iterator[str]:
+    """Read the lines of a file or of standard input (`-`), one at a time, without their ends."""
+    for source in find_sources([name])[0]:
+        for line in _lines(Decoder(source.name).decode(read_chunks(source, lambda count: None)), source.name):
+            yield line.rstrip("\n")
+
+
+def read_records(source: Source, column: str | None, decoded: Iterable[str]) -> Iterator[str]:
+    """Give the text of each record; `decoded` is the stream's text, for the formats that are text."""
+    if source.format == "parquet":
+        return _parquet(source, column)
+    if source.format == "dataset":
+        return _dataset(source, column)
+    lines = _lines(decoded, source.name)
+    return _jsonl(lines, source.name, column) if source.format == "jsonl" else _csv(lines, source, column)
+
+
+def find_column(record: Mapping[str, Any], column: str | None, where: str) -> str:
+    """Name the column that holds the text: the one asked for, one of the usual names, or the longest text."""
+    if column is not None:
+        if column not in record:
+            raise DataError(f"{where}: no column {column}; found {', '.join(map(str, record)) or 'none'}")
+        return column
+    texts = {name: value for name, value in record.items() if isinstance(value, str)}
+    usual = [name for name in TEXT_COLUMNS if name in texts]
+    if not texts:
+        raise DataError(f"{where}: no column with text; found {', '.join(map(str, record)) or 'none'}")
+    return usual[0] if usual else max(texts, key=lambda name: len(texts[name]))
+
+
+def _text_of(value: object, column: str, where: str) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise DataError(f"{where}: column {column} holds {type(value).__name__}, not text")
+    return value
+
+
+def _lines(texts: Iterable[str], name: str) -> Iterator[str]:
+    held: list[str] = []
+    size = 0
+    for text in texts:
+        first, *others = text.split("\n")
+        held.append(first)
+        size += len(first)
+        if others:
+            yield "".join(held) + "\n"
+            yield from (line + "\n" for line in others[:-1])
+            held, size = [others[-1]], len(others[-1])
+        if size > RECORD_LIMIT:
+            raise DataError(f"{name}: a record of more than {RECORD_LIMIT:,} characters; is it a file of records?")
+    if size:
+        yield "".join(held)
+
+
+def _jsonl(lines: Iterable[str], name: str, column: str | None) -> Iterator[str]:
+    found = None
+    for where, record in _json_records(lines, name):
+        if isinstance(record, str):
+            yield record
+            continue
+        if found is None or found not in record:
+            found = find_column(record, found or column, where)
+        yield _text_of(record[found], found, where)
+
+
+def _json_records(lines: Iterable[str], name: str) -> Iterator[tuple[str, dict[str, Any] | str]]:
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        where = f"{name} line {number}"
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as problem:
+            raise DataError(f"{where}: not a JSON record: {problem}") from None
+        if not isinstance(record, dict | str):
+            raise DataError(f"{where}: a JSON {type(record).__name__}; each line has to be an object or a string")
+        yield where, record
+
+
+def _csv(lines: Iterable[str], source: Source, column: str | None) -> Iterator[str]:
+    found: str | None = None
+    for where, record in _csv_rows(lines, source):
+        if found is None:
+            found = find_column(record, column, where)
+        yield record[found]
+
+
+def _csv_rows(lines: Iterable[str], source: Source) -> Iterator[Row]:
+    csv.field_size_limit(RECORD_LIMIT)
+    lines = iter(lines)
+    start = list(islice(lines, START))
+    delimiter = "\t" if source.format == "tsv" else _delimiter(start)
+    plain = source.format == "tsv" and not _quotes(start)
+    rows = csv.reader(chain(start, lines), delimiter=delimiter, quotechar=None if plain else '"', strict=True)
+    header: list[str] | None = None
+    try:
+        for row in rows:
+            if header is None:
+                header = row
+                if twice := [name for name in header if header.count(name) > 1]:
+                    raise DataError(f"{source.name}: two columns are called {twice[0]!r}")
+                continue
+            if not row:
+                continue
+            where = f"{source.name} line {rows.line_num}"
+            if len(row) != len(header):
+                raise DataError(f"{where}: {len(row)} fields under a header of {len(header)}")
+            yield Row(where, dict(zip(header, row, strict=True)))
+    except csv.Error as problem:
+        raise DataError(f"{source.name} line {rows.line_num}: {problem}") from None
+
+
+def _delimiter(start: list[str]) -> str:
+    """Give what stands between the columns of a header: a comma, or what some countries' spreadsheets write."""
+    return max(",;\t", key="".join(start[:1]).count)
+
+
+def _quotes(start: list[str]) -> bool:
+    """Tell whether tab-separated lines put fields into quotes, or mean every quote as it stands."""
+    rows = [line.rstrip("\n").split("\t") for line in start]
+    begun = [field for row in rows for field in row if field.startswith('"')]
+    if len({len(row) for row in rows}) > 1:
+        return bool(begun)  # tabs or line ends inside of quotes
+    return all(re.fullmatch('"([^"]|"")*"', field) for field in begun)
+
+
+def _parquet(source: Source, column: str | None) -> Iterator[str]:
+    if source.name == "-":
+        raise DataError("standard input cannot be Parquet, which is read from its end; name a file")
+    sample = [row.cells for row in islice(_parquet_rows(source, None), ROWS)]
+    if sample:
+        column = find_column(_longest(sample), column, source.name)
+        for row in _parquet_rows(source, [column]):
+            yield _text_of(row.cells[column], column, source.name)
+
+
+def _parquet_rows(source: Source, columns: list[str] | None) -> Iterator[Row]:
+    with ExitStack() as stack:
+        with readable(source.name):
+            from pyarrow import parquet
+
+            file = parquet.ParquetFile(stack.enter_context(open_raw(source)))
+            batches = file.iter_batches(batch_size=ROWS, columns=columns)
+        number = 0
+        while True:
+            with readable(source.name):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            for record in batch.to_pylist():
+                number += 1
+                yield Row(f"{source.name} row {number}", record)
+
+
+def _longest(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Join records into one that holds the longest text of each column."""
+    joined: dict[str, Any] = {}
+    for record in records:
+        for name, value in record.items():
+            if name not in joined or (isinstance(value, str) and len(value) > len(joined[name] or "")):
+                joined[name] = value
+    return joined
+
+
+def _dataset(source: Source, column: str | None) -> Iterator[str]:
+    found = None
+    for _, record in _dataset_rows(source):
+        found = found or find_column(record, column, source.name)
+        yield _text_of(record[found], found, source.name)
+
+
+def _dataset_rows(source: Source) -> Iterator[Row]:
+    with readable(source.name):
+        from datasets import load_dataset
+
+        name, config, split = (*source.name.split(":"), "", "")[:3]
+        records = iter(load_dataset(name, config or None, split=split or "train", streaming=True))
+    number = 0
+    while True:
+        with readable(source.name):
+            record = next(records, None)
+        if record is None:
+            return
+        number += 1
+        yield Row(f"{source.name} row {number}", record)

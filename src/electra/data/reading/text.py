@@ -1,0 +1,141 @@
+"""Documents out of whatever text a person has, streamed: memory does not grow with the text."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+from electra.data.reading.decode import Decoder
+from electra.data.reading.records import read_records
+from electra.data.reading.sources import Source, find_sources, read_chunks
+from electra.data.settings import Documents
+from electra.data.settings import Reading as Reading
+from electra.errors import DataError
+
+LINE_LIMIT = 1 << 16  # characters; a longer line is cut at white space, so that no single line fills the memory
+PASSAGE_LIMIT = 1 << 20  # characters; a longer document travels in several passages
+PARAGRAPH = 200  # characters; without blank lines, longer lines are taken for documents, shorter ones for sentences
+
+
+@dataclass
+class Tally:
+    """What was read so far."""
+
+    sources: list[Source] = field(default_factory=list)
+    ignored: list[str] = field(default_factory=list)  # files of folders that are no text
+    bytes_read: int = 0  # as stored: of a compressed file, the compressed bytes
+    invalid_places: int = 0  # where the text was no UTF-8
+    documents: Counter[str] = field(default_factory=Counter)  # sources by what a document is in them
+
+    @property
+    def total_bytes(self) -> int | None:
+        """Give the size of all sources as stored, if every one is known."""
+        sizes = [source.size for source in self.sources]
+        return None if None in sizes else sum(size for size in sizes if size)
+
+    def count_bytes(self, size: int) -> None:
+        """Note that so many bytes were read."""
+        self.bytes_read += size
+
+
+class Passage(NamedTuple):
+    """A document, or one stretch of a document that is too long to be held whole."""
+
+    text: str
+    first: bool = True
+    last: bool = True
+
+
+def read_documents(
+    names: Sequence[str | Path], reading: Reading | None = None, tally: Tally | None = None
+) -> Iterator[Passage]:
+    """Read the documents of files, folders, globs, `-`, remote addresses or hub datasets, in a fixed order."""
+    reading = reading or Reading()
+    tally = tally if tally is not None else Tally()
+    tally.sources, tally.ignored = find_sources(names, reading.format)
+    for source in tally.sources:
+        _check_documents(source, reading.documents)
+    for source in tally.sources:
+        yield from _read_source(source, reading, tally)
+
+
+def _check_documents(source: Source, documents: Documents) -> None:
+    allowed = ("blank", "line", "file") if source.format == "text" else ("record",)
+    if documents not in ("auto", *allowed):
+        raise DataError(
+            f"{source.name} is {source.format}: its documents are one of auto, {', '.join(allowed)}, not {documents}"
+        )
+
+
+def _read_source(source: Source, reading: Reading, tally: Tally) -> Iterator[Passage]:
+    decoder = Decoder(source.name, reading.invalid)
+    texts = decoder.decode(read_chunks(source, tally.count_bytes))
+    if source.format == "text":
+        start = next(texts)
+        documents = _guess_documents(start) if reading.documents == "auto" else reading.documents
+        yield from _gather(_cut_lines(chain([start], texts)), documents)
+    else:
+        documents = "record"
+        for text in read_records(source, reading.column, texts):
+            lines = decoder.mend(text).replace("\r\n", "\n").replace("\r", "\n")
+            yield from _gather(_cut_lines([lines]), documents)
+        if source.format in ("parquet", "dataset"):  # those are not read in chunks
+            tally.count_bytes(source.size or 0)
+    tally.documents[documents] += 1
+    tally.invalid_places += decoder.invalid_places
+
+
+def _guess_documents(start: str) -> Documents:
+    """Guess what a document is from a file's first megabyte: where blank lines stand, they separate documents."""
+    lines = [line.strip() for line in start.strip().split("\n")]
+    if not all(lines):
+        return "blank"
+    return "line" if len(lines) > 1 and sum(map(len, lines)) / len(lines) >= PARAGRAPH else "file"
+
+
+def _cut_lines(texts: Iterable[str]) -> Iterator[tuple[str, bool]]:
+    """Split text into lines, longer ones into pieces; the flag says that the line ends here."""
+    rest = ""
+    for text in texts:
+        *lines, rest = (rest + text).split("\n")
+        for line in lines:
+            while len(line) > LINE_LIMIT:
+                piece, line = _cut(line)
+                yield piece, False
+            yield line, True
+        while len(rest) > LINE_LIMIT:
+            piece, rest = _cut(rest)
+            yield piece, False
+    yield rest, True
+
+
+def _cut(line: str) -> tuple[str, str]:
+    place = max(line.rfind(space, 1, LINE_LIMIT) for space in " \t\u3000")
+    place = place if place > 0 else LINE_LIMIT
+    return line[:place], line[place:]
+
+
+def _gather(lines: Iterable[tuple[str, bool]], documents: Documents) -> Iterator[Passage]:
+    """Join lines into documents, and hand a long document on whenever a passage of it is full."""
+    held: list[str] = []
+    size = 0
+    first = True
+    line_begins = True
+    for line, line_ends in lines:
+        blank = not line.strip()
+        if not blank:
+            held.append(line)
+            size += len(line) + 1
+        empty_line = blank and line_begins and line_ends
+        if (documents == "line" and line_ends) or (documents == "blank" and empty_line):
+            if held or not first:
+                yield Passage("\n".join(held), first, True)
+            held, size, first = [], 0, True
+        elif size >= PASSAGE_LIMIT:
+            yield Passage("\n".join(held), first, False)
+            held, size, first = [], 0, False
+        line_begins = line_ends
+    if held or not first:
+        yield Passage("\n".join(held), first, True)

@@ -1,0 +1,173 @@
+"""Three ways to find the pieces of a vocabulary; each gives the same tokenizer for the same text, whatever the threads.
+
+The trainers of `tokenizers` walk through hash tables whose order changes from run to run; what would depend on that
+order is settled here.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Set
+
+import tokenizers
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
+
+from electra.data.settings import Pieces
+from electra.data.tokens.sample import Sample
+from electra.data.tokens.tokenizer import SPECIAL_TOKENS, Tokenizer, bert_parts, framed, wordpiece
+
+MIN_FREQUENCY = 2  # a piece that occurs once teaches nothing
+LONGEST_PIECE = 16  # characters, of Unigram
+SPACE_SIGN = "▁"  # what stands for the space before a word, in Unigram
+CANDIDATES = 1.5  # Unigram starts from so many times the pieces asked for
+REFINEMENTS = (1.3, 1.15, 1.0, 1.0)  # and keeps so many times the pieces in each round
+REFINED_CHARACTERS = 20_000_000  # of the sample, on which these rounds are made
+
+# A word, a number or a run of signs, each with the space before it; scripts without spaces stay in one stretch.
+_STRETCH = r" ?[\p{L}\p{M}]+| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+"
+
+
+def train_pieces(model: Pieces, sample: Sample, size: int, *, lowercase: bool, strip_accents: bool) -> Tokenizer:
+    """Train a vocabulary of at most `size` pieces on a sample of text."""
+    train = {"wordpiece": _train_wordpiece, "unigram": _train_unigram, "bpe": _train_bpe}[model]
+    return train(sample, size, lowercase, strip_accents)
+
+
+def _train_wordpiece(sample: Sample, size: int, lowercase: bool, strip_accents: bool) -> Tokenizer:
+    """Find the pieces that BERT's tokenizer matches from the left, longest first."""
+    normalizer, pre_tokenizer = bert_parts(lowercase=lowercase, strip_accents=strip_accents)
+    letters = sorted(_alphabet(sample.count_characters(), normalizer, size))
+    # Signs and ideographs stand alone and never continue a word.
+    inner = [letter for letter in letters if _is_one_word(f"a{letter}", normalizer, pre_tokenizer)]
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=size,
+        min_frequency=MIN_FREQUENCY,
+        # Pieces get ids as they are met, and ids decide between pairs of equal frequency: name all letters first.
+        special_tokens=[*SPECIAL_TOKENS, *letters, *(f"##{letter}" for letter in inner)],
+        initial_alphabet=letters,
+        limit_alphabet=len(letters),
+        show_progress=False,
+    )
+    backend = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    backend.normalizer, backend.pre_tokenizer = normalizer, pre_tokenizer
+    backend.train([str(file) for file in sample.files], trainer)
+    vocab = backend.get_vocab()
+    return wordpiece(sorted(vocab, key=vocab.__getitem__), lowercase=lowercase, strip_accents=strip_accents)
+
+
+def _train_unigram(sample: Sample, size: int, lowercase: bool, strip_accents: bool) -> Tokenizer:
+    """Find the pieces whose most probable sequence spells each stretch of text.
+
+    Candidates come from merging letters, then pieces that the best spellings seldom use are dropped. The trainer of
+    `tokenizers` instead looks for substrings of different words, and so misses words that occur in one form only.
+    """
+    normalizer = _compatible_normalizer(lowercase, strip_accents)
+    pre_tokenizer = pre_tokenizers.Sequence([_stretches(), _space_signs()])
+    letters = sorted({SPACE_SIGN, *_alphabet(sample.count_characters(compatible=True), normalizer, size)})
+    candidates = tokenizers.Tokenizer(models.BPE())
+    candidates.normalizer, candidates.pre_tokenizer = normalizer, pre_tokenizer
+    trainer = trainers.BpeTrainer(
+        vocab_size=int(CANDIDATES * size),
+        min_frequency=MIN_FREQUENCY,
+        initial_alphabet=letters,
+        limit_alphabet=len(letters),
+        max_token_length=LONGEST_PIECE,
+        show_progress=False,
+    )
+    candidates.train([str(file) for file in sample.files], trainer)
+    vocab = candidates.get_vocab()
+    # The earlier a piece was merged, the more frequent it is: good enough to begin with.
+    scores = {piece: -math.log(vocab[piece] + 1) for piece in sorted(vocab, key=vocab.__getitem__)}
+    stretches = _count_stretches(sample, normalizer, pre_tokenizer)
+    for share in REFINEMENTS:
+        scores = _refine(scores, stretches, int(share * size) - len(SPECIAL_TOKENS), set(letters))
+    backend = tokenizers.Tokenizer(_unigram(scores))
+    backend.normalizer, backend.pre_tokenizer = normalizer, pre_tokenizer
+    backend.decoder = decoders.Metaspace(prepend_scheme="always")
+    return framed(backend)
+
+
+def _unigram(scores: Mapping[str, float]) -> models.Unigram:
+    special = [(token, 0.0) for token in SPECIAL_TOKENS]
+    return models.Unigram([*special, *scores.items()], unk_id=SPECIAL_TOKENS.index("[UNK]"))
+
+
+def _count_stretches(
+    sample: Sample, normalizer: normalizers.Normalizer, pre_tokenizer: pre_tokenizers.PreTokenizer
+) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for line in sample.lines(stride=1 + sample.kept_characters // REFINED_CHARACTERS):
+        normal = normalizer.normalize_str(line)
+        counts.update(stretch for stretch, _ in pre_tokenizer.pre_tokenize_str(normal))
+    return counts
+
+
+def _refine(
+    scores: Mapping[str, float], stretches: Mapping[str, int], size: int, letters: Set[str]
+) -> dict[str, float]:
+    """Spell all text as well as the scores allow, then score the pieces by their use and keep the most used.
+
+    Counts are whole numbers, so the outcome depends on no order of summation.
+    """
+    backend = tokenizers.Tokenizer(_unigram(scores))
+    used = [0] * (len(SPECIAL_TOKENS) + len(scores))
+    spelled = backend.encode_batch_fast(list(stretches), add_special_tokens=False)
+    for encoding, count in zip(spelled, stretches.values(), strict=True):
+        for number in encoding.ids:
+            used[number] += count
+    uses = dict(zip(scores, used[len(SPECIAL_TOKENS) :], strict=True))
+    kept = sorted(uses, key=lambda piece: (piece not in letters, -uses[piece], piece))[:size]
+    total = max(1, sum(uses[piece] for piece in kept))  # of control characters nothing is left to count
+    return {
+        piece: round(math.log(max(uses[piece], 0.5) / total), 6)
+        for piece in sorted(kept, key=lambda piece: (-uses[piece], piece))
+    }
+
+
+def _train_bpe(sample: Sample, size: int, lowercase: bool, strip_accents: bool) -> Tokenizer:
+    """Merge bytes, the most frequent pair first: no text is unknown."""
+    backend = tokenizers.Tokenizer(models.BPE(unk_token="[UNK]"))
+    backend.normalizer = _compatible_normalizer(lowercase, strip_accents)
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [_stretches(), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
+    backend.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        min_frequency=MIN_FREQUENCY,
+        special_tokens=list(SPECIAL_TOKENS),
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    backend.train([str(file) for file in sample.files], trainer)
+    return framed(backend)
+
+
+def _compatible_normalizer(lowercase: bool, strip_accents: bool) -> normalizers.Normalizer:
+    """Unify what looks alike, drop control characters, and put one space before every word, the first included."""
+    clean = normalizers.BertNormalizer(
+        clean_text=True, handle_chinese_chars=False, strip_accents=strip_accents, lowercase=lowercase
+    )
+    one_space = [normalizers.Replace(Regex(" +"), " "), normalizers.Strip(), normalizers.Prepend(" ")]
+    return normalizers.Sequence([normalizers.NFKC(), clean, normalizers.NFC(), *one_space])
+
+
+def _space_signs() -> pre_tokenizers.PreTokenizer:
+    return pre_tokenizers.Metaspace(replacement=SPACE_SIGN, prepend_scheme="never", split=False)
+
+
+def _stretches() -> pre_tokenizers.PreTokenizer:
+    return pre_tokenizers.Split(Regex(_STRETCH), "isolated")
+
+
+def _is_one_word(text: str, normalizer: normalizers.Normalizer, pre_tokenizer: pre_tokenizers.PreTokenizer) -> bool:
+    return len(pre_tokenizer.pre_tokenize_str(normalizer.normalize_str(text))) == 1
+
+
+def _alphabet(counts: Mapping[str, int], normalizer: normalizers.Normalizer, size: int) -> list[str]:
+    """Choose the letters that get a piece of their own: all that occur twice, but at most a third of the vocabulary."""
+    normalized: Counter[str] = Counter()
+    for character, count in counts.items():
+        for letter in normalizer.normalize_str(character).replace(" ", ""):
+            normalized[letter] += count
+    frequent = [letter for letter, count in normalized.items() if count >= MIN_FREQUENCY]
+    return sorted(frequent, key=lambda letter: (-normalized[letter], letter))[: size // 3]

@@ -1,0 +1,195 @@
+"""Text to token ids and back, in the file layout that Hugging Face reads."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import tokenizers
+from tokenizers import Encoding, decoders, models, normalizers, pre_tokenizers, processors
+
+from electra.data.reading.hub import locate
+from electra.errors import DataError
+
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+ROLES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt")
+
+
+class Tokenizer:
+    """A `tokenizers` tokenizer with the five special tokens that pre-training needs, under whatever names.
+
+    Text that spells a special token, such as "[MASK]", is read as ordinary text.
+    """
+
+    def __init__(self, backend: tokenizers.Tokenizer, names: Sequence[str] = SPECIAL_TOKENS) -> None:
+        missing = [name for name in names if backend.token_to_id(name) is None]
+        if missing:
+            raise DataError(
+                f"the vocabulary lacks the special tokens {' '.join(missing)}; "
+                f"if it calls them otherwise, give {', '.join(ROLES)} in a tokenizer_config.json beside it"
+            )
+        self.backend = backend
+        self.names = tuple(names)
+        backend.no_padding()
+        backend.no_truncation()
+        backend.encode_special_tokens = True
+        backend.add_special_tokens(list(names))
+        ids = [cast(int, backend.token_to_id(name)) for name in names]  # none is missing
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = ids
+        self._refuse_injection()
+
+    def _refuse_injection(self) -> None:
+        """Make sure that no text gives the id of a special token: where documents end is read from these ids."""
+        special = {self.pad_id, self.cls_id, self.sep_id, self.mask_id}
+        for encoding, name in zip(self.encode([f"a {name}{name} b" for name in self.names]), self.names, strict=True):
+            if special.intersection(encoding.ids):
+                raise DataError(f"text that spells {name} becomes that special token; take another tokenizer")
+
+    @property
+    def vocab_size(self) -> int:
+        """Give the number of ids: one more than the largest."""
+        return max(self.backend.get_vocab().values()) + 1
+
+    def encode(self, texts: Sequence[str]) -> list[Encoding]:
+        """Split each text into pieces, without special tokens around them."""
+        return list(self.backend.encode_batch(list(texts), add_special_tokens=False))
+
+    def encode_words(self, sentences: Sequence[Sequence[str]]) -> list[Encoding]:
+        """Split sentences that are words already into pieces that know their word."""
+        words = [list(sentence) for sentence in sentences]
+        return list(self.backend.encode_batch(words, is_pretokenized=True, add_special_tokens=False))
+
+    def token(self, token_id: int) -> str:
+        """Spell an id; an id beyond the vocabulary is unknown."""
+        return self.backend.id_to_token(token_id) or self.names[ROLES.index("unk_token")]
+
+    def spell(self, token_id: int) -> str:
+        """Give an id as text, with a space before it where it begins a word."""
+        piece = self.token(token_id)
+        if isinstance(self.backend.model, models.WordPiece):
+            return piece.removeprefix("##") if piece.startswith("##") else f" {piece}"
+        if isinstance(self.backend.decoder, decoders.ByteLevel) and piece not in self.names:
+            return str(self.backend.decoder.decode([piece]))
+        return piece.replace("▁", " ")
+
+    def word_starts(self) -> list[bool]:
+        """Tell of each id whether it begins a word: no `##` in WordPiece, a `▁` or `Ġ` in the others."""
+        pieces = [self.token(number) for number in range(self.vocab_size)]
+        if isinstance(self.backend.model, models.WordPiece):
+            return [not piece.startswith("##") for piece in pieces]
+        return [piece.startswith(("▁", "Ġ")) for piece in pieces]
+
+    def save(self, folder: Path) -> None:
+        """Write the files from which `AutoTokenizer` and `load_tokenizer` make an equal tokenizer."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.backend.save(str(folder / "tokenizer.json"))
+        settings: dict[str, object] = {"tokenizer_class": "PreTrainedTokenizerFast"}
+        settings |= dict(zip(ROLES, self.names, strict=True))
+        if isinstance(self.backend.model, models.WordPiece):
+            normalizer = json.loads(self.backend.to_str())["normalizer"] or {}
+            settings |= {
+                "tokenizer_class": "ElectraTokenizer",
+                "do_lower_case": normalizer.get("lowercase", False),
+                "strip_accents": normalizer.get("strip_accents"),
+                "tokenize_chinese_chars": normalizer.get("handle_chinese_chars", True),
+            }
+            pieces = sorted(self.backend.get_vocab().items(), key=lambda item: item[1])
+            (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece, _ in pieces), encoding="utf-8")
+        (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+
+
+def load_tokenizer(source: str | Path) -> Tokenizer:
+    """Load a tokenizer from a folder, a `tokenizer.json`, a `vocab.txt` or a hub name."""
+    path = locate(source, FILES, DataError)
+    if path.is_dir():
+        found = [path / name for name in ("tokenizer.json", "vocab.txt") if (path / name).is_file()]
+        if not found:
+            raise DataError(f"no tokenizer.json and no vocab.txt in {source}")
+        path = found[0]
+    settings = _settings(path.with_name("tokenizer_config.json"))
+    try:
+        return _read_json(path, settings) if path.suffix == ".json" else _read_vocab(path, settings)
+    except DataError as problem:
+        raise DataError(f"{path}: {problem}") from None
+
+
+def _settings(path: Path) -> dict[str, Any]:
+    try:
+        settings = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except ValueError as problem:
+        raise DataError(f"{path}: not JSON: {problem}") from None
+    if not isinstance(settings, dict):
+        raise DataError(f"{path}: not a table of settings")
+    return settings
+
+
+def _names(settings: Mapping[str, Any]) -> list[str]:
+    """Read what the special tokens are called: a word, or a record with the word as its content."""
+    given = [settings.get(role) or name for role, name in zip(ROLES, SPECIAL_TOKENS, strict=True)]
+    return [str(name["content"]) if isinstance(name, dict) else str(name) for name in given]
+
+
+def _read_json(path: Path, settings: Mapping[str, Any]) -> Tokenizer:
+    try:
+        backend = tokenizers.Tokenizer.from_file(str(path))
+    except Exception as problem:  # the library raises bare Exception for a file it cannot read
+        raise DataError(f"not a tokenizer: {problem}") from None
+    return Tokenizer(backend, _names(settings))
+
+
+def _read_vocab(path: Path, settings: Mapping[str, Any]) -> Tokenizer:
+    try:
+        pieces = path.read_text(encoding="utf-8").split("\n")
+    except UnicodeDecodeError as problem:
+        raise DataError(f"not a vocabulary in UTF-8: {problem}") from None
+    names = _names(settings)
+    cased = any(piece != piece.lower() for piece in pieces if piece not in names and not piece.startswith("[unused"))
+    return wordpiece(
+        pieces,
+        lowercase=settings.get("do_lower_case", not cased),
+        strip_accents=settings.get("strip_accents"),
+        split_ideographs=settings.get("tokenize_chinese_chars", True),
+        names=names,
+    )
+
+
+def bert_parts(
+    *, lowercase: bool, strip_accents: bool | None, split_ideographs: bool = True
+) -> tuple[normalizers.Normalizer, pre_tokenizers.PreTokenizer]:
+    """Give the two steps that come before WordPiece in BERT; `strip_accents=None` follows `lowercase`."""
+    normalizer = normalizers.BertNormalizer(
+        lowercase=lowercase, strip_accents=strip_accents, handle_chinese_chars=split_ideographs
+    )
+    return normalizer, pre_tokenizers.BertPreTokenizer()
+
+
+def wordpiece(
+    pieces: Sequence[str],
+    *,
+    lowercase: bool = True,
+    strip_accents: bool | None = None,
+    split_ideographs: bool = True,
+    names: Sequence[str] = SPECIAL_TOKENS,
+) -> Tokenizer:
+    """Build BERT's tokenizer over a vocabulary."""
+    vocab = {piece.rstrip("\r"): number for number, piece in enumerate(pieces) if piece}
+    unknown = names[ROLES.index("unk_token")]
+    backend = tokenizers.Tokenizer(models.WordPiece(vocab, unk_token=unknown))
+    backend.normalizer, backend.pre_tokenizer = bert_parts(
+        lowercase=lowercase, strip_accents=strip_accents, split_ideographs=split_ideographs
+    )
+    backend.decoder = decoders.WordPiece()
+    return framed(backend, names)
+
+
+def framed(backend: tokenizers.Tokenizer, names: Sequence[str] = SPECIAL_TOKENS) -> Tokenizer:
+    """Complete a tokenizer so that `transformers` puts [CLS] and [SEP] around what it encodes."""
+    tokenizer = Tokenizer(backend, names)
+    start, end = (names[ROLES.index(role)] for role in ("cls_token", "sep_token"))
+    backend.post_processor = processors.TemplateProcessing(
+        single=f"{start} $A {end}",
+        pair=f"{start} $A {end} $B:1 {end}:1",
+        special_tokens=[(start, tokenizer.cls_id), (end, tokenizer.sep_id)],
+    )
+    return tokenizer

@@ -1,0 +1,142 @@
+"""Train a vocabulary on text: a folder that `AutoTokenizer` and `load_tokenizer` read, with a report beside it."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from electra.data.reading.text import read_documents
+from electra.data.settings import Accents, Pieces, Reading, Vocabulary
+from electra.data.tokens.pieces import train_pieces
+from electra.data.tokens.sample import Sample
+from electra.data.tokens.tokenizer import Tokenizer
+from electra.errors import DataError
+
+REPORT = "report.json"
+PROBE_CHARACTERS = 1_000_000  # of the sample, on which the finished vocabulary is measured
+
+# Accents are stripped by taking characters apart: Hangul would fall into its letters, voiced kana lose their marks.
+TAKEN_APART = ((0x1100, 0x11FF), (0x3040, 0x30FF), (0xAC00, 0xD7A3))
+TAKEN_APART_SHARE = 0.01  # of the text; a few quoted words do not count
+
+
+@dataclass(frozen=True)
+class Fertility:
+    """How finely a vocabulary cuts text: the fewer tokens, the more text fits a sequence."""
+
+    tokens_per_word: float  # words as white space separates them, which says little where a language does without
+    tokens_per_character: float  # white space not counted
+    unknown: float  # share of [UNK] among the tokens
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a vocabulary was made of, how, and what it is like."""
+
+    model: Pieces
+    lowercase: bool
+    strip_accents: bool
+    size: int
+    requested_size: int  # larger than `size` if the text does not have so many pieces
+    passages: int  # documents; a very long one counts for each of its parts
+    characters: int
+    sampled_characters: int  # trained on
+    fertility: Fertility
+    example: list[str]  # pieces of a line
+
+
+def train_vocab(
+    sources: Sequence[str | Path],
+    *,
+    size: int,
+    out: str | Path,
+    model: Pieces = Vocabulary.model,
+    lowercase: bool = Vocabulary.lowercase,
+    accents: Accents = Vocabulary.accents,
+    max_characters: int = Vocabulary.max_characters,
+    reading: Reading = Vocabulary.reading,
+) -> Tokenizer:
+    """Train a vocabulary of `size` pieces and write it to the folder `out`, whole or not at all."""
+    wanted = Vocabulary(size, model, lowercase, accents, max_characters, reading)
+    with _written_whole(Path(out).expanduser()) as folder:
+        sample = _take_sample(sources, wanted, folder / "sample")
+        strip = lowercase and not _would_take_apart(sample) if accents == "auto" else accents == "strip"
+        tokenizer = train_pieces(model, sample, size, lowercase=lowercase, strip_accents=strip)
+        tokenizer.save(folder)
+        report = json.dumps(asdict(_report(tokenizer, sample, wanted, strip)), indent=2, ensure_ascii=False)
+        (folder / REPORT).write_text(report + "\n", encoding="utf-8")
+        shutil.rmtree(sample.folder)
+    return tokenizer
+
+
+def read_report(folder: str | Path) -> Report:
+    """Read the report that `train_vocab` left in its folder."""
+    values = json.loads((Path(folder).expanduser() / REPORT).read_text(encoding="utf-8"))
+    return Report(**{**values, "fertility": Fertility(**values["fertility"])})
+
+
+def _take_sample(sources: Sequence[str | Path], wanted: Vocabulary, folder: Path) -> Sample:
+    sample = Sample(folder, wanted.max_characters)
+    for passage in read_documents(sources, wanted.reading):
+        sample.add(passage.text)
+    sample.close()
+    if not sample.kept_characters:
+        raise DataError(f"no text to train a vocabulary on in {' '.join(map(str, sources))}")
+    return sample
+
+
+def _would_take_apart(sample: Sample) -> bool:
+    """Say whether stripping accents would change letters of the text's own script."""
+    counts = sample.count_characters()
+    hit = sum(counts[letter] for letter in counts if any(first <= ord(letter) <= last for first, last in TAKEN_APART))
+    return hit > TAKEN_APART_SHARE * counts.total()
+
+
+def _report(tokenizer: Tokenizer, sample: Sample, wanted: Vocabulary, strip_accents: bool) -> Report:
+    lines = list(sample.lines(stride=1 + sample.kept_characters // PROBE_CHARACTERS))
+    encodings = tokenizer.encode(lines)
+    words = [word for line in lines for word in line.split()]
+    tokens = sum(map(len, encodings))
+    unknown = sum(encoding.ids.count(tokenizer.unk_id) for encoding in encodings)
+    fertility = Fertility(
+        tokens_per_word=round(tokens / max(1, len(words)), 4),
+        tokens_per_character=round(tokens / max(1, sum(map(len, words))), 4),
+        unknown=round(unknown / max(1, tokens), 6),
+    )
+    return Report(
+        model=wanted.model,
+        lowercase=wanted.lowercase,
+        strip_accents=strip_accents,
+        size=tokenizer.vocab_size,
+        requested_size=wanted.size,
+        passages=sample.documents,
+        characters=sample.characters,
+        sampled_characters=sample.kept_characters,
+        fertility=fertility,
+        example=max(encodings, key=len).tokens[:20],
+    )
+
+
+@contextmanager
+def _written_whole(out: Path) -> Iterator[Path]:
+    """Give a folder beside `out` to write to, and put it in the place of `out` when all went well."""
+    if out.exists() and not (out / REPORT).is_file() and not (out.is_dir() and not any(out.iterdir())):
+        raise DataError(f"{out} exists and holds no vocabulary of ours; name another folder, or remove it")
+    beside, old = out.with_name(f".{out.name}.writing"), out.with_name(f".{out.name}.old")
+    try:
+        for left_over in (beside, old):
+            shutil.rmtree(left_over, ignore_errors=True)
+        beside.mkdir(parents=True)
+        yield beside
+        for file in beside.iterdir():
+            with file.open("rb") as stream:
+                os.fsync(stream.fileno())
+        if out.exists():
+            out.rename(old)
+        beside.rename(out)
+    finally:
+        for left_over in (beside, old):
+            shutil.rmtree(left_over, ignore_errors=True)

@@ -1,0 +1,118 @@
+"""Tagging from columns: a word a line with its tags beside it, and a blank line after each sentence."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from electra.config.finetune import FinetuneConfig
+from electra.config.tasks import TaggingConfig
+from electra.data.reading.records import read_lines
+from electra.errors import TaskError
+from electra.tasks.base import Notes, Split, task_folder
+from electra.tasks.tagging.spans import marks_spans
+from electra.tasks.tagging.task import Sentence, TaggingTask, learn_tags
+
+TASKS = {  # the folders that may hold each
+    "chunking": ("chunking", "chunk", "conll2000", "conll-2000"),
+    "ner": ("ner", "conll2003", "conll-2003"),
+    "pos": ("pos",),
+}
+STEMS: dict[Split, tuple[str, ...]] = {
+    "train": ("train",),
+    "dev": ("dev", "valid", "validation", "testa", "test"),  # CoNLL-2000 has no dev set: all score on its test set
+    "test": ("test", "testb"),
+}
+DOCUMENT = "-DOCSTART-"
+UNIVERSAL = ".conllu"
+NOT_A_WORD = re.compile(r"#.*|\d+[-.]\d+\t.*")  # of CoNLL-U: comments, and words that are also there in parts
+
+
+class ConllTask(TaggingTask):
+    """A tagging task whose files have a word a line; `pos` scores single tags, the others whole spans."""
+
+    def __init__(self, name: str, config: FinetuneConfig, known: Mapping[str, Any]) -> None:
+        self.name = name
+        self._data = config.data
+        self._files = {"train": config.train_file, "dev": config.dev_file, "test": config.test_file}
+        self._settings = config.tagging
+        plain = name == "pos"
+        super().__init__(config.tagging, known or learn_tags(self.read("train", Notes()), config.tagging, plain), plain)
+        if not plain and not marks_spans(self.labels):
+            raise TaskError(
+                f"the tags of {name} mark no spans as B-PER and I-PER do, but are {', '.join(self.labels[:4])} …; "
+                f"set tagging.tag_column, or task=pos to score single tags"
+            )
+
+    def read(self, split: Split, notes: Notes) -> list[Sentence]:
+        """Read the sentences of a split; without a dev file, those of the test file are its dev split."""
+        path = self._path(split)
+        sentences = list(read_sentences(read_lines(str(path)), str(path), self._settings))
+        if not sentences:
+            raise TaskError(f"{path} is empty: no sentence in it")
+        if split == "dev" and path.stem == "test":
+            notes.add("sentences of the test file, for want of a dev file", len(sentences))
+        return sentences
+
+    def inputs(self, source: str) -> Iterator[Sentence]:
+        """Read sentences to tag, a word a line; further columns are passed over."""
+        return read_sentences(read_lines(source), source, self._settings, tagged=False)
+
+    def _path(self, split: Split) -> Path:
+        folder = task_folder(self._data, TASKS[self.name])
+        named = self._files[split]
+        wanted = [named] if named else [f"{stem}.*" for stem in STEMS[split]]
+        for pattern in wanted:
+            for path in sorted(folder.glob(pattern)):
+                return path
+        there = ", ".join(sorted(entry.name for entry in folder.iterdir() if entry.is_file())) or "no file"
+        raise TaskError(f"no {wanted[0]} in {folder}; found {there}; name it with {split}_file=FILE")
+
+
+class Columns(NamedTuple):
+    """Where words and tags stand in a line; tags that are not wanted stand nowhere."""
+
+    width: int
+    word: int
+    tag: int | None
+
+
+def read_sentences(lines: Iterable[str], name: str, settings: TaggingConfig, tagged: bool = True) -> Iterator[Sentence]:
+    """Read sentences, with or without their tags; every line has to have as many columns as the first."""
+    universal = name.endswith(UNIVERSAL)
+    columns: Columns | None = None
+    words: list[str] = []
+    tags: list[str] = []
+    start = ""
+    for number, line in enumerate(chain(lines, [""]), 1):
+        where = f"{name} line {number}"
+        if not line.strip():
+            if words:
+                yield Sentence(tuple(words), tuple(tags) if tagged else None, start)
+            words, tags = [], []
+        elif not line.startswith(DOCUMENT) and not (universal and NOT_A_WORD.fullmatch(line)):
+            cells = line.split("\t") if "\t" in line else line.split()
+            columns = columns or _find_columns(len(cells), settings, universal, tagged, where)
+            if len(cells) != columns.width:
+                raise TaskError(
+                    f"{where}: {len(cells)} columns, the first line has {columns.width}; every word needs its tag"
+                )
+            start = start if words else where
+            words.append(cells[columns.word])
+            if columns.tag is not None:
+                tags.append(cells[columns.tag])
+
+
+def _find_columns(width: int, settings: TaggingConfig, universal: bool, tagged: bool, where: str) -> Columns:
+    """Tell the columns of a file by its first line, or refuse it."""
+    word = settings.word_column or (2 if universal else 1)
+    tag = settings.tag_column or (4 if universal else width)
+    for key, column in [("word", word), *([("tag", tag)] if tagged else [])]:
+        if column > width:
+            raise TaskError(f"{where}: tagging.{key}_column is {column}, but the line has {width}")
+    if tagged and tag == word:
+        raise TaskError(
+            f"{where}: column {word} would be word and tag; is the tag missing? else set tagging.tag_column"
+        )
+    return Columns(width, word - 1, tag - 1 if tagged else None)

@@ -1,0 +1,203 @@
+"""A tag for every word, read from the word's first piece: chunks, named entities, parts of speech.
+
+Shapes: B rows, L tokens, T tags.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from tokenizers import Encoding
+from torch import Tensor
+
+from electra.config.schema import ModelConfig
+from electra.config.tasks import TaggingConfig
+from electra.data.tokens.tokenizer import Tokenizer
+from electra.errors import TaskError
+from electra.model.heads import TaggingHead
+from electra.tasks.base import Batch, Defaults, Feature, Notes, Output, Prediction, Split, Task, weighted_mean
+from electra.tasks.tagging.spans import OUTSIDE, Span, find_spans, marks_spans, scheme_of, span_scores, write_tags
+from electra.tasks.texts import metrics
+from electra.tasks.texts.labels import listed
+
+Targets = list[int | None]  # the tag of each word that the encoder sees; None for one that training did not have
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """Words, and a tag for each where they are known."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...] | None = None
+    where: str = ""  # the file and line that it starts at
+
+
+@dataclass(frozen=True)
+class TaggingFeature(Feature[Targets]):
+    """What the encoder sees of a sentence, and where its words start in it."""
+
+    starts: tuple[int, ...] = ()
+
+
+class TaggingTask(Task[Sentence, Targets, TaggingHead]):
+    """A task on words, wherever they come from; what is `known` of its tags is what `learn_tags` gives."""
+
+    defaults = Defaults(max_length=256)
+
+    def __init__(self, settings: TaggingConfig, known: Mapping[str, Any], plain: bool = False) -> None:
+        self._settings = settings
+        self._known = known
+        self.labels = tuple(known["labels"])
+        self._plain = plain or not marks_spans(self.labels)
+        self.metric = "accuracy" if self._plain else "f1"
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Name the one text."""
+        return ("sentence",)
+
+    def example(self, texts: Sequence[str]) -> Sentence:
+        """Split a text at its spaces."""
+        return Sentence(tuple(texts[0].split()))
+
+    def describe(self) -> dict[str, Any]:
+        """Give the tags of the training data and the scheme that they are written in."""
+        return dict(self._known)
+
+    def detected(self) -> list[str]:
+        """Say what the tags are."""
+        written = f", written as {self._known['scheme']}" if self._known.get("scheme") else ""
+        kind = "single tags" if self._plain else f"tags of spans{written}, predicted as {self._settings.scheme.upper()}"
+        return [f"{len(self.labels)} {kind}: {listed(self.labels)}"]
+
+    @abstractmethod
+    def read(self, split: Split, notes: Notes) -> list[Sentence]:
+        """Read the sentences of a split."""
+
+    @abstractmethod
+    def inputs(self, source: str) -> Iterator[Sentence]:
+        """Read sentences to tag."""
+
+    def features(
+        self, examples: Sequence[Sentence], tokenizer: Tokenizer, max_length: int, notes: Notes, training: bool
+    ) -> list[Feature[Targets]]:
+        """Frame each sentence as [CLS] words [SEP]; words beyond the length are noted, and will count as O."""
+        numbers = {label: number for number, label in enumerate(self.labels)}
+        features: list[Feature[Targets]] = []
+        encodings = tokenizer.encode_words([example.words for example in examples])
+        for number, (example, encoding) in enumerate(zip(examples, encodings, strict=True)):
+            pieces, starts = _pieces(encoding, len(example.words), tokenizer.unk_id, notes)
+            seen = tuple(start for start in starts if start < max_length - 1)
+            notes.add("truncated sentences", len(seen) < len(starts))
+            notes.add("truncated words", len(starts) - len(seen))
+            ids = [tokenizer.cls_id, *pieces[: max_length - 2], tokenizer.sep_id]
+            targets = None
+            if example.tags is not None:
+                gold = [numbers.get(tag) for tag in self._gold(example)]
+                notes.add("words whose tag is not in the training data", gold.count(None))
+                targets = gold[: len(seen)]
+            features.append(TaggingFeature(number, ids, [0] * len(ids), targets, seen))
+        return features
+
+    def head(self, model: ModelConfig) -> TaggingHead:
+        """Make one linear map for every token: the paper's head and Hugging Face's are the same."""
+        return TaggingHead(model, len(self.labels))
+
+    def batch(self, features: Sequence[Feature[Targets]], rows: int, length: int) -> Batch:
+        """Give the tag (rows, length) of each word's first piece, and weights that are 1 there and 0 elsewhere."""
+        tags = torch.zeros(rows, length, dtype=torch.long)
+        weights = torch.zeros(rows, length)
+        for row, feature in enumerate(features):
+            assert isinstance(feature, TaggingFeature)
+            for start, tag in zip(feature.starts, feature.target or [], strict=True):
+                if tag is not None:
+                    tags[row, start], weights[row, start] = tag, 1
+        return {"tags": tags, "tag_weights": weights}
+
+    def loss(self, head: TaggingHead, hidden: Tensor, batch: Batch) -> Tensor:
+        """Give the mean loss of the words."""
+        losses = F.cross_entropy(head(hidden).float().transpose(1, 2), batch["tags"], reduction="none")  # (B, L)
+        return weighted_mean(losses, batch["tag_weights"])
+
+    def outputs(self, head: TaggingHead, hidden: Tensor, batch: Batch) -> Batch:
+        """Give the likeliest tag of every token and its probability."""
+        best = head(hidden).float().softmax(-1).max(-1)
+        return {"tags": best.indices, "probabilities": best.values}
+
+    def predictions(
+        self, examples: Sequence[Sentence], features: Sequence[Feature[Targets]], outputs: Sequence[Output]
+    ) -> list[Prediction]:
+        """Read the tag of each word from its first piece; a word that was cut off is outside of all spans."""
+        found = []
+        for example, feature, output in zip(examples, features, outputs, strict=True):
+            assert isinstance(feature, TaggingFeature)
+            starts, lost = list(feature.starts), len(example.words) - len(feature.starts)
+            tags = [self.labels[number] for number in output["tags"][starts]] + [OUTSIDE] * lost
+            chances = [*map(float, output["probabilities"][starts]), *[None] * lost]
+            prediction = {"words": list(example.words), "tags": tags, "probabilities": chances}
+            if not self._plain:
+                prediction["spans"] = [_describe(span, example) for span in self._spans(tags)]
+            found.append(prediction)
+        return found
+
+    def score(self, examples: Sequence[Sentence], predictions: Sequence[Prediction]) -> dict[str, float]:
+        """Give precision, recall and F1 of whole spans where tags mark spans, and the share of tags that are right."""
+        truth = [self._gold(example) for example in examples]
+        guess = [prediction["tags"] for prediction in predictions]
+        accuracy = metrics.accuracy([tag for tags in truth for tag in tags], [tag for tags in guess for tag in tags])
+        if self._plain:
+            return {"accuracy": accuracy}
+        spans = span_scores([self._spans(tags) for tags in truth], [self._spans(tags) for tags in guess])
+        return {**spans, "accuracy": accuracy}
+
+    def is_labelled(self, example: Sentence) -> bool:
+        """Say whether the right tags are known."""
+        return example.tags is not None
+
+    def _spans(self, tags: Sequence[str]) -> list[Span]:
+        return find_spans(tags, self._settings.spans)
+
+    def _gold(self, example: Sentence) -> list[str]:
+        return network_tags(example, self._settings, self._plain)
+
+
+def network_tags(example: Sentence, settings: TaggingConfig, plain: bool) -> list[str]:
+    """Give a sentence's tags in the scheme that the network predicts."""
+    if example.tags is None:
+        raise TaskError(f"{example.where}: a sentence without tags cannot be scored")
+    if plain:
+        return list(example.tags)
+    return write_tags(find_spans(example.tags, settings.spans), len(example.words), settings.scheme)
+
+
+def learn_tags(examples: Sequence[Sentence], settings: TaggingConfig, plain: bool = False) -> dict[str, Any]:
+    """Give the tags of the training sentences as the network predicts them, O first, and the scheme of the file."""
+    plain = plain or not marks_spans(tag for example in examples for tag in example.tags or ())
+    found = {tag for example in examples for tag in network_tags(example, settings, plain)}
+    return {
+        "labels": sorted(found, key=lambda tag: (tag != OUTSIDE, tag)),
+        "scheme": None if plain else scheme_of(example.tags or () for example in examples),
+    }
+
+
+def _pieces(encoding: Encoding, words: int, unknown: int, notes: Notes) -> tuple[list[int], list[int]]:
+    """Give the pieces of all words, and where each word starts when [CLS] stands before them."""
+    by_word: list[list[int]] = [[] for _ in range(words)]
+    for piece, word in zip(encoding.ids, encoding.word_ids, strict=True):
+        assert word is not None  # as it is for special tokens alone, which are not there
+        by_word[word].append(piece)
+    notes.add("words of which nothing is left, read as unknown", by_word.count([]))
+    pieces: list[int] = []
+    starts: list[int] = []
+    for part in by_word:
+        starts.append(len(pieces) + 1)
+        pieces += part or [unknown]
+    return pieces, starts
+
+
+def _describe(span: Span, example: Sentence) -> dict[str, str | int]:
+    """Write a span for a line of JSON; `end` is its last word."""
+    return {"type": span.type, "text": " ".join(example.words[span.start : span.end + 1]), **span._asdict()}

@@ -1,0 +1,1 @@
+"""Classes, labels and values of one text or of a pair; GLUE."""

@@ -1,0 +1,98 @@
+"""The tasks of GLUE: what their files and labels are, as the benchmark distributes them."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from electra.config.finetune import FinetuneConfig
+from electra.errors import TaskError
+from electra.tasks.base import Defaults, Notes, Prediction, Split
+from electra.tasks.lines import read_inputs
+from electra.tasks.texts.glue_files import Benchmark, MissingFileError, Part, Row, read_part, read_tsv
+from electra.tasks.texts.labels import Classes, Value
+from electra.tasks.texts.task import TextExample, TextTask
+
+PAIR = ("sentence1", "sentence2")
+YES_NO = Classes(("0", "1"))
+YES_NO_F1 = Classes(("0", "1"), positive="1")
+ENTAILMENT = Classes(("entailment", "not_entailment"))
+THREE_WAY = Classes(("entailment", "neutral", "contradiction"))
+SIMILARITY = Value(0, 5, metric="spearman")
+TASKS = {
+    "cola": Benchmark("CoLA", ("sentence",), "label", Classes(("0", "1"), metric="matthews"), ("cola", "sentence")),
+    "sst-2": Benchmark("SST-2", ("sentence",), "label", YES_NO, ("sst2", "sentence")),
+    "mrpc": Benchmark(
+        "MRPC", ("#1 String", "#2 String"), "Quality", YES_NO_F1, ("mrpc", *PAIR), Defaults(double_unordered=True)
+    ),
+    "sts-b": Benchmark("STS-B", PAIR, "score", SIMILARITY, ("stsb", *PAIR), Defaults(10.0, double_unordered=True)),
+    "qqp": Benchmark("QQP", ("question1", "question2"), "is_duplicate", YES_NO_F1, ("qqp", "question1", "question2")),
+    "mnli": Benchmark("MNLI", PAIR, "gold_label", THREE_WAY, ("mnli", "premise", "hypothesis")),
+    "qnli": Benchmark("QNLI", ("question", "sentence"), "label", ENTAILMENT, ("qnli", "question", "sentence")),
+    "rte": Benchmark("RTE", PAIR, "label", ENTAILMENT, ("rte", *PAIR), Defaults(10.0)),
+    "wnli": Benchmark("WNLI", PAIR, "label", YES_NO, ("wnli", *PAIR)),
+    "ax": Benchmark("AX", PAIR, "gold_label", THREE_WAY, ("ax", "premise", "hypothesis")),
+}
+PARTS: dict[str, dict[Split, tuple[str, ...]]] = {  # of the splits that are not one file of the split's name
+    "mnli": {"dev": ("matched", "mismatched"), "test": ("matched", "mismatched")},
+    "ax": {"train": (), "dev": ()},  # it has a test alone, for models that were tuned on MNLI
+}
+SUBMISSION = {"matched": "MNLI-m", "mismatched": "MNLI-mm"}  # files that are not named like the folder
+
+
+class GlueTask(TextTask):
+    """A task of GLUE, from its official files, or from the hub's dataset (its name, or a folder of Parquet files)."""
+
+    def __init__(self, name: str, config: FinetuneConfig) -> None:
+        self.name, self.benchmark = name, TASKS[name]
+        self.defaults = self.benchmark.defaults
+        super().__init__(config, self.benchmark.labels)
+        self._data = config.data
+        self._files = {"train": config.train_file, "dev": config.dev_file, "test": config.test_file}
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Name the texts as the hub's dataset does: the columns of the files are called #1 String and the like."""
+        return self.benchmark.hub[1:]
+
+    def read(self, split: Split, notes: Notes) -> list[TextExample]:
+        """Read a split; the second part of MNLI's dev and test may be missing, and is noted then."""
+        groups = PARTS.get(self.name, {}).get(split, ("",))
+        if not groups:
+            raise TaskError(f"{self.name} has no {split} split: it is a test for models that were tuned on MNLI")
+        examples: list[TextExample] = []
+        for group in groups[:1] if self._files[split] else groups:
+            try:
+                rows = read_part(self._data, Part(split, group, self._files[split]), self.benchmark, notes)
+                examples += [self._example(row, group) for row in rows]
+            except MissingFileError:
+                if group == groups[0]:
+                    raise
+                notes.add(f"{group} part missing")
+        if not examples:
+            raise TaskError(f"the {split} split of {self.name} holds no example")
+        return examples
+
+    def inputs(self, source: str) -> Iterator[TextExample]:
+        """Read texts to predict: GLUE's own files, another table with the task's columns, or lines of text."""
+        columns = self.benchmark.columns
+        own = source.endswith(".tsv")
+        rows = (row.cells for row in read_tsv(Path(source), columns, None, Notes())) if own else None
+        for cells in rows or read_inputs(source, columns):
+            yield TextExample(tuple(str(cells[column]) for column in columns), id=cells.get("index"))
+
+    def files(self, examples: Sequence[TextExample], predictions: Sequence[Prediction]) -> dict[str, str]:
+        """Give the files of a submission to the benchmark."""
+        lines: dict[str, list[str]] = {}
+        for example, prediction in zip(examples, predictions, strict=True):
+            name = f"{SUBMISSION.get(example.group, self.benchmark.folder)}.tsv"
+            lines.setdefault(name, ["index\tprediction\n"]).append(f"{example.id}\t{self._submitted(prediction)}\n")
+        return {name: "".join(rows) for name, rows in lines.items()}
+
+    def _submitted(self, prediction: Prediction) -> str:
+        if isinstance(self.kind, Value):
+            return f"{min(max(prediction['value'], self.kind.low), self.kind.high):.3f}"
+        return str(prediction["label"])
+
+    def _example(self, row: Row, group: str) -> TextExample:
+        raw = row.cells.get(self.benchmark.label)
+        label = None if raw is None else self.kind.parse(raw, row.where)
+        return TextExample(tuple(row.cells[column] for column in self.benchmark.columns), label, row.number, group)

@@ -1,0 +1,110 @@
+"""GLUE's rows, from its tab-separated files (which know no quotes) or from the dataset of the hub."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from electra.data.reading.records import read_rows
+from electra.errors import TaskError
+from electra.tasks.base import Defaults, Notes, Split, contents, task_folder
+from electra.tasks.texts.labels import Labels
+
+COLA_HEADER = ["source", "label", "original", "sentence"]  # which its train and dev files leave out
+FOLDERS = {"AX": ("AX", "diagnostic", "MNLI")}  # where a task's files may lie, beside a folder of its name
+
+
+class MissingFileError(TaskError):
+    """A file of the task is not in its folder."""
+
+
+class Part(NamedTuple):
+    """A part of a split, or a file that the user named instead."""
+
+    split: Split
+    group: str  # "matched" and "mismatched" for MNLI, else empty
+    file: str | None
+
+
+class Row(NamedTuple):
+    """An example as it stands in a file."""
+
+    where: str
+    number: int  # by which a submission knows it
+    cells: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """One of GLUE's tasks. Its labels are in the order in which the hub's dataset numbers them."""
+
+    folder: str  # of the official files
+    columns: tuple[str, ...]  # one text or two
+    label: str  # column
+    labels: Labels[Any]
+    hub: tuple[str, ...]  # the dataset's config and its names of the text columns
+    defaults: Defaults = field(default_factory=Defaults)
+
+
+def read_part(data: str | None, part: Part, task: Benchmark, notes: Notes) -> Iterator[Row]:
+    """Read the rows of a part; the labels of a test are optional."""
+    name = f"{part.split}_{part.group}" if part.group else part.split
+    hub_name = name.replace("dev", "validation")
+    if data and not Path(data).expanduser().exists() and data.count("/") == 1:
+        return _read_hub(f"{data}:{task.hub[0]}:{hub_name}", task)
+    folder = task_folder(data, [*FOLDERS.get(task.folder, [task.folder]), task.hub[0]])
+    if part.file is None and (packed := sorted(folder.glob(f"{hub_name}*.parquet"))):
+        return _read_hub_files(packed, task)
+    name = "diagnostic" if task.folder == "AX" else name
+    path = folder / (part.file or f"{name}.tsv")
+    if not path.is_file():
+        hint = f"; name another with {part.split}_file=FILE" if any(folder.glob("*.tsv")) else ""
+        raise MissingFileError(f"no {path.name} in {folder}, which has {contents(folder)}{hint}")
+    header = COLA_HEADER if task.folder == "CoLA" and part.split != "test" else None
+    needed = task.columns if part.split == "test" else (*task.columns, task.label)
+    return read_tsv(path, needed, header, notes)
+
+
+def read_tsv(path: Path, needed: tuple[str, ...], header: list[str] | None, notes: Notes) -> Iterator[Row]:
+    """Read a file of fields with tabs between them and nothing else; `header` where the file leaves it out."""
+    count = 0
+    with path.open(encoding="utf-8-sig", newline="\n") as file:
+        for line_number, line in enumerate(file, 1):
+            fields = line.rstrip("\r\n").split("\t")
+            where = f"{path} line {line_number}"
+            if header is None:
+                header = fields
+                if missing := [name for name in needed if name not in header]:
+                    raise TaskError(f"{path} has no column {missing[0]!r}; its header has {', '.join(header)}")
+            elif len(fields) > len(header):
+                raise TaskError(
+                    f"{where}: {len(fields)} fields under a header of {len(header)}; "
+                    f"GLUE's files know no quotes, so that no field can hold a tab"
+                )
+            elif len(fields) < len(header):  # a few lines of QQP are broken in two
+                notes.add("skipped, fields missing")
+            else:
+                cells = dict(zip(header, fields, strict=True))
+                own = cells.get("index", cells.get("id", ""))
+                yield Row(where, int(own) if own.isdigit() else count, cells)
+                count += 1
+
+
+def _read_hub_files(paths: list[Path], task: Benchmark) -> Iterator[Row]:
+    for path in paths:
+        yield from _read_hub(str(path), task)
+
+
+def _read_hub(name: str, task: Benchmark) -> Iterator[Row]:
+    """Read a dataset of the hub, whose text columns have names of their own and whose labels are numbers."""
+    for number, (where, record) in enumerate(read_rows(name)):
+        absent = [column for column in task.hub[1:] if column not in record]
+        if absent:
+            raise TaskError(f"{where} has no column {absent[0]!r}; it has {', '.join(record)}")
+        cells = {ours: record[theirs] for ours, theirs in zip(task.columns, task.hub[1:], strict=True)}
+        label = record.get("label", -1)
+        if task.labels.problem == "regression":
+            cells |= {} if label is None or label < 0 else {task.label: label}
+        elif label is not None and label >= 0:  # -1 stands for a hidden label
+            cells[task.label] = task.labels.names[label]
+        yield Row(where, record.get("idx", number), cells)

@@ -1,0 +1,181 @@
+"""The three meanings of a classifier's outputs: one class of several, several labels at once, a value."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from electra.config.keys import did_you_mean
+from electra.errors import TaskError
+from electra.model.networks import Problem
+from electra.tasks.base import Prediction
+from electra.tasks.texts import metrics
+
+LISTED = 30  # labels that a line names at most
+Label = TypeVar("Label")  # as an example has it
+
+
+def listed(names: Sequence[str]) -> str:
+    """Name some labels, the first ones of many."""
+    return ", ".join(names[:LISTED]) + (" …" if len(names) > LISTED else "")
+
+
+class Labels(ABC, Generic[Label]):
+    """What labels are: how they train the outputs, and how outputs are read as labels."""
+
+    problem: Problem
+    metric: str
+    names: tuple[str, ...]  # one for each output
+
+    @abstractmethod
+    def parse(self, raw: Any, where: str) -> Label:
+        """Read a label as a file has it, or refuse it."""
+
+    @abstractmethod
+    def target(self, label: Label) -> list[float]:
+        """Give the numbers that train the outputs."""
+
+    @abstractmethod
+    def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """Give the loss (B,) of logits (B, outputs)."""
+
+    @abstractmethod
+    def read(self, logits: np.ndarray) -> Prediction:
+        """Read the logits (outputs,) of one example."""
+
+    @abstractmethod
+    def score(self, truth: Sequence[Label], predictions: Sequence[Prediction]) -> dict[str, float]:
+        """Hold predictions against the truth."""
+
+
+class Classes(Labels[str]):
+    """One class of several; `positive` is the one whose F1 counts, where there is such a one."""
+
+    problem: Problem = "single_label_classification"
+
+    def __init__(self, names: Sequence[str], metric: str = "accuracy", positive: str | None = None) -> None:
+        self.names, self.metric, self.positive = tuple(names), metric, positive
+
+    def parse(self, raw: Any, where: str) -> str:
+        """Take one of the known classes."""
+        label = str(raw)
+        if label not in self.names:
+            raise TaskError(
+                f"{where}: unknown label {label!r}{did_you_mean(label, self.names)}; known: {listed(self.names)}"
+            )
+        return label
+
+    def target(self, label: str) -> list[float]:
+        """Give the number of the class."""
+        return [self.names.index(label)]
+
+    def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """Give the cross-entropy of each row."""
+        return F.cross_entropy(logits.float(), targets[:, 0].long(), reduction="none")
+
+    def read(self, logits: np.ndarray) -> Prediction:
+        """Give the likeliest class and every class's probability."""
+        probabilities = torch.from_numpy(logits).double().softmax(0).tolist()
+        return {
+            "label": self.names[int(logits.argmax())],
+            "probabilities": dict(zip(self.names, probabilities, strict=True)),
+        }
+
+    def score(self, truth: Sequence[str], predictions: Sequence[Prediction]) -> dict[str, float]:
+        """Give accuracy, and the task's further metric."""
+        guess = [prediction["label"] for prediction in predictions]
+        found = {"accuracy": metrics.accuracy(truth, guess)}
+        if self.metric == "matthews":
+            found["matthews"] = metrics.matthews(truth, guess)
+        if self.positive is not None:
+            found["f1"] = metrics.f1(truth, guess, self.positive)
+        elif len(self.names) > 2:
+            found["macro_f1"] = metrics.macro_f1(truth, guess)
+        return found
+
+
+class LabelSets(Labels[frozenset[str]]):
+    """Any number of labels at once; `separator` stands between them in a table."""
+
+    problem: Problem = "multi_label_classification"
+    metric = "micro_f1"
+
+    def __init__(self, names: Sequence[str], separator: str = ",") -> None:
+        self.names, self.separator = tuple(names), separator
+
+    def parse(self, raw: Any, where: str) -> frozenset[str]:
+        """Take a list of known labels, or a text with the separator between them."""
+        parts = [part.strip() for part in raw.split(self.separator)] if isinstance(raw, str) else map(str, raw)
+        found = frozenset(part for part in parts if part)
+        if unknown := sorted(found - set(self.names)):
+            hint = did_you_mean(unknown[0], self.names)
+            raise TaskError(f"{where}: unknown label {unknown[0]!r}{hint}; known: {listed(self.names)}")
+        return found
+
+    def target(self, label: frozenset[str]) -> list[float]:
+        """Give 1 for each label that applies."""
+        return [float(name in label) for name in self.names]
+
+    def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """Give the mean binary cross-entropy of each row."""
+        return F.binary_cross_entropy_with_logits(logits.float(), targets, reduction="none").mean(1)
+
+    def read(self, logits: np.ndarray) -> Prediction:
+        """Give the labels that are likelier than not, and every label's probability."""
+        probabilities = torch.from_numpy(logits).double().sigmoid().tolist()
+        return {
+            "labels": [name for name, chance in zip(self.names, probabilities, strict=True) if chance > 0.5],
+            "probabilities": dict(zip(self.names, probabilities, strict=True)),
+        }
+
+    def score(self, truth: Sequence[frozenset[str]], predictions: Sequence[Prediction]) -> dict[str, float]:
+        """Give F1 over all decisions, its mean over labels, and the share of sets that are right as a whole."""
+        sides = ([self.target(label) for label in truth], [self.target(p["labels"]) for p in predictions])
+        return metrics.label_sets(*(np.array(side, int) for side in sides))
+
+
+class Value(Labels[float]):
+    """A number between two bounds, which are 0 and 1 for the network: (y - low) / (high - low)."""
+
+    problem: Problem = "regression"
+    names = ("value",)
+
+    def __init__(self, low: float, high: float, metric: str = "pearson") -> None:
+        if not low < high:
+            raise TaskError(f"a value needs two bounds, the first below the second, not {low:g} and {high:g}")
+        self.low, self.high, self.metric = low, high, metric
+
+    def parse(self, raw: Any, where: str) -> float:
+        """Take a number."""
+        try:
+            number = float(raw)
+        except (TypeError, ValueError):
+            number = np.nan
+        if not np.isfinite(number):
+            raise TaskError(f"{where}: {raw!r} is not a number")
+        return number
+
+    def target(self, label: float) -> list[float]:
+        """Give the place between the bounds."""
+        return [(label - self.low) / (self.high - self.low)]
+
+    def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """Give the squared error of each row."""
+        return (logits[:, 0].float() - targets[:, 0]).square()
+
+    def read(self, logits: np.ndarray) -> Prediction:
+        """Give the value in the units of the task."""
+        return {"value": float(self.low + logits[0] * (self.high - self.low))}
+
+    def score(self, truth: Sequence[float], predictions: Sequence[Prediction]) -> dict[str, float]:
+        """Give both correlations and the mean squared error."""
+        guess = [prediction["value"] for prediction in predictions]
+        return {
+            "pearson": metrics.pearson(truth, guess),
+            "spearman": metrics.spearman(truth, guess),
+            "squared_error": metrics.squared_error(truth, guess),
+        }

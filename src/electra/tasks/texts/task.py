@@ -1,0 +1,128 @@
+"""One text or a pair of texts to a class, several labels or a value."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from electra.config.finetune import FinetuneConfig
+from electra.config.schema import ModelConfig
+from electra.data.tokens.tokenizer import Tokenizer
+from electra.model.heads import ClassificationHead, HuggingFaceClassificationHead
+from electra.tasks.base import Batch, Feature, Notes, Output, Prediction, Task, weighted_mean
+from electra.tasks.texts.labels import Classes, Labels
+from electra.tasks.texts.pictures import MOST_CLASSES, calibration, confusion
+
+HEADS = {"paper": ClassificationHead, "huggingface": HuggingFaceClassificationHead}
+
+
+@dataclass(frozen=True)
+class TextExample:
+    """One or two texts, and their label where it is known."""
+
+    texts: tuple[str, ...]
+    label: Any = None  # as the task's labels have it
+    id: str | int | None = None  # by which others know it
+    group: str = ""  # the part of the split that it belongs to, where that is scored by itself
+
+
+class TextTask(Task[TextExample, list[float], nn.Module]):
+    """A task on texts, whatever file they come from and whatever their labels mean."""
+
+    def __init__(self, config: FinetuneConfig, kind: Labels[Any]) -> None:
+        self.kind = kind
+        self.metric, self.labels, self.problem = kind.metric, kind.names, kind.problem
+        self._head = HEADS[config.head]
+        wanted = config.double_unordered
+        self._double = self.defaults.double_unordered if wanted is None else wanted
+
+    def example(self, texts: Sequence[str]) -> TextExample:
+        """Take one text or two."""
+        return TextExample(tuple(texts))
+
+    def features(
+        self, examples: Sequence[TextExample], tokenizer: Tokenizer, max_length: int, notes: Notes, training: bool
+    ) -> list[Feature[list[float]]]:
+        """Frame the texts as [CLS] A [SEP] (B [SEP]); in training a pair without order comes both ways."""
+        encodings = iter(tokenizer.encode([text for example in examples for text in example.texts]))
+        features = []
+        for number, example in enumerate(examples):
+            pieces = [next(encodings).ids for _ in example.texts]
+            notes.add("truncated", shorten(pieces, max_length - 1 - len(pieces)))
+            target = None if example.label is None else self.kind.target(example.label)
+            orders = [pieces, pieces[::-1]] if training and self._double and len(pieces) == 2 else [pieces]
+            features += [Feature(number, *frame(order, tokenizer), target) for order in orders]
+        return features
+
+    def is_labelled(self, example: TextExample) -> bool:
+        """Say whether the label is known."""
+        return example.label is not None
+
+    def head(self, model: ModelConfig) -> nn.Module:
+        """Make the paper's head, one linear map of the first token, or Hugging Face's with a layer between."""
+        return self._head(model, len(self.labels))
+
+    def batch(self, features: Sequence[Feature[list[float]]], rows: int, length: int) -> Batch:
+        """Give the targets (rows, numbers)."""
+        known = [feature.target or [] for feature in features]
+        targets = torch.zeros(rows, len(known[0]))
+        targets[: len(known)] = torch.tensor(known)
+        return {"targets": targets}
+
+    def loss(self, head: nn.Module, hidden: Tensor, batch: Batch) -> Tensor:
+        """Give the mean loss of the rows."""
+        return weighted_mean(self.kind.losses(head(hidden), batch["targets"]), batch["weights"])
+
+    def outputs(self, head: nn.Module, hidden: Tensor, batch: Batch) -> Batch:
+        """Give the logits."""
+        return {"logits": head(hidden)}
+
+    def predictions(
+        self, examples: Sequence[TextExample], features: Sequence[Feature[list[float]]], outputs: Sequence[Output]
+    ) -> list[Prediction]:
+        """Read each example's logits."""
+        named = [{} if example.id is None else {"id": example.id} for example in examples]
+        return [name | self.kind.read(output["logits"]) for name, output in zip(named, outputs, strict=True)]
+
+    def score(self, examples: Sequence[TextExample], predictions: Sequence[Prediction]) -> dict[str, float]:
+        """Score the first group under the plain names of the metrics, further groups under names of their own."""
+        scores: dict[str, float] = {}
+        for number, group in enumerate(dict.fromkeys(example.group for example in examples)):
+            chosen = [pair for pair in zip(examples, predictions, strict=True) if pair[0].group == group]
+            found = self.kind.score([example.label for example, _ in chosen], [guess for _, guess in chosen])
+            scores |= {f"{name}_{group}" if number else name: value for name, value in found.items()}
+        return scores
+
+    def pictures(self, examples: Sequence[TextExample], predictions: Sequence[Prediction]) -> dict[str, str]:
+        """Draw which classes are taken for which, and whether the model's confidence is earned."""
+        if not isinstance(self.kind, Classes) or len(self.kind.names) > MOST_CLASSES:
+            return {}
+        truth = [example.label for example in examples]
+        guess = [prediction["label"] for prediction in predictions]
+        confidence = [max(prediction["probabilities"].values()) for prediction in predictions]
+        right = [true == guessed for true, guessed in zip(truth, guess, strict=True)]
+        return {
+            "confusion.svg": confusion(self.kind.names, truth, guess),
+            "calibration.svg": calibration(confidence, right),
+        }
+
+
+def shorten(pieces: list[list[int]], room: int) -> bool:
+    """Cut from the end of whichever text is the longest until all fit into the room; say whether anything was cut."""
+    cut = False
+    while sum(map(len, pieces)) > room:
+        longest = max(reversed(pieces), key=len)  # of equals the last, as in BERT
+        longest.pop()
+        cut = True
+    return cut
+
+
+def frame(pieces: Sequence[list[int]], tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
+    """Put [CLS] before and [SEP] after each text, and number the texts."""
+    ids, types = [tokenizer.cls_id], [0]
+    for number, part in enumerate(pieces):
+        ids += [*part, tokenizer.sep_id]
+        types += [number] * (len(part) + 1)
+    return ids, types

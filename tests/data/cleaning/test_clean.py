@@ -1,0 +1,102 @@
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from electra.data.cleaning import clean
+from electra.data.cleaning.clean import Seen, duplicate_keys, excerpt, fault, find_duplicates, mend, repetition
+from electra.data.settings import Cleaning
+from electra.errors import DataError
+
+
+def words(count: int, seed: int) -> list[str]:
+    source = random.Random(seed)
+    return ["".join(source.choices("abcdefgh", k=5)) for _ in range(count)]
+
+
+def duplicates(texts: list[str], kind: str) -> list[bool]:
+    keys = np.array([duplicate_keys(text, Cleaning(duplicates=kind)) for text in texts], np.uint64)
+    return find_duplicates(Seen(), keys).tolist()
+
+
+def test_text_is_left_alone_by_default():
+    assert mend("e\u0301\u200b\x07 ﬁ", Cleaning()) == "e\u0301\u200b\x07 ﬁ"
+
+
+@pytest.mark.parametrize(("form", "expected"), [("NFC", "é ﬁ"), ("NFKC", "é fi")])
+def test_text_is_normalised_on_request(form, expected):
+    assert mend("e\u0301 ﬁ", Cleaning(unicode=form)) == expected
+
+
+def test_control_characters_are_dropped_and_lines_stay():
+    assert mend("a\x07\u200b\tb\nc\u202e", Cleaning(controls="drop")) == "a\tb\nc"
+
+
+@pytest.mark.parametrize(
+    ("text", "cleaning", "expected"),
+    [
+        ("abc", Cleaning(), None),
+        ("abc", Cleaning(min_characters=4), "too short"),
+        ("abc", Cleaning(max_characters=2), "too long"),
+        ("buy it now or never " * 20, Cleaning(max_repetition=0.5), "repetitive"),
+        (" ".join(words(100, 1)), Cleaning(max_repetition=0.5), None),
+    ],
+)
+def test_a_document_is_dropped_for_a_reason(text, cleaning, expected):
+    assert fault(text, cleaning) == expected
+
+
+def test_repetition_is_seen_in_text_without_spaces():
+    assert repetition("吾輩は猫である名前はまだ無い") == 0
+    assert repetition("吾輩は猫である" * 20) > 0.9
+
+
+def test_exact_duplicates_are_found_after_the_first():
+    assert duplicates(["a", "b", "a", "c", "b"], "exact") == [False, False, True, False, True]
+
+
+def test_near_duplicates_are_found():
+    text = words(400, 1)
+    changed = [*text[:200], "another", *text[201:]]
+    assert duplicates([" ".join(t) for t in (text, words(400, 2), changed)], "near") == [False, False, True]
+
+
+def test_near_duplicates_without_their_package_are_refused(monkeypatch):
+    monkeypatch.setattr(clean, "find_spec", lambda name: None)
+    with pytest.raises(DataError, match=r"pip install 'electra\[clean\]'"):
+        clean.check_cleaning(Cleaning(duplicates="near"))
+
+
+@given(st.lists(st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 20), max_size=20), max_size=20))
+def test_what_was_seen_is_known_and_nothing_else(batches):
+    seen, expected = Seen(), set()
+    for batch in batches:
+        keys = np.array(batch, np.uint64)
+        assert seen.contains(keys).tolist() == [key in expected for key in batch]
+        seen.add(keys)
+        expected |= set(batch)
+
+
+def test_runs_of_keys_stay_few():
+    seen = Seen()
+    for start in range(0, 10_000, 10):
+        seen.add(np.arange(start, start + 10, dtype=np.uint64))
+    assert sum(map(len, seen.runs)) == 10_000
+    assert len(seen.runs) < 12
+
+
+@pytest.mark.parametrize("batch", [1, 7, 100])
+def test_the_memory_for_keys_is_bounded_whatever_the_batches(batch):
+    seen = Seen(limit=10)
+    keys = np.repeat(np.arange(100, dtype=np.uint64), 2)
+    for start in range(0, len(keys), batch):
+        seen.add(keys[start : start + batch])
+    assert seen.room == 0
+    assert seen.contains(np.arange(100, dtype=np.uint64)).sum() == 5
+
+
+def test_an_excerpt_is_one_short_line():
+    assert excerpt("one\n two") == "one two"
+    assert len(excerpt("word " * 100)) == 80

@@ -1,0 +1,365 @@
+import filecmp
+import io
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import electra
+from electra.data.corpus.build import build_corpus
+from electra.data.corpus.shards import open_corpus, verify_corpus
+from electra.data.settings import Cleaning, Reading
+from electra.data.tokens.tokenizer import SPECIAL_TOKENS, wordpiece
+from electra.errors import DataError
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+TOKENIZER = wordpiece([*SPECIAL_TOKENS, *LETTERS, *(f"##{letter}" for letter in LETTERS)])
+
+
+def write_text(path: Path, documents: int, seed: int = 0) -> Path:
+    source = random.Random(seed)
+    lines = []
+    for _ in range(documents):
+        for _ in range(source.randint(1, 6)):
+            lines.append(" ".join("".join(source.choices(LETTERS, k=4)) for _ in range(source.randint(3, 40))))
+        lines.append("")
+    path.write_text("\n".join(lines))
+    return path
+
+
+def build(source, out: Path, **options):
+    defaults = {"length": 32, "workers": 0, "shard_characters": 5_000, "heldout": 0.1}
+    return build_corpus(source, TOKENIZER, out=out, **{**defaults, **options})
+
+
+def same(one: Path, other: Path) -> bool:
+    """Compare two folders, file by file and byte by byte."""
+    files = sorted(path.relative_to(one) for path in one.rglob("*") if path.is_file())
+    assert files == sorted(path.relative_to(other) for path in other.rglob("*") if path.is_file())
+    return not any(filecmp.cmpfiles(one, other, files, shallow=False)[1:])
+
+
+def stored_text(corpus, split: str = "train") -> list[int]:
+    ids = np.concatenate([shard.ravel() for shard in corpus.shards(split)])
+    return ids[ids >= len(SPECIAL_TOKENS)].tolist()
+
+
+@pytest.mark.parametrize("cut", ["packed", "paper"])
+def test_the_bytes_do_not_depend_on_the_number_of_workers(tmp_path, cut):
+    text = write_text(tmp_path / "a.txt", 200)
+    for workers in (0, 1, 3):
+        build(text, tmp_path / str(workers), cut=cut, workers=workers, cleaning=Cleaning(duplicates="exact"))
+    assert len(open_corpus(tmp_path / "0").manifest.splits["train"]) > 3
+    assert same(tmp_path / "0", tmp_path / "1")
+    assert same(tmp_path / "0", tmp_path / "3")
+
+
+def test_packing_keeps_every_token_in_order(tmp_path):
+    text = write_text(tmp_path / "a.txt", 100)
+    corpus = build(text, tmp_path / "corpus", heldout=0)
+    expected = [token for line in TOKENIZER.encode(text.read_text().split("\n")) for token in line.ids]
+    assert stored_text(corpus) == expected
+    manifest = corpus.manifest
+    assert (manifest.tokens, manifest.documents) == (len(expected), 100)
+    assert manifest.report["tokens_read"] == len(expected)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.text(st.characters(codec="utf-8"), max_size=40), max_size=12), st.sampled_from(["packed", "paper"]))
+def test_no_text_breaks_a_build(tmp_path_factory, lines, cut):
+    folder = tmp_path_factory.mktemp("corpus")
+    (folder / "a.txt").write_bytes("\n".join(["abc", "", *lines]).encode())
+    try:
+        corpus = build(folder / "a.txt", folder / "corpus", cut=cut, heldout=0, shard_characters=100)
+    except DataError as problem:
+        assert "binary" in str(problem)  # noqa: PT017 (most texts raise nothing)
+    else:
+        read = (folder / "a.txt").read_bytes().decode().replace("\r\n", "\n").replace("\r", "\n")
+        expected = sum(len(line.ids) for line in TOKENIZER.encode(read.split("\n")))
+        assert corpus.manifest.report["tokens_read"] == expected
+        assert cut == "paper" or corpus.manifest.tokens == expected
+        assert verify_corpus(corpus.path) == []
+
+
+def test_a_document_longer_than_a_shard_goes_on_in_the_next(tmp_path, monkeypatch):
+    monkeypatch.setattr("electra.data.text.LINE_LIMIT", 500)
+    monkeypatch.setattr("electra.data.text.PASSAGE_LIMIT", 1000)
+    (tmp_path / "a.txt").write_text("abcd " * 2000)
+    corpus = build(tmp_path / "a.txt", tmp_path / "corpus", heldout=0, shard_characters=3000)
+    assert (len(corpus.manifest.splits["train"]), corpus.manifest.documents) == (4, 1)
+    assert len(stored_text(corpus)) == corpus.manifest.tokens == 8000
+
+
+def test_held_out_documents_stay_held_out_when_the_corpus_grows(tmp_path):
+    small, large = write_text(tmp_path / "a.txt", 100, seed=1), write_text(tmp_path / "b.txt", 100, seed=2)
+    first = build(small, tmp_path / "one")
+    grown = build([large, small], tmp_path / "two")
+    assert first.manifest.splits["heldout"]
+    held_out = "".join(map(chr, stored_text(grown, "heldout")))
+    [starts] = first.documents("heldout")[:1]
+    shard = first.shards("heldout")[0].ravel()
+    for sequence, offset in starts:
+        beginning = shard[sequence * 32 + offset + 1 :][:8]
+        assert "".join(map(chr, beginning)) in held_out
+
+
+def interrupt(text: Path, out: Path, **options) -> None:
+    """Begin a build and stop it while it writes its fourth shard."""
+
+    def stop(progress):
+        if len(list(out.with_name(f"{out.name}.partial").glob("groups/*.json"))) == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build(text, out, progress=stop, **options)
+
+
+def test_duplicates_are_found_after_a_resume(tmp_path):
+    text = write_text(tmp_path / "a.txt", 60)
+    text.write_text(f"{text.read_text()}\n\n" * 2)
+    cleaning = Cleaning(duplicates="exact")
+    whole = build(text, tmp_path / "whole", cleaning=cleaning)
+    interrupt(text, tmp_path / "again", cleaning=cleaning)
+    build(text, tmp_path / "again", cleaning=cleaning)
+    assert same(tmp_path / "whole", tmp_path / "again")
+    assert whole.manifest.report["dropped"]["exact duplicate"]["documents"] == 60
+    assert not (tmp_path / "again.partial").exists()
+
+
+def test_a_build_goes_on_where_it_was(tmp_path):
+    text = write_text(tmp_path / "a.txt", 100)
+    interrupt(text, tmp_path / "corpus")
+    first = tmp_path / "corpus.partial" / "corpus" / "train-00000.npy"
+    before = first.stat().st_mtime_ns
+    build(text, tmp_path / "corpus")
+    assert (tmp_path / "corpus" / "train-00000.npy").stat().st_mtime_ns == before
+
+
+def test_a_build_stopped_by_invalid_bytes_goes_on_when_told_what_to_do(tmp_path):
+    text = write_text(tmp_path / "a.txt", 100)
+    text.write_bytes((text.read_bytes() + b"\n") * 40 + b"\xff abc")  # beyond the first megabyte
+    with pytest.raises(DataError, match="invalid UTF-8"):
+        build(text, tmp_path / "corpus", shard_characters=300_000)
+    first = tmp_path / "corpus.partial" / "corpus" / "train-00000.npy"
+    before = first.stat().st_mtime_ns
+    build(text, tmp_path / "corpus", shard_characters=300_000, reading=Reading(invalid="skip"))
+    assert (tmp_path / "corpus" / "train-00000.npy").stat().st_mtime_ns == before
+
+
+SCRIPT = """
+import sys, electra
+text, tokenizer, out, workers, shard_characters = sys.argv[1:]
+electra.build_corpus(
+    text, tokenizer, length=32, out=out, workers=int(workers), shard_characters=int(shard_characters), heldout=0.1
+)
+"""
+
+
+def kill_until(kills: int, text: Path, workers: int, shard_characters: int) -> None:
+    """Kill builds at random moments, let each go on where the last one was, and compare all that come through."""
+    source = random.Random(os.getpid())
+    folder = text.parent
+    TOKENIZER.save(folder / "tokenizer")
+
+    def command(out: Path) -> list[str]:
+        options = [text, folder / "tokenizer", out, workers, shard_characters]
+        return [sys.executable, "-c", SCRIPT, *map(str, options)]
+
+    start = time.monotonic()
+    subprocess.run(command(folder / "whole"), check=True)
+    seconds = time.monotonic() - start
+    out = folder / "killed"
+    while kills:
+        process = subprocess.Popen(command(out))
+        try:
+            process.wait(source.uniform(0.1, 1) * seconds)
+            assert process.returncode == 0
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            kills -= 1
+        assert not out.exists() or same(out, folder / "whole")
+        if out.exists():
+            shutil.rmtree(out)
+    subprocess.run(command(out), check=True)
+    assert same(out, folder / "whole")
+
+
+def test_a_build_killed_again_and_again_gives_the_same_bytes(tmp_path):
+    text = write_text(tmp_path / "a.txt", 1000)
+    kill_until(4, text, workers=1, shard_characters=10_000)
+
+
+@pytest.mark.slow
+def test_a_build_killed_thirty_times_gives_the_same_bytes(tmp_path):
+    text = write_text(tmp_path / "a.txt", 40_000)
+    kill_until(30, text, workers=2, shard_characters=500_000)
+
+
+@pytest.fixture
+def unfinished(tmp_path):
+    """A text whose build at `corpus` was stopped."""
+    text = write_text(tmp_path / "a.txt", 100)
+    interrupt(text, tmp_path / "corpus")
+    return text
+
+
+def test_an_unfinished_build_does_not_go_on_with_another_text(tmp_path, unfinished):
+    unfinished.write_text("x" + unfinished.read_text())
+    with pytest.raises(DataError, match=r"the text is no longer the one that .* was begun with; remove that folder"):
+        build(unfinished, tmp_path / "corpus")
+
+
+def test_an_unfinished_build_does_not_go_on_with_a_shorter_text(tmp_path, unfinished):
+    unfinished.write_text(unfinished.read_text()[:1000])
+    with pytest.raises(DataError, match="the text is no longer the one"):
+        build(unfinished, tmp_path / "corpus")
+
+
+def test_an_unfinished_build_does_not_go_on_with_other_settings(tmp_path, unfinished):
+    with pytest.raises(DataError, match=r"holds an unfinished build with another length, cut; run that one again"):
+        build(unfinished, tmp_path / "corpus", length=64, cut="paper")
+
+
+@pytest.mark.parametrize("removed", ["settings.json", "groups/00000.npy", "corpus/train-00001.npy", "corpus", "groups"])
+def test_a_build_that_was_half_removed_is_built_anew(tmp_path, unfinished, removed):
+    path = tmp_path / "corpus.partial" / removed
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    build(unfinished, tmp_path / "corpus")
+    build(unfinished, tmp_path / "whole")
+    assert same(tmp_path / "corpus", tmp_path / "whole")
+
+
+def test_two_builds_do_not_share_a_place(tmp_path, unfinished):
+    import fcntl
+
+    with (tmp_path / "corpus.partial" / "lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(DataError, match="another process is building"):
+            build(unfinished, tmp_path / "corpus")
+
+
+def test_the_same_build_again_is_already_done(tmp_path):
+    text = write_text(tmp_path / "a.txt", 20)
+    build(text, tmp_path / "corpus")
+    before = (tmp_path / "corpus" / "manifest.json").stat().st_mtime_ns
+    build(text, tmp_path / "corpus")
+    assert (tmp_path / "corpus" / "manifest.json").stat().st_mtime_ns == before
+
+
+def test_a_corpus_of_standard_input_is_not_taken_for_that_of_another(tmp_path, monkeypatch):
+    for content in (b"abc", b"xyz"):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+        if content == b"abc":
+            build("-", tmp_path / "corpus", heldout=0)
+    with pytest.raises(DataError, match=r"holds a corpus, and - may have changed since; choose another --out"):
+        build("-", tmp_path / "corpus", heldout=0)
+
+
+def test_a_finished_corpus_is_not_overwritten(tmp_path):
+    text = write_text(tmp_path / "a.txt", 20)
+    build(text, tmp_path / "corpus")
+    with pytest.raises(DataError, match="holds a corpus made with another seed; choose another --out"):
+        build(text, tmp_path / "corpus", seed=1)
+
+
+def test_a_folder_of_something_else_is_not_overwritten(tmp_path):
+    text = write_text(tmp_path / "a.txt", 20)
+    with pytest.raises(DataError, match="exists and is no corpus"):
+        build(text, tmp_path)
+
+
+def test_an_empty_folder_may_be_the_place(tmp_path):
+    (tmp_path / "corpus").mkdir()
+    build(write_text(tmp_path / "a.txt", 20), tmp_path / "corpus")
+    assert verify_corpus(tmp_path / "corpus") == []
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "message"),
+    [
+        ("", {}, r"nothing to train on: no document was kept \(0 read\)"),
+        ("\n \n", {}, r"nothing to train on: no document was kept \(0 read\)"),
+        ("abc", {"cleaning": Cleaning(min_characters=9)}, r"nothing to train on: no document was kept \(1 read\)"),
+        ("abc", {"heldout": 0.999999}, "nothing to train on: every document fell into the held-out split"),
+        ("abc", {"heldout": 1}, "held-out fraction"),
+        ("abc", {"length": 8}, "a length of 8 tokens is too short; give 16 or more"),
+    ],
+)
+def test_a_build_that_cannot_be_is_refused(tmp_path, content, options, message):
+    (tmp_path / "a.txt").write_text(content)
+    with pytest.raises(DataError, match=message):
+        build(tmp_path / "a.txt", tmp_path / "corpus", **options)
+    assert not list(tmp_path.glob("corpus*"))
+
+
+def test_a_build_that_did_not_get_far_does_not_bind_the_next(tmp_path):
+    with pytest.raises(DataError, match="no file or folder"):
+        build(tmp_path / "nowhere.txt", tmp_path / "corpus", length=64)
+    build(write_text(tmp_path / "a.txt", 20), tmp_path / "corpus")
+    assert open_corpus(tmp_path / "corpus").manifest.length == 32
+
+
+def test_a_full_disk_is_one_clear_line_and_the_build_continues(tmp_path):
+    text = write_text(tmp_path / "a.txt", 400)
+    build(text, tmp_path / "whole")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, limits[1]))
+    try:
+        with pytest.raises(DataError, match=r"no room to write .*; make room and run the same command again"):
+            build(text, tmp_path / "corpus")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    build(text, tmp_path / "corpus")
+    assert same(tmp_path / "whole", tmp_path / "corpus")
+
+
+def test_the_manifest_tells_what_was_read_kept_and_dropped(tmp_path):
+    (tmp_path / "a.jsonl").write_text("\n".join(json.dumps({"story": text}) for text in ("abc def", "a", "abc def")))
+    (tmp_path / "photo.png").write_bytes(b"\x89PNG")
+    cleaning = Cleaning(min_characters=3, duplicates="exact")
+    corpus = build(tmp_path, tmp_path.parent / f"{tmp_path.name}-corpus", cleaning=cleaning, heldout=0)
+    report = corpus.manifest.report
+    assert (report["documents_read"], corpus.manifest.documents) == (3, 1)
+    assert report["dropped"]["too short"] == {"documents": 1, "characters": 1, "examples": ["a"]}
+    assert report["dropped"]["exact duplicate"]["documents"] == 1
+    assert report["sources_by_document"] == {"record": 1}
+    assert report["ignored_files"] == [str(tmp_path / "photo.png")]
+    assert corpus.manifest.provenance["sources"][0]["name"] == str(tmp_path / "a.jsonl")
+
+
+def test_invalid_bytes_are_refused_or_counted(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"abc \xff def")
+    with pytest.raises(DataError, match="invalid UTF-8 at byte 4"):
+        build(tmp_path / "a.txt", tmp_path / "corpus", heldout=0)
+    corpus = build(tmp_path / "a.txt", tmp_path / "skipped", heldout=0, reading=Reading(invalid="skip"))
+    assert corpus.manifest.report["invalid_places"] == 1
+
+
+def test_progress_tells_what_is_done_and_not_what_is_read_ahead(tmp_path, monkeypatch):
+    monkeypatch.setattr("electra.data.sources.CHUNK_BYTES", 1000)
+    text = write_text(tmp_path / "a.txt", 100)
+    seen = []
+    build(text, tmp_path / "corpus", workers=1, progress=seen.append)
+    size = text.stat().st_size
+    assert [progress.bytes_read for progress in seen] == sorted(progress.bytes_read for progress in seen)
+    assert seen[0].bytes_read < size / 2
+    assert seen[-1].bytes_read == seen[-1].total_bytes == size
+    assert (seen[-1].documents, seen[-1].tokens) == (100, open_corpus(tmp_path / "corpus").manifest.tokens)
+
+
+def test_the_function_is_public():
+    assert electra.build_corpus is build_corpus

@@ -1,0 +1,182 @@
+import random
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from electra.data.corpus.cut import SHORTEST_PIECE, Frame, PackedCut, PaperCut, Row
+
+CLS, SEP, PAD = 2, 3, 0
+TEXT = 10  # ids from here on are text
+
+
+def frame(length: int) -> Frame:
+    return Frame(length, CLS, SEP, PAD, np.dtype(np.uint16))
+
+
+class Script:
+    """Gives listed numbers, then ones that decide for the common case."""
+
+    def __init__(self, draws: Sequence[float] = (), targets: Sequence[int] = ()) -> None:
+        self.draws = list(draws)
+        self.targets = list(targets)
+
+    def random(self) -> float:
+        return self.draws.pop(0) if self.draws else 0.99
+
+    def randint(self, a: int, b: int) -> int:
+        return self.targets.pop(0)
+
+
+def document(*lines: int, start: int = TEXT) -> tuple[np.ndarray, np.ndarray]:
+    """A document with lines of so many tokens, whose ids count on."""
+    return np.arange(start, start + sum(lines)).astype(np.uint16), np.array(lines, np.int64)
+
+
+def paper(length: int, random_source, *documents: tuple[np.ndarray, np.ndarray]) -> list[Row]:
+    cut = PaperCut(frame(length), random_source)
+    return [row for ids, lines in documents for row in cut.add(ids, lines)]
+
+
+def segments(row: Row) -> list[list[int]]:
+    """The ids of each segment, after a check of the frame around them."""
+    ids = row.ids.tolist()
+    assert ids[0] == CLS
+    parts: list[list[int]] = [[]]
+    for token in ids[1:]:
+        if token == SEP:
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    assert set(parts.pop()) <= {PAD}
+    return parts
+
+
+def sizes(row: Row) -> list[int]:
+    return [len(part) for part in segments(row)]
+
+
+@pytest.mark.parametrize(
+    ("fact", "lines", "draws", "expected"),
+    [
+        ("P34", (5, 4, 7), (0.5, 0.5), [5, 8]),
+        ("P35", (5, 4, 7), (0.05,), [14]),
+        ("P36", (5, 4, 7), (0.5, 0.4), [9, 4]),
+        ("P37", (40,), (0.5,), [14]),
+        ("P38", (3, 2, 11), (0.5, 0.99), [5, 8]),
+        ("P38", (3, 3, 10), (0.5, 0.6), [3, 10]),
+    ],
+)
+def test_the_papers_cut_makes_the_originals_segments(fact, lines, draws, expected):
+    [row] = paper(16, Script(draws), document(*lines))
+    assert sizes(row) == expected
+    assert row.tokens == sum(expected)
+    kept = [token for part in segments(row) for token in part]
+    assert kept[: expected[0]] == list(range(TEXT, TEXT + expected[0]))
+
+
+def test_the_papers_cut_ends_an_example_with_the_document():  # P39
+    rows = paper(16, Script(), document(3), document(2, 2))
+    assert [int((row.ids != PAD).sum()) for row in rows] == [5, 6]
+
+
+def test_a_short_target_is_only_a_trigger():  # P40
+    # The first example's draws: two segments; then the 5 % chance of a short target, which is 7.
+    rows = paper(16, Script((0.5, 0.01), (7,)), document(16), document(6, 6))
+    assert sizes(rows[1]) == [6, 6]
+    assert int((rows[1].ids != PAD).sum()) == 15
+
+
+@pytest.mark.parametrize(
+    ("length", "line", "kept"),
+    [
+        (128, 20, 0.896),
+        (128, 50, 0.838),
+        (128, 100, 0.632),
+        (128, 300, 0.420),
+        (512, 20, 0.979),
+        (512, 50, 0.927),
+        (512, 100, 0.852),
+        (512, 300, 0.851),
+    ],
+)
+def test_the_papers_cut_keeps_the_originals_share_of_the_text(length, line, kept):  # P41
+    lines = 2_000_000 // line
+    ids = np.full(lines * line, TEXT, np.uint16)
+    rows = paper(length, random.Random(1), (ids, np.full(lines, line)))
+    assert sum(row.tokens for row in rows) / len(ids) == pytest.approx(kept, rel=0.01)
+
+
+def test_a_tenth_of_the_papers_examples_has_one_segment():
+    rows = paper(128, random.Random(2), (np.full(500_000, TEXT, np.uint16), np.full(50_000, 10)))
+    single = sum(len(sizes(row)) == 1 for row in rows) / len(rows)
+    assert single == pytest.approx(0.1, abs=0.02)
+
+
+def test_the_papers_cut_follows_from_its_random_source():
+    first, again, other = (
+        [row.ids.tolist() for row in paper(32, random.Random(seed), document(*[7] * 200))] for seed in (1, 1, 2)
+    )
+    assert first == again != other
+
+
+def test_the_papers_cut_says_where_documents_begin():
+    rows = paper(16, Script(), document(20, 20), document(2))
+    assert [row.starts for row in rows] == [(0,), (), (0,)]
+
+
+def test_packed_rows_hold_runs_of_one_document_each():
+    cut = PackedCut(frame(16))
+    rows = [*cut.add(*document(3)), *cut.add(*document(20, start=30)), *cut.finish()]
+    assert [segments_of_runs(row) for row in rows] == [[[10, 11, 12], [*range(30, 39)]], [[*range(39, 50)]]]
+    assert [row.starts for row in rows] == [(0, 5), ()]
+    assert [row.tokens for row in rows] == [12, 11]
+
+
+def segments_of_runs(row: Row) -> list[list[int]]:
+    runs: list[list[int]] = []
+    for token in row.ids.tolist():
+        if token == CLS:
+            runs.append([])
+        elif token >= TEXT:
+            runs[-1].append(token)
+    return runs
+
+
+def test_a_document_does_not_begin_where_there_is_hardly_room():
+    cut = PackedCut(frame(16))
+    rows = [*cut.add(*document(8)), *cut.add(*document(10, start=30)), *cut.finish()]
+    assert [segments_of_runs(row) for row in rows] == [[[*range(10, 18)]], [[*range(30, 40)]]]
+
+
+def test_a_short_document_that_fits_is_not_put_off():
+    cut = PackedCut(frame(16))
+    rows = [*cut.add(*document(8)), *cut.add(*document(4, start=30)), *cut.finish()]
+    assert [segments_of_runs(row) for row in rows] == [[[*range(10, 18)], [*range(30, 34)]]]
+
+
+@given(st.lists(st.integers(0, 200), max_size=30), st.integers(16, 64))
+def test_packing_keeps_every_token_in_order(lengths, length):
+    cut = PackedCut(frame(length))
+    ids = np.arange(TEXT, TEXT + sum(lengths)).astype(np.uint16)
+    rows: list[Row] = []
+    for part in np.split(ids, np.cumsum(lengths)):
+        rows += cut.add(part, np.array([len(part)]))
+    rows += cut.finish()
+    stored = np.concatenate([row.ids for row in rows]) if rows else ids
+    assert stored[stored >= TEXT].tolist() == ids.tolist()
+    assert sum(row.tokens for row in rows) == len(ids)
+    assert sum(len(row.starts) for row in rows) == sum(size > 0 for size in lengths)
+    padding = [int((row.ids == PAD).sum()) for row in rows[:-1]]
+    assert all(count < SHORTEST_PIECE + 2 for count in padding)
+
+
+@given(st.lists(st.lists(st.integers(0, 60), max_size=8), max_size=10), st.integers(16, 40), st.integers(0, 9))
+def test_the_papers_cut_loses_text_only_at_the_end_of_an_example(documents, length, seed):
+    rows = paper(length, random.Random(seed), *[document(*lines, start=1000) for lines in documents])
+    for row in rows:
+        assert 1 <= len(sizes(row)) <= 2
+        assert row.tokens == sum(sizes(row)) > 0
+    assert sum(len(row.starts) for row in rows) == sum(sum(lines) > 0 for lines in documents)

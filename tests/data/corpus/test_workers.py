@@ -1,0 +1,112 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from electra.data.corpus.workers import Job, tokenize_in_order
+from electra.data.reading.text import Passage
+from electra.data.settings import Cleaning
+from electra.data.tokens.tokenizer import SPECIAL_TOKENS, wordpiece
+from electra.errors import DataError
+
+TOKENIZER = wordpiece([*SPECIAL_TOKENS, *"abcdefghij"])
+JOB = Job(TOKENIZER.backend.to_str(), TOKENIZER.names, Cleaning(), np.dtype(np.uint16))
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks at processes through /proc")
+
+
+class Numbered(NamedTuple):
+    number: int
+    passages: list[Passage]
+
+
+def blocks(count: int) -> list[Numbered]:
+    return [
+        Numbered(number, [Passage("abcdefghij"[number % 10] + " a" * (1000 * (number % 3)))]) for number in range(count)
+    ]
+
+
+def result(workers: int) -> list[tuple[int, list[int]]]:
+    return [(block.number, tokens.ids.tolist()) for block, tokens in tokenize_in_order(blocks(20), JOB, workers)]
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_tokens_come_in_order_whatever_the_number_of_workers(workers):
+    assert result(workers) == result(0)
+
+
+def test_only_a_few_blocks_are_under_way_at_a_time():
+    taken = []
+
+    def endless():
+        for block in blocks(10_000):
+            taken.append(block.number)
+            yield block
+
+    tokenized = tokenize_in_order(endless(), JOB, 1)
+    next(tokenized)
+    tokenized.close()
+    assert len(taken) <= 4
+
+
+@needs_proc
+def test_a_worker_that_dies_is_one_clear_line():
+    tokenized = tokenize_in_order(blocks(20), JOB, 1)
+    next(tokenized)
+    for child in children(os.getpid()):
+        os.kill(child, signal.SIGKILL)
+    with pytest.raises(DataError, match=r"was killed \(signal 9\); out of memory\? try fewer --workers"):
+        list(tokenized)
+
+
+def test_a_worker_that_fails_is_a_bug(capfd):
+    broken = Job("no tokenizer", TOKENIZER.names, Cleaning(), np.dtype(np.uint16))
+    with pytest.raises(RuntimeError, match="a worker process failed; its traceback is above"):
+        list(tokenize_in_order(blocks(1), broken, 1))
+    assert "Traceback" in capfd.readouterr().err
+
+
+def test_a_script_needs_no_guard_and_shadows_no_module(tmp_path):
+    (tmp_path / "queue.py").write_text("raise RuntimeError('not this one')")
+    (tmp_path / "a.txt").write_text("a b c\n\nd e f\n")
+    TOKENIZER.save(tmp_path / "tokenizer")
+    script = "import electra; electra.build_corpus('a.txt', 'tokenizer', length=16, out='corpus', workers=2, heldout=0)"
+    subprocess.run([sys.executable, "-P", "-c", script], cwd=tmp_path, check=True)
+    assert (tmp_path / "corpus" / "manifest.json").is_file()
+
+
+@needs_proc
+def test_workers_end_when_their_parent_is_killed():
+    script = (
+        "import time\nfrom test_workers import *\n"
+        "tokenized = tokenize_in_order(blocks(20), JOB, 2)\nnext(tokenized)\nprint('ready', flush=True)\ntime.sleep(60)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, env=environment)
+    assert parent.stdout.readline() == b"ready\n"
+    workers = children(parent.pid)
+    assert len(workers) == 2
+    parent.kill()
+    parent.communicate()
+    deadline = time.monotonic() + 20
+    while any(alive(worker) for worker in workers):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def children(process: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+def alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

@@ -1,0 +1,150 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from electra.data.reading import records
+from electra.data.reading.records import read_records, read_rows
+from electra.data.reading.sources import Source, find_sources
+from electra.data.reading.text import Reading, read_documents
+from electra.errors import DataError
+
+
+def texts(path: Path, column: str | None = None, **options) -> list[str]:
+    return [passage.text for passage in read_documents([path], Reading(column=column, **options))]
+
+
+def write(path: Path, content: str) -> Path:
+    path.write_text(content)
+    return path
+
+
+def test_json_lines_are_records(tmp_path):
+    path = write(tmp_path / "a.jsonl", '{"id": "7", "text": "one\\r\\ntwo"}\n\n"three"\n{"text": null, "id": ""}\n')
+    assert texts(path) == ["one\ntwo", "three"]
+
+
+def test_csv_fields_may_hold_line_ends_and_quotes(tmp_path):
+    path = write(tmp_path / "a.csv", 'id,text\n1,"one, ""two""\nthree"\n2,four\n')
+    assert texts(path) == ['one, "two"\nthree', "four"]
+
+
+def test_tsv_is_split_at_tabs(tmp_path):
+    assert texts(write(tmp_path / "a.tsv", "text\tid\none, two\t1\n")) == ["one, two"]
+
+
+def test_parquet_is_read_a_column_at_a_time(tmp_path):
+    import pyarrow
+    from pyarrow import parquet
+
+    table = pyarrow.table({"id": ["a", None, "c"], "story": [None, "a long text", "another"]})
+    parquet.write_table(table, tmp_path / "a.parquet")
+    assert texts(tmp_path / "a.parquet") == ["a long text", "another"]
+    assert texts(tmp_path / "a.parquet", "id") == ["a", "c"]
+
+
+def test_a_dataset_is_streamed(tmp_path):
+    write(tmp_path / "train.jsonl", '{"text": "one"}\n{"text": "two"}\n')
+    assert list(read_records(Source(str(tmp_path), "dataset"), None, [])) == ["one", "two"]
+
+
+def test_the_usual_name_beats_the_longest_text(tmp_path):
+    path = write(tmp_path / "a.jsonl", json.dumps({"url": "http://example.org/long", "content": "short"}))
+    assert texts(path) == ["short"]
+
+
+def test_without_a_usual_name_the_longest_text_is_taken(tmp_path):
+    assert texts(write(tmp_path / "a.jsonl", '{"id": "7", "story": "once upon a time"}')) == ["once upon a time"]
+
+
+def test_half_a_surrogate_pair_follows_the_rule_for_invalid_text(tmp_path):
+    path = write(tmp_path / "a.jsonl", '{"text": "a\\ud800b"}')
+    assert texts(path, invalid="replace") == ["a\ufffdb"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "column", "message"),
+    [
+        ("a.jsonl", '{"text": "x"}\n{"text"', None, r"a\.jsonl line 2: not a JSON record"),
+        ("a.jsonl", "[" * 100_000, None, r"a\.jsonl line 1: not a JSON record"),
+        ("a.jsonl", "[1]", None, "line 1: a JSON list; each line has to be an object or a string"),
+        ("a.jsonl", '{"a": 1, "b": 2}', None, "line 1: no column with text; found a, b"),
+        ("a.jsonl", '{"text": "x"}', "story", "line 1: no column story; found text"),
+        ("a.jsonl", '{"text": "x"}\n{"story": "y"}', None, "line 2: no column text; found story"),
+        ("a.jsonl", '{"text": 7}', "text", "line 1: column text holds int, not text"),
+        ("a.csv", "id,text\n1\n", None, r"a\.csv line 2: 1 fields under a header of 2"),
+        ("a.csv", 'id,text\n1,"open\n', None, r"a\.csv line 2: unexpected end of data"),
+        ("a.parquet", "no parquet", None, r"cannot read .*a\.parquet"),
+    ],
+)
+def test_a_broken_record_is_named(tmp_path, name, content, column, message):
+    with pytest.raises(DataError, match=message):
+        texts(write(tmp_path / name, content), column)
+
+
+def test_a_record_too_large_to_be_held_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "RECORD_LIMIT", 100)
+    with pytest.raises(DataError, match="a record of more than 100 characters"):
+        texts(write(tmp_path / "a.jsonl", json.dumps({"text": "x" * 200})))
+
+
+def test_parquet_from_standard_input_is_refused():
+    [source] = find_sources(["-"], "parquet")[0]
+    with pytest.raises(DataError, match="standard input cannot be Parquet"):
+        list(read_records(source, None, []))
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("rows.csv", 'id,text\n1,"one, two"\n2,three\n'),
+        ("rows.tsv", "id\ttext\n1\tone, two\n2\tthree\n"),
+        ("rows.jsonl", '{"id": "1", "text": "one, two"}\n\n{"id": "2", "text": "three"}\n'),
+    ],
+)
+def test_rows_are_whole_records_with_their_place(tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    rows = list(read_rows(str(tmp_path / name)))
+    assert [row.cells for row in rows] == [{"id": "1", "text": "one, two"}, {"id": "2", "text": "three"}]
+    assert rows[0].where.startswith(str(tmp_path / name))
+
+
+def test_rows_of_parquet_are_the_tables(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    parquet.write_table(pyarrow.table({"text": ["a", "b"], "label": [0, 1]}), tmp_path / "rows.parquet")
+    rows = [row.cells for row in read_rows(str(tmp_path / "rows.parquet"))]
+    assert rows == [{"text": "a", "label": 0}, {"text": "b", "label": 1}]
+
+
+def test_plain_text_is_no_table(tmp_path):
+    (tmp_path / "notes.txt").write_text("hello\n")
+    with pytest.raises(DataError, match="is no table"):
+        list(read_rows(str(tmp_path / "notes.txt")))
+
+
+@pytest.mark.parametrize(
+    ("content", "cells"),
+    [
+        ('text\tlabel\n"so be it", he said\tyes\n"\tno\n', ['"so be it", he said', '"']),  # quotes as they stand
+        ('text\tlabel\n"a ""b"" c"\tyes\n"d"\tno\n', ['a "b" c', "d"]),
+        ('text\tlabel\n"a\tb"\tyes\n"c\nd"\tno\n', ["a\tb", "c\nd"]),
+        ("text\tlabel\nit's 5\" wide\tyes\nd\tno\n", ["it's 5\" wide", "d"]),
+    ],
+)
+def test_tab_separated_files_are_quoted_or_not(tmp_path, content, cells):
+    (tmp_path / "rows.tsv").write_text(content)
+    assert [row.cells["text"] for row in read_rows(str(tmp_path / "rows.tsv"))] == cells
+
+
+@pytest.mark.parametrize("sign", [",", ";", "\t"])
+def test_a_csv_may_have_another_sign_between_its_columns(tmp_path, sign):
+    (tmp_path / "rows.csv").write_text(f'text{sign}label\n"a{sign} b"{sign}yes\n')
+    assert [row.cells for row in read_rows(str(tmp_path / "rows.csv"))] == [{"text": f"a{sign} b", "label": "yes"}]
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path):
+    (tmp_path / "rows.csv").write_text("text,text\na,b\n")
+    with pytest.raises(DataError, match="two columns are called 'text'"):
+        list(read_rows(str(tmp_path / "rows.csv")))

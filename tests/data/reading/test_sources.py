@@ -1,0 +1,142 @@
+import bz2
+import gzip
+import io
+import lzma
+import sys
+from pathlib import Path
+
+import pyarrow
+import pytest
+
+from electra.data.reading.sources import Source, find_sources, read_chunks
+from electra.errors import DataError
+
+
+def zstandard(data: bytes) -> bytes:
+    packed = pyarrow.BufferOutputStream()
+    with pyarrow.CompressedOutputStream(packed, "zstd") as stream:
+        stream.write(data)
+    return packed.getvalue().to_pybytes()
+
+
+PACKERS = {
+    "": lambda data: data,
+    ".gz": gzip.compress,
+    ".xz": lzma.compress,
+    ".bz2": bz2.compress,
+    ".zst": zstandard,
+}
+
+
+def names(*sources: str | Path) -> list[tuple[str, str]]:
+    return [(Path(source.name).name, source.format) for source in find_sources(sources)[0]]
+
+
+def read(source: Source) -> bytes:
+    return b"".join(read_chunks(source, lambda size: None))
+
+
+@pytest.mark.parametrize("suffix", PACKERS)
+def test_compression_is_undone(tmp_path, suffix):
+    path = tmp_path / f"a.txt{suffix}"
+    path.write_bytes(PACKERS[suffix](b"some text " * 1000))
+    [source] = find_sources([path])[0]
+    assert source.format == "text"
+    assert read(source) == b"some text " * 1000
+
+
+@pytest.mark.parametrize("suffix", [suffix for suffix in PACKERS if suffix])
+def test_files_that_were_joined_after_compression_are_read_to_the_end(tmp_path, suffix):
+    path = tmp_path / f"a.txt{suffix}"
+    path.write_bytes(PACKERS[suffix](b"one ") + PACKERS[suffix](b"two"))
+    assert read(find_sources([path])[0][0]) == b"one two"
+
+
+@pytest.mark.parametrize("suffix", [suffix for suffix in PACKERS if suffix])
+def test_a_compressed_file_that_was_cut_short_is_refused(tmp_path, suffix):
+    path = tmp_path / f"a.txt{suffix}"
+    path.write_bytes(PACKERS[suffix](bytes(range(256)) * 1000)[:-20])
+    with pytest.raises(DataError, match=r"cannot read .*a\.txt"):
+        read(find_sources([path])[0][0])
+
+
+def test_standard_input_is_read_and_unpacked(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(gzip.compress(b"hello"))))
+    assert read(find_sources(["-"])[0][0]) == b"hello"
+
+
+def test_a_folder_gives_its_text_in_order_and_names_the_rest(tmp_path):
+    for name in ("b.txt", "a/c.jsonl.gz", "a.csv", "photo.png", ".hidden.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"x")
+    sources, ignored = find_sources([tmp_path])
+    assert [source.format for source in sources] == ["jsonl", "csv", "text"]
+    assert ignored == [str(tmp_path / "photo.png")]
+
+
+def test_a_glob_is_sorted(tmp_path):
+    for name in ("b.txt", "a.txt", "c.tsv"):
+        (tmp_path / name).write_text("x")
+    assert names(tmp_path / "*.txt") == [("a.txt", "text"), ("b.txt", "text")]
+
+
+def test_the_format_can_be_set(tmp_path):
+    (tmp_path / "a.log").write_text("x")
+    assert find_sources([tmp_path], "jsonl")[0][0].format == "jsonl"
+
+
+def test_a_remote_address_is_read_through_fsspec():
+    import fsspec
+
+    with fsspec.open("memory://texts/a.txt.gz", "wb") as stream:
+        stream.write(gzip.compress(b"far away"))
+    [source] = find_sources(["memory://texts/*.gz"])[0]
+    assert (read(source), source.format, find_sources(["memory://texts"])[0]) == (b"far away", "text", [source])
+
+
+def test_a_name_with_one_slash_is_a_dataset_of_the_hub():
+    assert find_sources(["owner/name:config:train"])[0] == [Source("owner/name:config:train", "dataset")]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nowhere.txt", r"no file or folder nowhere\.txt"),
+        ("texts/nowhere.txt", "no file or folder"),
+        ("/nowhere/*.txt", r"no file matches /nowhere/\*\.txt"),
+        ("memory://nowhere/*.txt", "no text at memory://nowhere"),
+        ("odd://nowhere", "cannot read odd://nowhere"),
+    ],
+)
+def test_a_source_that_is_not_there_is_refused(name, message):
+    with pytest.raises(DataError, match=message):
+        find_sources([name])
+
+
+def test_a_missing_package_is_named_with_the_extra_that_brings_it(tmp_path, monkeypatch):
+    (tmp_path / "a.txt.zst").write_bytes(zstandard(b"text"))
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(DataError, match=r"needs another package: .*pyarrow.*; pip install 'electra\[text\]' brings it"):
+        read(find_sources([tmp_path])[0][0])
+
+
+def test_a_folder_without_text_is_refused(tmp_path):
+    with pytest.raises(DataError, match=r"no text in the folder .*looked for \.txt"):
+        find_sources([tmp_path])
+
+
+def test_no_source_at_all_is_refused():
+    with pytest.raises(DataError, match="no text was named"):
+        find_sources([])
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs a file that exists and cannot be read")
+def test_a_file_that_cannot_be_read_is_refused():
+    with pytest.raises(DataError, match="cannot read /proc/self/mem: Input/output error"):
+        read(Source("/proc/self/mem", "text"))
+
+
+def test_a_path_below_this_folder_is_never_a_dataset_of_the_hub(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match=r"no file or folder \./nowhere"):
+        find_sources(["./nowhere"])

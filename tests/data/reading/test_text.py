@@ -1,0 +1,111 @@
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from electra.data.reading import text
+from electra.data.reading.text import Passage, Reading, Tally, read_documents
+from electra.errors import DataError
+
+LINES = st.lists(st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), max_size=30), max_size=20)
+ENDS = st.sampled_from(["\n", "\r\n", "\r", "\n\n", "\r\n\r\n", "\n \t\n"])
+
+
+def documents(path: Path, **options) -> list[str]:
+    """The documents of a file, those that travel in several passages joined."""
+    found: list[str] = []
+    for passage in read_documents([path], Reading(**options)):
+        if passage.first:
+            found.append(passage.text)
+        else:
+            found[-1] += passage.text
+    return found
+
+
+def write(tmp_path: Path, content: str) -> Path:
+    path = tmp_path / "a.txt"
+    path.write_bytes(content.encode())
+    return path
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ("blank", ["one\ntwo", "three"]),
+        ("line", ["one", "two", "three"]),
+        ("file", ["one\ntwo\nthree"]),
+        ("auto", ["one\ntwo", "three"]),
+    ],
+)
+def test_documents_are_what_is_asked_for(tmp_path, how, expected):
+    assert documents(write(tmp_path, "\none\r\ntwo\n \t\n\rthree"), documents=how) == expected
+
+
+def test_long_lines_without_blank_ones_are_documents(tmp_path):
+    assert len(documents(write(tmp_path, ("word " * 100 + "\n") * 3))) == 3
+
+
+def test_short_lines_without_blank_ones_are_sentences_of_one_document(tmp_path):
+    assert len(documents(write(tmp_path, "A sentence.\n" * 3))) == 1
+
+
+def test_a_long_document_travels_in_passages(tmp_path, monkeypatch):
+    monkeypatch.setattr(text, "PASSAGE_LIMIT", 10)
+    path = write(tmp_path, "aaaa\nbbbb\ncccc\n\ndddd")
+    assert list(read_documents([path])) == [
+        Passage("aaaa\nbbbb", True, False),
+        Passage("cccc", False, True),
+        Passage("dddd", True, True),
+    ]
+
+
+def test_a_long_line_is_cut_at_white_space(tmp_path, monkeypatch):
+    monkeypatch.setattr(text, "LINE_LIMIT", 8)
+    assert documents(write(tmp_path, "aaa bbb ccc ddd"), documents="file") == ["aaa bbb\n ccc ddd"]
+
+
+def test_a_long_line_without_white_space_is_cut_anywhere(tmp_path, monkeypatch):
+    monkeypatch.setattr(text, "LINE_LIMIT", 4)
+    assert documents(write(tmp_path, "abcdefghij\nk"), documents="line") == ["abcd\nefgh\nij", "k"]
+
+
+@given(LINES, ENDS, st.sampled_from(["auto", "blank", "line", "file"]), st.integers(1, 40), st.integers(1, 60))
+def test_nothing_but_white_space_is_lost(tmp_path_factory, lines, end, how, line_limit, passage_limit):
+    content = end.join(lines)
+    path = write(tmp_path_factory.mktemp("text"), content)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text, "LINE_LIMIT", line_limit)
+        patch.setattr(text, "PASSAGE_LIMIT", passage_limit)
+        passages = list(read_documents([path], Reading(documents=how)))
+    read = "".join(passage.text for passage in passages)
+    assert re.sub(r"\s", "", read) == re.sub(r"\s", "", content.removeprefix("\ufeff"))
+    assert [passage.first for passage in passages[1:]] == [passage.last for passage in passages[:-1]]
+    assert all(len(line) <= line_limit for passage in passages for line in passage.text.split("\n"))
+
+
+@given(LINES, st.data())
+def test_a_document_is_a_line_whatever_the_line_ends(tmp_path_factory, lines, data):
+    content = "".join(line + data.draw(st.sampled_from(["\n", "\r", "\r\n"])) for line in lines)
+    path = write(tmp_path_factory.mktemp("text"), content)
+    expected = [line for line in "\n".join(lines).removeprefix("\ufeff").split("\n") if line.strip()]
+    assert documents(path, documents="line") == expected
+
+
+def test_a_tally_tells_how_far_reading_is(tmp_path):
+    tally = Tally()
+    path = write(tmp_path, "one\n\ntwo")
+    list(read_documents([path, path], None, tally))
+    assert (tally.bytes_read, tally.total_bytes, tally.documents) == (16, 16, {"blank": 2})
+
+
+def test_records_are_not_cut_into_lines(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text("{}")
+    with pytest.raises(DataError, match=r"a\.jsonl is jsonl: its documents are one of auto, record, not line"):
+        documents(path, documents="line")
+
+
+def test_an_empty_file_has_no_documents(tmp_path):
+    assert documents(write(tmp_path, "")) == []

@@ -1,0 +1,43 @@
+import numpy as np
+import pytest
+
+from electra.data.reading.text import Passage
+from electra.data.settings import Cleaning
+from electra.data.tokens.encode import tokenize_documents
+from electra.data.tokens.tokenizer import SPECIAL_TOKENS, wordpiece
+
+TOKENIZER = wordpiece([*SPECIAL_TOKENS, "a", "b", "mask", "[", "]"])
+UINT16 = np.dtype(np.uint16)
+
+
+def test_tokens_come_by_passage_and_line():
+    block = tokenize_documents([Passage("a b\n\nb"), Passage(""), Passage("a")], TOKENIZER, Cleaning(), UINT16)
+    found = [(ids.tolist(), lines.tolist()) for ids, lines in block.passages()]
+    assert found == [([5, 6, 6], [2, 0, 1]), ([], [0]), ([5], [1])]
+    assert block.ids.dtype == np.uint16
+
+
+def test_text_never_gives_the_id_of_a_special_token():
+    block = tokenize_documents([Passage("[MASK] [CLS] a")], TOKENIZER, Cleaning(), UINT16)
+    assert not {TOKENIZER.mask_id, TOKENIZER.cls_id} & set(block.ids.tolist())
+
+
+def test_a_document_to_be_dropped_is_not_tokenized():
+    block = tokenize_documents([Passage("a"), Passage("a b a")], TOKENIZER, Cleaning(min_characters=3), UINT16)
+    assert (block.faults, block.ids.tolist()) == (["too short", None], [5, 6, 5])
+
+
+def test_the_text_is_cleaned_first():
+    block = tokenize_documents([Passage("\uff41")], TOKENIZER, Cleaning(unicode="NFKC"), UINT16)
+    assert block.ids.tolist() == [5]
+
+
+@pytest.mark.parametrize(("duplicates", "width"), [("keep", 0), ("exact", 1), ("near", 14)])
+def test_each_passage_has_its_keys(duplicates, width):
+    passages = [Passage("a", True, False), Passage("b", False, True)]
+    block = tokenize_documents(passages, TOKENIZER, Cleaning(duplicates=duplicates), UINT16)
+    assert block.keys.shape == (2, width)
+
+
+def test_a_block_may_be_empty():
+    assert list(tokenize_documents([], TOKENIZER, Cleaning(), UINT16).passages()) == []

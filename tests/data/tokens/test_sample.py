@@ -1,0 +1,51 @@
+import unicodedata
+from itertools import pairwise
+
+import pytest
+
+from electra.data.tokens.sample import Sample
+
+
+def sample_of(texts, folder, max_characters=10**9) -> Sample:
+    sample = Sample(folder / "sample", max_characters)
+    for text in texts:
+        sample.add(text)
+    sample.close()
+    return sample
+
+
+def test_a_short_text_is_kept_whole(tmp_path):
+    sample = sample_of(["one", "two\nlines", "three"], tmp_path)
+    assert sorted(sample.lines()) == ["lines", "one", "three", "two"]
+    assert (sample.documents, sample.characters, sample.kept_characters) == (3, 17, 17)
+
+
+@pytest.mark.parametrize("documents", [100, 1000, 4097])
+def test_a_long_text_is_sampled_evenly(tmp_path, documents):
+    sample = sample_of([f"{number:05}" for number in range(1, documents + 1)], tmp_path, max_characters=300)
+    kept = sorted(int(line) for line in sample.lines())
+    assert sample.characters == 5 * documents
+    assert 150 <= sample.kept_characters == 5 * len(kept) <= 300 or documents == 100
+    assert {later - earlier for earlier, later in pairwise(kept)} == {kept[0]}
+
+
+def test_text_without_spaces_counts_tenfold(tmp_path):
+    sample = sample_of(["日本語" * 10] * 64, tmp_path, max_characters=64 * 30)
+    assert sample.kept_characters == 30 * 4
+
+
+def test_dropped_documents_leave_no_file(tmp_path):
+    sample = sample_of(["x" * 10] * 1000, tmp_path, max_characters=100)
+    assert sorted((tmp_path / "sample").iterdir()) == sample.files
+    assert sum(file.stat().st_size for file in sample.files) <= 110
+
+
+def test_lines_can_be_thinned(tmp_path):
+    assert len(list(sample_of(["a\nb\nc", "d\ne\nf\ng"], tmp_path).lines(stride=3))) == 3
+
+
+def test_characters_are_counted_as_stored_or_in_compatible_form(tmp_path):
+    decomposed = unicodedata.normalize("NFD", "가")
+    sample = sample_of([decomposed + "ﬁ", "\U0001f600"], tmp_path)
+    assert sample.count_characters() == {**dict.fromkeys(decomposed, 1), "ﬁ": 1, "\U0001f600": 1, "\n": 2}
+    assert sample.count_characters(compatible=True) == {"가": 1, "f": 1, "i": 1, "\U0001f600": 1, "\n": 2}

@@ -1,0 +1,155 @@
+import json
+import lzma
+from itertools import islice
+from pathlib import Path
+
+import pytest
+import tokenizers
+from tokenizers import models
+
+from electra.data.tokens.tokenizer import SPECIAL_TOKENS, Tokenizer, load_tokenizer, wordpiece
+from electra.errors import DataError
+
+SHARED = Path(__file__).parents[2].parent / "shared" / "data"
+PIECES = [*SPECIAL_TOKENS, "un", "##aff", "##able", "[", "]", "mask", "the", "cafe", "café", "a", "b"]
+
+
+def pieces(tokenizer: Tokenizer, text: str) -> list[str]:
+    return tokenizer.encode([text])[0].tokens
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("unaffable", ["un", "##aff", "##able"]),
+        ("[MASK] the", ["[", "mask", "]", "the"]),
+        ("a" * 201, ["[UNK]"]),
+        ("Café", ["cafe"]),
+        ("a\u00a0b", ["a", "b"]),
+        ("a\u0000b the", ["[UNK]", "the"]),
+        ("", []),
+    ],
+)
+def test_text_splits_as_the_original_splits_it(text, expected):
+    assert pieces(wordpiece(PIECES), text) == expected
+
+
+def test_accents_can_be_kept():
+    assert pieces(wordpiece(PIECES, strip_accents=False), "Café") == ["café"]
+
+
+def test_a_saved_tokenizer_loads_equal(tmp_path):
+    wordpiece(PIECES, strip_accents=False).save(tmp_path)
+    for source in (tmp_path, tmp_path / "tokenizer.json", tmp_path / "vocab.txt"):
+        loaded = load_tokenizer(source)
+        assert pieces(loaded, "Café [MASK]") == ["café", "[", "mask", "]"]
+        assert (loaded.pad_id, loaded.mask_id, loaded.vocab_size) == (0, 4, len(PIECES))
+
+
+def test_a_saved_tokenizer_loads_in_transformers(tmp_path):
+    from transformers import AutoTokenizer
+
+    wordpiece(PIECES).save(tmp_path)
+    theirs = AutoTokenizer.from_pretrained(tmp_path)
+    assert theirs("The unaffable", "cafe")["input_ids"] == [2, 11, 5, 6, 7, 3, 12, 3]
+    assert theirs.mask_token_id == 4
+
+
+def test_a_vocabulary_without_special_tokens_is_refused(tmp_path):
+    (tmp_path / "vocab.txt").write_text("the\nof\n")
+    with pytest.raises(DataError, match=r"lacks the special tokens \[PAD\]"):
+        load_tokenizer(tmp_path)
+
+
+def test_a_broken_tokenizer_file_is_refused(tmp_path):
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"model": 1}))
+    with pytest.raises(DataError, match="not a tokenizer"):
+        load_tokenizer(tmp_path)
+
+
+def test_a_folder_without_a_tokenizer_is_refused(tmp_path):
+    with pytest.raises(DataError, match=r"no tokenizer\.json"):
+        load_tokenizer(tmp_path)
+
+
+def test_a_cased_vocabulary_keeps_the_case(tmp_path):
+    (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL_TOKENS, "[unused1]", "The", "the"]))
+    assert pieces(load_tokenizer(tmp_path), "The the") == ["The", "the"]
+
+
+def test_settings_beside_a_vocabulary_count(tmp_path):
+    (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL_TOKENS, "The", "the", "日本"]))
+    settings = {"do_lower_case": True, "tokenize_chinese_chars": False}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    assert pieces(load_tokenizer(tmp_path), "The 日本") == ["the", "日本"]
+
+
+def bpe_file(folder, *, names, merges=()):
+    letters = [*names, *"<maskpdcle>[]/su", *("".join(pair) for pair in merges)]
+    backend = tokenizers.Tokenizer(
+        models.BPE({piece: number for number, piece in enumerate(dict.fromkeys(letters))}, list(merges))
+    )
+    backend.save(str(folder / "tokenizer.json"))
+
+
+OTHER_NAMES = {
+    "pad_token": "<pad>",
+    "unk_token": "<unk>",
+    "cls_token": "<s>",
+    "sep_token": {"content": "</s>", "lstrip": False},
+    "mask_token": "<mask>",
+}
+
+
+def test_special_tokens_of_other_names_are_taken_from_the_settings(tmp_path):
+    bpe_file(tmp_path, names=["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(OTHER_NAMES))
+    tokenizer = load_tokenizer(tmp_path)
+    assert (tokenizer.cls_id, tokenizer.pad_id, tokenizer.sep_id, tokenizer.mask_id) == (0, 1, 2, 4)
+    assert pieces(tokenizer, "<s>") == ["<", "s", ">"]
+    tokenizer.save(tmp_path / "again")
+    assert load_tokenizer(tmp_path / "again").names == tokenizer.names
+
+
+def test_special_tokens_of_other_names_are_refused_without_settings(tmp_path):
+    bpe_file(tmp_path, names=["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
+    with pytest.raises(
+        DataError, match=r"tokenizer\.json: .*lacks the special tokens \[PAD\].*mask_token in a tokeniz"
+    ):
+        load_tokenizer(tmp_path)
+
+
+def test_a_tokenizer_whose_text_gives_special_tokens_is_refused(tmp_path):
+    bpe_file(tmp_path, names=["<s>", "<pad>", "</s>", "<unk>", "<mask>"], merges=[("<", "s"), ("<s", ">")])
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(OTHER_NAMES))
+    with pytest.raises(DataError, match="text that spells <s> becomes that special token"):
+        load_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["{", "[]"])
+def test_broken_settings_are_refused(tmp_path, content):
+    (tmp_path / "vocab.txt").write_text("\n".join(SPECIAL_TOKENS))
+    (tmp_path / "tokenizer_config.json").write_text(content)
+    with pytest.raises(DataError, match=r"tokenizer_config\.json: not"):
+        load_tokenizer(tmp_path)
+
+
+def test_a_vocabulary_that_is_no_text_is_refused(tmp_path):
+    (tmp_path / "vocab.txt").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(DataError, match="not a vocabulary in UTF-8"):
+        load_tokenizer(tmp_path)
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="needs the text and the vocabulary of ../shared/data")
+def test_real_text_splits_as_in_transformers():
+    from transformers import BertTokenizer
+
+    ours = load_tokenizer(SHARED / "vocab/vocab.txt")
+    theirs = BertTokenizer(str(SHARED / "vocab/vocab.txt"))
+    lines = []
+    for name in ("wiki-00", "books-00", "korean-00", "japanese-00"):
+        with lzma.open(SHARED / f"corpus/{name}.txt.xz", "rt", encoding="utf-8") as stream:
+            lines += islice(filter(str.strip, stream), 2_500)
+    assert len(lines) == 10_000
+    expected = theirs(lines, add_special_tokens=False)["input_ids"]
+    assert [encoding.ids for encoding in ours.encode(lines)] == expected

@@ -1,0 +1,279 @@
+import lzma
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from itertools import product
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from electra.data.tokens.tokenizer import SPECIAL_TOKENS, load_tokenizer
+from electra.data.tokens.vocab import read_report, train_vocab
+from electra.errors import DataError
+
+SHARED = Path(__file__).parents[2].parent / "shared" / "data"
+MODELS = ["wordpiece", "unigram", "bpe"]
+KOREAN = [
+    " ".join(sentence)
+    for sentence in product(
+        ["우리는", "친구가", "선생님은"], ["학교에서", "집에서", "밤에"], ["한국어를", "책을"], ["배운다", "읽는다"]
+    )
+]
+JAPANESE = [
+    "".join(sentence)
+    for sentence in product(
+        ["私は", "友達が", "先生も"], ["学校で", "家で", "夜に"], ["日本語を", "カタカナを"], ["学ぶ。", "読む。"]
+    )
+]
+
+
+def words(seed: int, count: int) -> list[str]:
+    """Made-up words, most of which are equally frequent: ties for every trainer to break."""
+    draw = random.Random(seed)
+    syllables = ["".join(pair) for pair in product("bdkmst", "aeiou")]
+    return ["".join(draw.choices(syllables, k=draw.randint(1, 5))) for _ in range(count)]
+
+
+@pytest.fixture
+def text(tmp_path) -> Path:
+    path = tmp_path / "text.txt"
+    draw = random.Random(0)
+    vocabulary = words(0, 500)
+    lines = [" ".join(draw.choices(vocabulary, k=12)).capitalize() + ", café [MASK] (42)!" for _ in range(400)]
+    path.write_text("\n\n".join(lines), encoding="utf-8")
+    return path
+
+
+def write(path: Path, lines: list[str], times: int = 30) -> Path:
+    path.write_text("\n\n".join(lines * times), encoding="utf-8")
+    return path
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def command(text: Path, out: Path, *options: str) -> list[str]:
+    return [sys.executable, "-m", "electra", "vocab", str(text), "--out", str(out), "--size", "400", *options]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_vocabulary_has_the_size_asked_for_and_special_tokens_first(tmp_path, text, model):
+    tokenizer = train_vocab([text], size=400, out=tmp_path / "out", model=model)
+    assert tokenizer.vocab_size == len(tokenizer.backend.get_vocab()) == 400
+    assert [tokenizer.token(number) for number in range(5)] == list(SPECIAL_TOKENS)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_text_that_spells_a_special_token_stays_text(tmp_path, text, model):
+    tokenizer = train_vocab([text], size=400, out=tmp_path / "out", model=model)
+    for word in ("[MASK]", "x[CLS]", "[PAD][SEP]"):
+        assert min(tokenizer.encode([word])[0].ids) > 4 or tokenizer.encode([word])[0].ids.count(1)
+        assert not {0, 2, 3, 4}.intersection(tokenizer.encode([word])[0].ids)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("options", [{}, {"lowercase": False}, {"accents": "keep"}])
+def test_the_folder_loads_equal_here_and_in_transformers(tmp_path, text, model, options):
+    from transformers import AutoTokenizer
+
+    trained = train_vocab([text], size=400, out=tmp_path / "out", model=model, **options)
+    loaded, theirs = load_tokenizer(tmp_path / "out"), AutoTokenizer.from_pretrained(tmp_path / "out")
+    # Of text that spells special tokens, transformers makes special tokens.
+    plain = text.read_text(encoding="utf-8").replace("[MASK]", "[]").split("\n\n")
+    lines = [*plain[:50], "Café  (KAFE)\tkate", "未知 😀", ""]
+    expected = [encoding.ids for encoding in trained.encode(lines)]
+    assert [encoding.ids for encoding in loaded.encode(lines)] == expected
+    assert theirs(lines)["input_ids"] == [[2, *ids, 3] for ids in expected]
+    assert (theirs.pad_token_id, theirs.mask_token_id) == (0, 4)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, "cafe"),
+        ({"accents": "keep"}, "café"),
+        ({"lowercase": False}, "Café"),
+        ({"lowercase": False, "accents": "strip"}, "Cafe"),
+    ],
+)
+@pytest.mark.parametrize("model", ["wordpiece", "unigram"])
+def test_case_and_accents_are_kept_or_not(tmp_path, model, options, expected):
+    text = write(tmp_path / "text.txt", ["Café", "Café Kate"])
+    tokenizer = train_vocab([text], size=50, out=tmp_path / "out", model=model, **options)
+    assert "".join(tokenizer.encode(["Café"])[0].tokens).replace("##", "").removeprefix("▁") == expected
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_same_text_gives_the_same_bytes_whatever_the_threads(tmp_path, text, model):
+    folders = []
+    for threads in ("1", "2", "5"):
+        folders.append(tmp_path / threads)
+        environment = {**os.environ, "RAYON_NUM_THREADS": threads}
+        subprocess.run(command(text, folders[-1], "--model", model), check=True, env=environment, capture_output=True)
+    assert contents(folders[0]) == contents(folders[1]) == contents(folders[2])
+
+
+@pytest.mark.parametrize(("lines", "word"), [(KOREAN, "학교에서"), (JAPANESE, "日本語")])
+def test_unigram_finds_words_of_korean_and_japanese(tmp_path, lines, word):
+    text = write(tmp_path / "text.txt", lines, times=3)
+    tokenizer = train_vocab([text], size=100, out=tmp_path / "out", model="unigram")
+    assert any(word in piece for line in lines for piece in tokenizer.encode([line])[0].tokens)
+    assert read_report(tmp_path / "out").fertility.unknown == 0
+
+
+def test_wordpiece_keeps_hangul_and_kana_whole(tmp_path):
+    text = write(tmp_path / "text.txt", [*KOREAN, "カタカナで書く"])
+    tokenizer = train_vocab([text], size=200, out=tmp_path / "out")
+    assert not read_report(tmp_path / "out").strip_accents
+    assert "학교에서" in tokenizer.encode(["학교에서"])[0].tokens
+    assert "".join(tokenizer.encode(["カタカナで"])[0].tokens).replace("##", "") == "カタカナで"
+
+
+def test_bpe_knows_every_text(tmp_path, text):
+    tokenizer = train_vocab([text], size=400, out=tmp_path / "out", model="bpe")
+    assert 1 not in tokenizer.encode(["未知の文 😀 Ωmega"])[0].ids
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_spelled_pieces_make_the_text_again(tmp_path, model):
+    text = write(tmp_path / "text.txt", ["the tea of kate", "кот ест суп"] * 20)
+    tokenizer = train_vocab([text], size=400, out=tmp_path / "out", model=model)
+    ids = tokenizer.encode(["the teat ест кот"])[0].ids
+    assert "".join(map(tokenizer.spell, ids)) == " the teat ест кот"
+    assert tokenizer.spell(tokenizer.mask_id).strip() == "[MASK]"
+
+
+def test_letters_that_occur_once_are_unknown(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("kate tea ж " * 1 + "kate tea " * 50, encoding="utf-8")
+    for model in ("wordpiece", "unigram"):
+        tokenizer = train_vocab([text], size=60, out=tmp_path / model, model=model)
+        assert tokenizer.encode(["ж"])[0].ids[-1] == tokenizer.unk_id
+        assert tokenizer.unk_id not in tokenizer.encode(["kate"])[0].ids
+
+
+def test_the_report_says_what_was_made_of_what(tmp_path, text):
+    train_vocab([text], size=400, out=tmp_path / "out")
+    report = read_report(tmp_path / "out")
+    characters = len(text.read_text(encoding="utf-8")) - 2 * 399  # the blank lines between documents
+    assert (report.passages, report.characters, report.sampled_characters) == (400, characters, characters)
+    tokenizer = load_tokenizer(tmp_path / "out")
+    lines = text.read_text(encoding="utf-8").split()
+    tokens = sum(map(len, tokenizer.encode(lines)))
+    assert report.fertility.tokens_per_word == pytest.approx(tokens / len(lines), abs=1e-4)
+    assert report.fertility.tokens_per_character == pytest.approx(tokens / sum(map(len, lines)), abs=1e-4)
+
+
+def test_a_long_text_is_sampled(tmp_path):
+    spaceless = ".".join(words(1, 2000))
+    text = write(tmp_path / "text.txt", [spaceless], times=3_000_000 // len(spaceless))
+    train_vocab([text], size=300, out=tmp_path / "out", max_characters=20_000_000)
+    report = read_report(tmp_path / "out")
+    assert report.characters > 2_000_000 >= report.sampled_characters > 1_000_000
+
+
+def test_too_little_text_gives_a_smaller_vocabulary_and_says_so(tmp_path):
+    text = write(tmp_path / "text.txt", ["tea for two"])
+    for model in MODELS:
+        tokenizer = train_vocab([text], size=5000, out=tmp_path / model, model=model)
+        report = read_report(tmp_path / model)
+        assert tokenizer.vocab_size == report.size < report.requested_size == 5000
+
+
+@pytest.mark.parametrize("model", MODELS)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(content=st.text(st.characters(codec="utf-8", exclude_characters="\0")))
+@example("\u200b\ufeff\x7f")  # nothing is left of it
+@example("Ж")
+@example("한\r\n\u0301\u2028▁▁ x")
+def test_any_text_gives_a_vocabulary_that_spells_it(tmp_path, model, content):
+    text = tmp_path / "text.txt"
+    text.write_bytes(content.encode())
+    if not content.strip():
+        return
+    tokenizer = train_vocab([text], size=300, out=tmp_path / "out", model=model)
+    assert load_tokenizer(tmp_path / "out").backend.to_str() == tokenizer.backend.to_str()
+    encoding = tokenizer.encode([content])[0]
+    assert not {0, 2, 3, 4}.intersection(encoding.ids)
+    assert max(encoding.ids, default=0) < tokenizer.vocab_size <= 300
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"size": 10}, "wordpiece vocabulary of 10 pieces is too small"),
+        ({"size": 100, "model": "bpe"}, "give 261 or more"),
+        ({"size": 100, "max_characters": 5}, "sample of 5 characters is too small"),
+    ],
+)
+def test_impossible_wishes_are_refused(tmp_path, text, options, message):
+    with pytest.raises(DataError, match=message):
+        train_vocab([text], out=tmp_path / "out", **options)
+
+
+def test_an_empty_text_is_refused_and_leaves_nothing(tmp_path):
+    (tmp_path / "empty.txt").write_text("\n \n")
+    with pytest.raises(DataError, match="no text"):
+        train_vocab([tmp_path / "empty.txt"], size=100, out=tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["empty.txt"]
+
+
+def test_a_folder_of_something_else_is_not_replaced(tmp_path, text):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.tex").write_text("dear")
+    with pytest.raises(DataError, match="holds no vocabulary of ours"):
+        train_vocab([text], size=100, out=tmp_path / "out")
+    assert (tmp_path / "out" / "thesis.tex").read_text() == "dear"
+
+
+def test_a_vocabulary_is_replaced_by_a_new_one(tmp_path, text):
+    train_vocab([text], size=100, out=tmp_path / "out", model="wordpiece")
+    train_vocab([text], size=300, out=tmp_path / "out", model="bpe")
+    assert sorted(contents(tmp_path / "out")) == ["report.json", "tokenizer.json", "tokenizer_config.json"]
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["out", "text.txt"]
+
+
+def kill_repeatedly(text: Path, out: Path, times: int) -> int:
+    """Kill training at moments spread over its duration; give how often it had not finished yet."""
+    began = time.perf_counter()
+    undisturbed = out.with_name("undisturbed")
+    subprocess.run(command(text, undisturbed), check=True, capture_output=True)
+    duration = time.perf_counter() - began
+    killed = 0
+    for number in range(times):
+        process = subprocess.Popen(command(text, out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(duration * (number + random.Random(number).random()) / times)
+        process.send_signal(signal.SIGKILL)
+        killed += process.wait() == -signal.SIGKILL
+        assert not out.exists() or contents(out) == contents(undisturbed)
+    subprocess.run(command(text, out), check=True, capture_output=True)
+    assert contents(out) == contents(undisturbed)
+    assert [path.name for path in sorted(text.parent.iterdir())] == ["out", "text.txt", "undisturbed"]
+    return killed
+
+
+def test_a_killed_training_leaves_nothing_half(tmp_path, text):
+    assert kill_repeatedly(text, tmp_path / "out", times=3) >= 1
+
+
+@pytest.mark.slow
+def test_thirty_killed_trainings_leave_nothing_half(tmp_path, text):
+    assert kill_repeatedly(text, tmp_path / "out", times=40) >= 30
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not SHARED.is_dir(), reason="needs the text of ../shared/data")
+@pytest.mark.parametrize(("language", "most"), [("korean", 0.65), ("japanese", 0.65)])
+def test_real_korean_and_japanese_get_words(tmp_path, language, most):
+    with lzma.open(SHARED / f"corpus/{language}-00.txt.xz", "rt", encoding="utf-8") as stream:
+        (tmp_path / "text.txt").write_text(stream.read(1_000_000), encoding="utf-8")
+    train_vocab([tmp_path / "text.txt"], size=16_000, out=tmp_path / "out", model="unigram")
+    fertility = read_report(tmp_path / "out").fertility
+    assert fertility.tokens_per_character < most
+    assert fertility.unknown < 0.005

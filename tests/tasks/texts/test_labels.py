@@ -1,0 +1,58 @@
+import numpy as np
+import pytest
+import torch
+
+from electra.errors import TaskError
+from electra.tasks.texts.labels import Classes, LabelSets, Value
+
+COLOURS = ("red", "green", "blue")
+
+
+def test_a_class_is_trained_by_its_number_and_read_with_probabilities():
+    kind = Classes(COLOURS)
+    logits = torch.tensor([[2.0, 0.0, 1.0], [0.0, 0.0, 5.0]])
+    targets = torch.tensor([kind.target("red"), kind.target("blue")])
+    expected = torch.nn.functional.cross_entropy(logits, torch.tensor([0, 2]), reduction="none")
+    assert torch.equal(kind.losses(logits, targets), expected)
+    read = kind.read(logits[0].numpy())
+    assert read["label"] == "red"
+    assert sum(read["probabilities"].values()) == pytest.approx(1)
+    assert list(read["probabilities"]) == list(COLOURS)
+
+
+def test_an_unknown_class_is_named_with_the_known_ones():
+    with pytest.raises(
+        TaskError, match=r"dev line 3: unknown label 'gren'; did you mean green.*known: red, green, blue"
+    ):
+        Classes(COLOURS).parse("gren", "dev line 3")
+
+
+def test_sets_come_as_lists_or_as_one_text():
+    kind = LabelSets(COLOURS, separator="|")
+    assert kind.parse("red| blue", "here") == kind.parse(["blue", "red"], "here") == {"red", "blue"}
+    assert kind.parse("", "here") == frozenset()
+    assert kind.target(frozenset({"blue"})) == [0.0, 0.0, 1.0]
+    with pytest.raises(TaskError, match="unknown label 'pink'"):
+        kind.parse("red|pink", "here")
+
+
+def test_sets_are_read_label_by_label():
+    read = LabelSets(COLOURS).read(np.array([3.0, -1.0, 0.1], np.float32))
+    assert read["labels"] == ["red", "blue"]
+    assert read["probabilities"]["green"] == pytest.approx(1 / (1 + np.e))
+
+
+def test_a_value_lies_between_its_bounds():
+    kind = Value(1, 5)  # the original divides by the upper bound alone
+    assert kind.target(1.0) == [0.0]
+    assert kind.target(5.0) == [1.0]
+    assert kind.read(np.array([0.5], np.float32)) == {"value": 3.0}
+    with pytest.raises(TaskError, match="line 2: 'high' is not a number"):
+        kind.parse("high", "line 2")
+    with pytest.raises(TaskError, match="line 2: 'nan' is not a number"):
+        kind.parse("nan", "line 2")
+
+
+def test_many_labels_are_not_all_named():
+    with pytest.raises(TaskError, match=r"known: 0, 1, .*, 29 …$"):
+        Classes([str(number) for number in range(100)]).parse("x", "here")
