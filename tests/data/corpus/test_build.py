@@ -93,8 +93,8 @@ def test_no_text_breaks_a_build(tmp_path_factory, lines, cut):
 
 
 def test_a_document_longer_than_a_shard_goes_on_in_the_next(tmp_path, monkeypatch):
-    monkeypatch.setattr("electra.data.text.LINE_LIMIT", 500)
-    monkeypatch.setattr("electra.data.text.PASSAGE_LIMIT", 1000)
+    monkeypatch.setattr("electra.data.reading.text.LINE_LIMIT", 500)
+    monkeypatch.setattr("electra.data.reading.text.PASSAGE_LIMIT", 1000)
     (tmp_path / "a.txt").write_text("abcd " * 2000)
     corpus = build(tmp_path / "a.txt", tmp_path / "corpus", heldout=0, shard_characters=3000)
     assert (len(corpus.manifest.splits["train"]), corpus.manifest.documents) == (4, 1)
@@ -350,7 +350,7 @@ def test_invalid_bytes_are_refused_or_counted(tmp_path):
 
 
 def test_progress_tells_what_is_done_and_not_what_is_read_ahead(tmp_path, monkeypatch):
-    monkeypatch.setattr("electra.data.sources.CHUNK_BYTES", 1000)
+    monkeypatch.setattr("electra.data.reading.sources.CHUNK_BYTES", 1000)
     text = write_text(tmp_path / "a.txt", 100)
     seen = []
     build(text, tmp_path / "corpus", workers=1, progress=seen.append)
