@@ -50,7 +50,7 @@ def test_the_demo_compares_with_an_untrained_encoder(shown):
     result = shown[0]
     assert 0.4 < result.untrained_accuracy <= 1
     assert 0.4 < result.trained_accuracy <= 1
-    assert result.fitted > result.tested > 20
+    assert min(result.fitted, result.tested) > 20
 
 
 def test_what_is_shown_was_not_trained_on(shown):

@@ -10,7 +10,7 @@ from tokenizers import models
 from electra.data.tokens.tokenizer import SPECIAL_TOKENS, Tokenizer, load_tokenizer, wordpiece
 from electra.errors import DataError
 
-SHARED = Path(__file__).parents[2].parent / "shared" / "data"
+SHARED = Path(__file__).parents[3].parent / "shared" / "data"
 PIECES = [*SPECIAL_TOKENS, "un", "##aff", "##able", "[", "]", "mask", "the", "cafe", "café", "a", "b"]
 
 

@@ -49,10 +49,10 @@ def test_a_sample_stands_where_its_uniform_number_falls(rows, targets, temperatu
 
 
 def test_samples_follow_the_distribution(device):
-    heat = torch.tensor([0.0, 1.0, 2.0, 0.5, -1.0], device=device).repeat(1000, 1)
-    found = sample(heat, uniform(1000, device), 1.0, None)
-    shares = torch.bincount(found, minlength=5) / 1000
-    assert torch.allclose(shares, heat[0].softmax(-1), atol=0.05)
+    heat = torch.tensor([0.0, 1.0, 2.0, 0.5, -1.0], device=device).repeat(400, 1)
+    found = sample(heat, uniform(400, device), 1.0, None)
+    shares = torch.bincount(found, minlength=5) / 400
+    assert torch.allclose(shares, heat[0].softmax(-1), atol=0.08)
 
 
 @pytest.mark.parametrize("through_the_kernel", [True, False])

@@ -9,7 +9,7 @@ from electra.tasks.base import Notes
 from electra.tasks.tagging.conll import read_sentences
 from electra.tasks.tagging.task import Sentence
 
-SHARED = Path(__file__).parents[2].parent / "shared" / "data"
+SHARED = Path(__file__).parents[3].parent / "shared" / "data"
 TEXT = """-DOCSTART- -X- O
 
 the DT B-NP

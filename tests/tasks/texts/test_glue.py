@@ -9,7 +9,7 @@ from electra.errors import DataError, TaskError
 from electra.tasks.base import Notes
 from electra.tasks.texts.glue import TASKS
 
-SHARED = Path(__file__).parents[3] / "shared" / "data" / "tasks" / "glue.tar.xz"
+SHARED = Path(__file__).parents[4] / "shared" / "data" / "tasks" / "glue.tar.xz"
 FILES = {  # two rows of each task's training file, as the benchmark lays it out
     "cola": ("CoLA", "gj04\t1\t\tThe cat sat.\ngj04\t0\t*\tCat the sat.\n"),
     "sst-2": ("SST-2", 'sentence\tlabel\na "good soup \t1\na bad soup\t0\n'),
