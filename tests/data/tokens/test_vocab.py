@@ -16,7 +16,7 @@ from electra.data.tokens.tokenizer import SPECIAL_TOKENS, load_tokenizer
 from electra.data.tokens.vocab import read_report, train_vocab
 from electra.errors import DataError
 
-SHARED = Path(__file__).parents[2].parent / "shared" / "data"
+SHARED = Path(__file__).parents[3].parent / "shared" / "data"
 MODELS = ["wordpiece", "unigram", "bpe"]
 KOREAN = [
     " ".join(sentence)
