@@ -69,9 +69,11 @@ def test_predictions_leave_unused_slots_out():
         correct=torch.tensor([[True, False, True]]),
         positions=torch.tensor([[1, 2, 0]]),
         weights=torch.tensor([[1.0, 1.0, 0.0]]),
+        hidden=torch.tensor([[False, True, True]]),
         sampled=torch.tensor([[False, False, True]]),
     )
     found = summarize([Step(torch.tensor(0.0), NOTHING, generator=predictions, main=predictions)])
     assert found["generator_loss"] == found["mlm_loss"] == 2.0
     assert found["generator_accuracy"] == 0.5
+    assert found["generator_hidden_accuracy"] == 0.0  # the one that was right stood there to be copied
     assert found["sampled_accuracy"] == 0.0

@@ -24,6 +24,7 @@ class Predictions:
     correct: Tensor  # (B, N) whether it was the true one
     positions: Tensor  # (B, N) where in the sequence
     weights: Tensor  # (B, N)
+    hidden: Tensor | None = None  # (B, N) whether [MASK] stood there; elsewhere copying is enough
     sampled: Tensor | None = None  # (B, N) whether a token sampled from the prediction was the true one
 
 
@@ -79,8 +80,9 @@ def predict(logits: Tensor, masked: Masked) -> tuple[Tensor, Predictions]:
     else:
         nll, best = F.cross_entropy(rows.float(), wanted, reduction="none"), rows.detach().argmax(-1)
     best = best.view_as(targets)
-    predictions = Predictions(nll.detach().view_as(targets), best, best == targets, masked.positions, masked.weights)
-    return weighted_mean(nll.view_as(targets), masked.weights), predictions
+    nll, right = nll.view_as(targets), best == targets
+    predictions = Predictions(nll.detach(), best, right, masked.positions, masked.weights, masked.hidden)
+    return weighted_mean(nll, masked.weights), predictions
 
 
 def detect(scores: Tensor, replaced: Tensor, weights: Tensor) -> tuple[Tensor, Verdicts]:

@@ -22,6 +22,7 @@ class Masked:
     positions: Tensor  # (B, N) where the chosen tokens stand
     weights: Tensor  # (B, N) 1 for a chosen token, 0 for a slot that the sequence does not need
     originals: Tensor  # (B, N) the chosen tokens
+    hidden: Tensor  # (B, N) whether [MASK] stands in their place
 
 
 def slots(mask_fraction: float, length: int) -> int:
@@ -60,6 +61,7 @@ class Masker(nn.Module):
             positions=positions,
             weights=chosen.float(),
             originals=batch.ids.gather(1, positions),
+            hidden=hidden.gather(1, positions),
         )
 
     def candidates(self, batch: Batch[Tensor]) -> Tensor:

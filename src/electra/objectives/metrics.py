@@ -26,9 +26,12 @@ def _predictions(parts: Sequence[Predictions], name: str) -> dict[str, float]:
         f"{name}_loss": torch.cat([part.nll[here] for part, here in zip(parts, chosen, strict=True)]),
         f"{name}_accuracy": torch.cat([part.correct[here] for part, here in zip(parts, chosen, strict=True)]),
     }
-    sampled = [part.sampled[here] for part, here in zip(parts, chosen, strict=True) if part.sampled is not None]
-    if sampled:
+    if sampled := [part.sampled[here] for part, here in zip(parts, chosen, strict=True) if part.sampled is not None]:
         found["sampled_accuracy"] = torch.cat(sampled)
+    if hidden := [
+        part.correct[here & part.hidden] for part, here in zip(parts, chosen, strict=True) if part.hidden is not None
+    ]:
+        found[f"{name}_hidden_accuracy"] = torch.cat(hidden)
     return {key: values.float().mean().item() for key, values in found.items()}
 
 
