@@ -78,6 +78,19 @@ def test_the_loss_falls(config, held_out):
     assert after["heldout_loss"] < 0.9 * before["heldout_loss"]
 
 
+def test_the_generators_rate_is_for_what_it_does_not_share(config):
+    start, end = (
+        electra.load(pretrain(config(*rates, out=name)))
+        for name, rates in (
+            ("start", ["train.learning_rate=1e-12"]),
+            ("end", ["train.learning_rate=1e-2", "objective.generator.rate=1e-10"]),
+        )
+    )
+    before, after = start.generator.state_dict(), end.generator.state_dict()
+    moved = {name for name in before if not torch.allclose(before[name], after[name], atol=1e-6)}
+    assert moved == {name for name in before if name.startswith("encoder.embeddings.")}
+
+
 def test_the_same_seed_gives_the_same_bits_and_another_seed_others(config, records, weights):
     ours, theirs = (pretrain(config("model.dropout=0.1", out=name)) for name in ("a", "b"))
     assert records(ours) == records(theirs)

@@ -81,8 +81,8 @@ def test_a_size_that_the_text_is_too_little_for_is_not_even_timed(plan):
 def test_with_tokens_enough_the_next_size_is_timed_and_taken(text, monkeypatch):
     monkeypatch.setattr(planning, "TOKENS_PER_PARAMETER", 0)
     plan = make_plan([text], hours=1000, overrides=["model.layers=1", "train.length=16"])
-    assert plan.preset == "small"
-    assert plan.tokens_per_second.keys() == {"tiny", "small"}
+    assert plan.preset == "quick"
+    assert plan.tokens_per_second.keys() == {"tiny", "quick"}
 
 
 def test_the_plan_warms_up_for_a_share_of_the_steps(plan):

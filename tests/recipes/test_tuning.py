@@ -2,7 +2,7 @@ import pytest
 
 from electra.config.load import load_finetune_config
 from electra.errors import ConfigError
-from electra.recipes.tuning import Examples, Tuning, complete
+from electra.recipes.tuning import Examples, Tuning, complete, new_network
 from electra.tasks.base import Feature
 from electra.tasks.build import build_task
 
@@ -68,3 +68,9 @@ def test_a_tuning_is_complete(tuning):
     config = tuning("rte", 10).config
     unset = {name for name, value in config if value is None}
     assert unset <= left_open | {"checkpoint_every"}
+
+
+@pytest.mark.parametrize(("chance", "overrides"), [(0.1, []), (0.3, ["dropout=0.3"])])
+def test_dropout_is_that_of_fine_tuning(tuning, chance, overrides):
+    shape = new_network(tuning("rte", 10, *overrides)).encoder.config
+    assert shape.dropout == shape.attention_dropout == chance

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from electra.config.schema import NonNegative, Root
+from electra.config.schema import NonNegative, Probability, Root
 from electra.config.tasks import TableConfig, TaggingConfig
 
 SEEDS = {"single": 1, "paper": 10, "mnli-init": 10}  # of each protocol, unless the config says otherwise
@@ -50,6 +50,9 @@ class FinetuneConfig(Root):
     warmup_fraction: Annotated[float, Field(ge=0, lt=1)] = Field(0.1, description="share of the updates to warm up")
     optimizer: Literal["electra", "adamw"] = Field(
         "electra", description="the original's AdamW (no bias correction), or the standard one"
+    )
+    dropout: Probability = Field(
+        0.1, description="of hidden states and attention probabilities, whatever pre-training had"
     )
     weight_decay: NonNegative = Field(0.0, description="decoupled decay; biases and layer norms are exempt")
     clip_norm: PositiveFloat = Field(1.0, description="largest norm of the gradient of the mean loss")

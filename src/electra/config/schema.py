@@ -67,6 +67,7 @@ class SizedGenerator(Section):
 
     width: Ratio = Field(0.25, description="hidden size as a ratio to the discriminator's")
     depth: Ratio = Field(1.0, description="number of layers as a ratio to the discriminator's")
+    rate: PositiveFloat = Field(1.0, description="multiple of the learning rate for the weights that it does not share")
 
     def encoder(self, model: ModelConfig, *, own_embeddings: bool = False) -> ModelConfig:
         """Give the shape of the generator's encoder beside the discriminator `model`."""

@@ -26,8 +26,9 @@ SMALLEST_VOCABULARY, LARGEST_VOCABULARY = 1024, 30_522
 TOKENS_PER_PARAMETER = 20  # read in training; with fewer a smaller model comes out better
 MOST_EPOCHS = 40  # of the same text; then more hours hardly help
 WARMUP_SHARE, FEWEST_UPDATES, SMALLEST_BATCH = 0.06, 2000, 16
+START_LENGTH, SHORT_SHARE, MOST_SHORT = 16, 0.1, 1000  # short sequences first: so many tokens, updates at most
 SAMPLE_BYTES = 1 << 26  # of text that is read to know how much there is
-SIZES = {"cpu": ("tiny", "small"), "cuda": ("tiny", "small", "base")}
+SIZES = {"cpu": ("tiny", "quick"), "cuda": ("tiny", "quick", "base")}
 
 
 @dataclass(frozen=True)
@@ -145,8 +146,11 @@ def _training(config: PretrainConfig, speed: Speed, tokens: float) -> list[str]:
         batch //= 2
     steps = max(1, int(tokens / (batch * length)))
     often = max(10, steps // 20)
+    short = f"train.length_warmup_steps={max(1, min(MOST_SHORT, int(SHORT_SHARE * steps)))}"
     return [
-        "train.optimizer=adamw",  # the original's, without bias correction, steps too far in the first thousand updates
+        "model.dropout=0.0",
+        "model.attention_dropout=0.0",
+        *([f"train.start_length={START_LENGTH}", short] if length % START_LENGTH == 0 else []),
         f"train.batch_size={batch}",
         f"train.micro_batch_size={math.gcd(batch, speed.micro_batch_size)}",
         f"train.warmup_steps={max(1, int(WARMUP_SHARE * steps))}",

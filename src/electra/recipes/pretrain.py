@@ -31,6 +31,7 @@ from electra.recipes.initialise import initialise
 from electra.training.checkpoint import Checkpoints
 from electra.training.execution import autocast
 from electra.training.loop import Job, train
+from electra.training.optim import Factor
 from electra.training.processes import Processes, joined
 from electra.training.run import Record, Run, trackers
 from electra.training.schedule import length_at, micro_batches, micro_batches_before, total_steps
@@ -80,6 +81,7 @@ class _Pretraining:
         job: Job[Input, Step] = Job(
             module=self.objective,
             forward=self._forward,
+            factor=_factor(self.objective, config),
             updates=self._updates,
             metrics=lambda step: summarize([step]),
             evaluate=self._evaluate,
@@ -203,6 +205,15 @@ def _first_stage(config: PretrainConfig) -> PretrainConfig | None:
     masked = objective.model_dump(include=set(MLMObjective.model_fields) - {"name"})
     out = str(Path(config.out or "") / "first_stage")
     return config.model_copy(update={"objective": MLMObjective(**masked), "out": out})
+
+
+def _factor(objective: Objective, config: PretrainConfig) -> Factor:
+    """Give the generator's own weights a rate of their own; what it shares learns as the discriminator does."""
+    generator = getattr(config.objective, "generator", None)
+    shared = {id(weight) for weight in objective.network.parameters()}
+    named = objective.generator.named_parameters(prefix="generator") if objective.generator else ()
+    own = {name for name, weight in named if id(weight) not in shared}
+    return lambda name: getattr(generator, "rate", 1.0) if name in own else 1.0
 
 
 def trained_model(objective: Objective, tokenizer: Tokenizer) -> Pretrained:

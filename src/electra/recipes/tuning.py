@@ -110,7 +110,9 @@ def complete(config: FinetuneConfig, task: AnyTask, model: ModelConfig) -> Finet
 
 def new_network(tuning: Tuning) -> TaskNetwork:
     """Put a fresh head on a copy of the start's encoder, or on a fresh encoder of its shape."""
-    encoder = Encoder(tuning.start.encoder.config)
+    chance = tuning.config.dropout
+    shape = tuning.start.encoder.config.model_copy(update={"dropout": chance, "attention_dropout": chance})
+    encoder = Encoder(shape)
     if tuning.config.start == "pretrained":
         encoder.load_state_dict(tuning.start.encoder.state_dict())
     task = tuning.task
