@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from electra.config.keys import did_you_mean
@@ -10,10 +11,16 @@ from electra.data.reading.sources import find_sources
 from electra.errors import TaskError
 
 
-def read_inputs(source: str, columns: Sequence[str]) -> Iterator[Mapping[str, Any]]:
-    """Read records that have the columns from a table, or from lines of text or JSON; `-` is standard input."""
+def read_inputs(
+    source: str, columns: Sequence[str], other_names: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[Mapping[str, Any]]:
+    """Read records that have the columns from a table, or from lines of text or JSON; `-` is standard input.
+
+    `other_names` says for a name that a column may also have which one it is.
+    """
     plain = find_sources([source])[0][0].format == "text"
     for where, cells in _line_rows(source, columns) if plain else read_rows(source):
+        cells = {other_names.get(name, name): value for name, value in cells.items()}
         missing = [column for column in columns if cells.get(column) is None]
         if missing:
             found = list(map(str, cells))

@@ -176,6 +176,12 @@ def test_new_examples_come_from_tables_or_lines(task, tmp_path, name, content):
     assert example.texts == ("A, b", "C")
 
 
+@pytest.mark.parametrize("header", ["#1 String,#2 String", "sentence1,sentence2"])
+def test_new_examples_may_have_the_columns_of_the_files_or_of_the_hub(task, tmp_path, header):
+    (example,) = task("mrpc").inputs(str(write(tmp_path, "pairs.csv", f"{header}\nA,B\n")))
+    assert example.texts == ("A", "B")
+
+
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
