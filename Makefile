@@ -1,7 +1,7 @@
 # Two commands set a fresh machine up: `make demo` and `make test`. Each makes its own .venv.
 PYTHON ?= python3
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 
 .PHONY: demo test check format docs clean
 
