@@ -15,7 +15,7 @@ def diagnose(record: Mapping[str, float]) -> list[str]:
     if value.get("discriminator_recall", 1.0) < 0.01 and value.get("discriminator_auc", 1.0) < 0.6:
         found.append(
             "the discriminator calls every token original (the majority class) and ranks them hardly above chance: "
-            "lower train.learning_rate, raise train.warmup_steps, or make the generator smaller"
+            "lower train.learning_rate, or begin with short sequences (train.start_length, train.length_warmup_steps)"
         )
     if value.get("sampled_accuracy", 0.0) > 0.75 or value.get("replaced_fraction", 1.0) < 0.02:
         found.append(
