@@ -21,8 +21,8 @@ EXPLANATIONS = (
         "About six tokens in seven are original, so a network that always says “original” is right most of the time. "
         "This one says so and nothing more: recall is near 0, and AUC is near the 0.5 of guessing. Early in a run this "
         "is common, and AUC then rises by itself; late in a run nothing is being learnt.",
-        "If AUC still lies flat after a quarter of the run, start again with a lower train.learning_rate or more "
-        "train.warmup_steps. A narrower generator (objective.generator.width) makes the task easier to begin with.",
+        "If AUC still lies flat after a quarter of the run, start again with a lower train.learning_rate, or with "
+        "short sequences first (train.start_length=16, train.length_warmup_steps=1000), as the preset quick does.",
     ),
     Explanation(
         "the generator is too strong",
