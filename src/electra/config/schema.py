@@ -160,11 +160,19 @@ class ReplacedTokens(Masking):
     generator: Generator = MaskedLMGenerator()
 
 
-class ElectraObjective(ReplacedTokens):
+class Detection(ReplacedTokens):
+    """What the objectives that detect replaced tokens have in common."""
+
+    discriminator_weight: NonNegative = Field(50.0, description="weight of the discriminator's loss")
+    prior: Annotated[float, Field(gt=0, lt=1)] = Field(
+        0.5, description="chance of being replaced that the discriminator starts from for every token (original: 0.5)"
+    )
+
+
+class ElectraObjective(Detection):
     """Replaced token detection (section 2 of the paper)."""
 
     name: Literal["electra"] = Field("electra", description="replaced token detection")
-    discriminator_weight: NonNegative = Field(50.0, description="weight of the discriminator's loss")
     algorithm: Literal["joint", "two_stage", "adversarial"] = Field(
         "joint", description="both at once; the generator first; or a generator that is rewarded for fooling"
     )
@@ -186,11 +194,10 @@ class ElectraObjective(ReplacedTokens):
         return self
 
 
-class Electra15Objective(ReplacedTokens):
+class Electra15Objective(Detection):
     """Replaced token detection whose loss counts the masked positions alone (section 3.5)."""
 
     name: Literal["electra_15"] = Field("electra_15", description="detection at the masked positions alone")
-    discriminator_weight: NonNegative = Field(50.0, description="weight of the discriminator's loss")
 
 
 class ReplaceMLMObjective(ReplacedTokens):

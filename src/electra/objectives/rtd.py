@@ -1,8 +1,10 @@
 """Replaced token detection: ELECTRA (section 2 of the paper)."""
 
-from torch import Tensor
+import math
 
-from electra.config.schema import Electra15Objective, ElectraObjective
+from torch import Tensor, nn
+
+from electra.config.schema import Detection
 from electra.data.feeding.batch import Batch
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.model.networks import Discriminator, Networks
@@ -17,9 +19,10 @@ class ReplacedTokenDetection(CorruptingObjective):
 
     network: Discriminator
 
-    def __init__(self, config: ElectraObjective | Electra15Objective, tokenizer: Tokenizer, networks: Networks) -> None:
+    def __init__(self, config: Detection, tokenizer: Tokenizer, networks: Networks) -> None:
         super().__init__(config, tokenizer, networks.generator)
         self.network = networks.discriminator
+        nn.init.constant_(self.network.head.score.bias, math.log(config.prior / (1 - config.prior)))
         self.generator_weight = config.generator_weight
         self.discriminator_weight = config.discriminator_weight
 

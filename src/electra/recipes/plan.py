@@ -27,6 +27,7 @@ TOKENS_PER_PARAMETER = 20  # read in training; with fewer a smaller model comes 
 MOST_EPOCHS = 40  # of the same text; then more hours hardly help
 WARMUP_SHARE, FEWEST_UPDATES, SMALLEST_BATCH = 0.06, 2000, 16
 START_LENGTH, SHORT_SHARE, MOST_SHORT = 16, 0.1, 1000  # short sequences first: so many tokens, updates at most
+PRIOR = 0.13  # share of the tokens that is replaced once a generator begins to learn
 SAMPLE_BYTES = 1 << 26  # of text that is read to know how much there is
 SIZES = {"cpu": ("tiny", "quick"), "cuda": ("tiny", "quick", "base")}
 
@@ -148,6 +149,7 @@ def _training(config: PretrainConfig, speed: Speed, tokens: float) -> list[str]:
     often = max(10, steps // 20)
     short = f"train.length_warmup_steps={max(1, min(MOST_SHORT, int(SHORT_SHARE * steps)))}"
     return [
+        f"objective.prior={PRIOR}",
         "model.dropout=0.0",
         "model.attention_dropout=0.0",
         *([f"train.start_length={START_LENGTH}", short] if length % START_LENGTH == 0 else []),

@@ -12,7 +12,7 @@ from electra.data.corpus.shards import write_whole
 from electra.data.tokens.tokenizer import load_tokenizer
 from electra.data.tokens.vocab import REPORT, train_vocab
 from electra.errors import CheckpointError, ConfigError
-from electra.recipes.plan import Plan, make_plan
+from electra.recipes.plan import MOST_EPOCHS, Plan, make_plan
 from electra.recipes.pretrain import Listener, pretrain
 from electra.training.run import check_place
 
@@ -63,7 +63,7 @@ def describe(plan: Plan) -> list[str]:
         f"training    about {plan.steps:,} steps of {batch} sequences in {plan.train_hours:.2f} hours",
         f"            {plan.tokens:,} tokens, {plan.epochs:.1f} times the text, {plan.flops:.2e} FLOPs",
     ]
-    if plan.train_hours < 0.99 * plan.hours:
+    if plan.train_hours < plan.hours and plan.epochs > 0.9 * MOST_EPOCHS:
         lines.append(f"            less than {plan.hours:g} hours: more would read the same text too often")
     return lines
 
