@@ -37,16 +37,6 @@ def test_weights_start_from_a_truncated_normal(small):
         assert abs(weight.mean().item()) < 3e-4
 
 
-def test_a_narrow_network_may_start_from_larger_matrices():
-    torch.manual_seed(0)
-    config = load_config("small", ["model.initializer=width"])
-    networks = build_networks(config.model, config.objective.generator)
-    for network, width in ((networks.discriminator, 256), (networks.generator, 64)):
-        found = network.encoder.layers[0].expand.weight.std().item()
-        assert found == pytest.approx(0.02 * 0.879626 * (768 / width) ** 0.5, rel=0.02)
-    assert networks.generator.encoder.embeddings.words.weight.std().item() == pytest.approx(0.01759, rel=0.01)
-
-
 @pytest.mark.parametrize(
     ("part", "limit"),
     [("discriminator project", 0.125), ("generator project", 0.176777), ("discriminator score", 0.152795)],

@@ -1,6 +1,5 @@
 """Every knob on one page: typed, frozen, strict; what is not written here does not exist."""
 
-import math
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
@@ -43,17 +42,9 @@ class ModelConfig(Section):
     initializer_std: PositiveFloat = Field(
         0.02, description="deviation of the truncated normal that weights start from"
     )
-    initializer: Literal["fixed", "width"] = Field(
-        "fixed", description="that deviation for all, as in the original, or times √(768 / hidden_size) for matrices"
-    )
     activation_checkpointing: bool = Field(
         False, description="recompute each block in the backward pass: slower, less memory"
     )
-
-    @property
-    def matrix_std(self) -> float:
-        """Give the deviation that matrices start from: a narrow network needs larger ones to pass a signal on."""
-        return self.initializer_std * (math.sqrt(768 / self.hidden_size) if self.initializer == "width" else 1.0)
 
     @model_validator(mode="after")
     def _heads_divide(self) -> Self:

@@ -115,8 +115,8 @@ class SelfAttention(nn.Module):
         super().__init__()
         self.heads = config.heads
         self.dropout = Dropout(config.attention_dropout)
-        self.query_key_value = normal_linear(config.hidden_size, 3 * config.hidden_size, config.matrix_std)
-        self.output = normal_linear(config.hidden_size, config.hidden_size, config.matrix_std)
+        self.query_key_value = normal_linear(config.hidden_size, 3 * config.hidden_size, config.initializer_std)
+        self.output = normal_linear(config.hidden_size, config.hidden_size, config.initializer_std)
 
     def forward(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
         """Mix (B, L, H) hidden states where the boolean mask (B or 1, 1, L, L) allows it."""
@@ -134,8 +134,8 @@ class Layer(nn.Module):
         super().__init__()
         self.attention = SelfAttention(config)
         self.attention_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-        self.expand = normal_linear(config.hidden_size, config.feed_forward_size, config.matrix_std)
-        self.contract = normal_linear(config.feed_forward_size, config.hidden_size, config.matrix_std)
+        self.expand = normal_linear(config.hidden_size, config.feed_forward_size, config.initializer_std)
+        self.contract = normal_linear(config.feed_forward_size, config.hidden_size, config.initializer_std)
         self.feed_forward_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = Dropout(config.dropout)
 

@@ -22,7 +22,7 @@ class GeneratorHead(nn.Module):
 
     def __init__(self, config: ModelConfig, inputs: int | None = None) -> None:
         super().__init__()
-        self.dense = normal_linear(inputs or config.hidden_size, config.embedding_size, config.matrix_std)
+        self.dense = normal_linear(inputs or config.hidden_size, config.embedding_size, config.initializer_std)
         self.norm = nn.LayerNorm(config.embedding_size, eps=config.layer_norm_eps)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
@@ -41,7 +41,7 @@ class DiscriminatorHead(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.dense = normal_linear(config.hidden_size, config.hidden_size, config.matrix_std)
+        self.dense = normal_linear(config.hidden_size, config.hidden_size, config.initializer_std)
         self.score = glorot_linear(config.hidden_size, 1)
 
     def forward(self, hidden: Tensor) -> Tensor:
@@ -91,8 +91,8 @@ class HuggingFaceClassificationHead(nn.Module):
     def __init__(self, config: ModelConfig, outputs: int) -> None:
         super().__init__()
         self.dropout = nn.Dropout(config.dropout)
-        self.dense = normal_linear(config.hidden_size, config.hidden_size, config.matrix_std)
-        self.linear = normal_linear(config.hidden_size, outputs, config.matrix_std)
+        self.dense = normal_linear(config.hidden_size, config.hidden_size, config.initializer_std)
+        self.linear = normal_linear(config.hidden_size, outputs, config.initializer_std)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Give (B, outputs) logits of (B, L, H) hidden states."""
@@ -162,7 +162,7 @@ class HuggingFaceSpanHead(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.linear = normal_linear(config.hidden_size, 2, config.matrix_std)
+        self.linear = normal_linear(config.hidden_size, 2, config.initializer_std)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Give (B, L, 2) logits of each token being the first and the last of the answer."""
