@@ -19,7 +19,7 @@ from typing import Any
 RESULTS = Path(__file__).parents[1] / "results"
 GLUE = {"cola": "CoLA", "sst-2": "SST-2", "mrpc": "MRPC", "sts-b": "STS-B", "rte": "RTE", "qnli": "QNLI"}
 TASKS = GLUE | {"squad-1.1": "SQuAD 1.1", "chunking": "CoNLL-2000"}  # the columns, in order
-PUBLISHED = ("Small-OWT", "ELECTRA-Small as published, 1 M steps")  # in recipes/glue.py, and here
+PUBLISHED = ("Small-OWT", "ELECTRA-Small as published, 1 M steps")  # its name in recipes/glue.py, and here
 SINGLE = ("config", "metrics")  # names of a run's config and curve where a folder has one run
 
 
@@ -58,10 +58,11 @@ def folders(results: Path = RESULTS) -> list[Path]:
     return sorted(found, key=lambda folder: folder.name[:10], reverse=True)
 
 
-def points(folder: Path) -> list[Point]:
-    """Give the models of a folder that were fine-tuned."""
+def points(folder: Path, headline: bool = False) -> list[Point]:
+    """Give the models of a folder that were fine-tuned; of headlines alone, where that is asked for."""
     path = folder / "scores.json"
-    return [Point(**point) for point in json.loads(path.read_text())["points"]] if path.is_file() else []
+    content = json.loads(path.read_text()) if path.is_file() else {"headline": False, "points": []}
+    return [Point(**point) for point in content["points"] if content["headline"] or not headline]
 
 
 def curves(results: Path = RESULTS) -> dict[str, list[Point]]:
@@ -116,20 +117,22 @@ def index_table(results: Path = RESULTS) -> str:
     return table(rows)
 
 
-def scores_table(results: Path = RESULTS, ledger: str = "results") -> str:
+def scores_table(results: Path = RESULTS) -> str:
     """Give the scores of the folders that are to stand in the README, and the published ones below."""
     from electra.recipes.glue import published
 
-    rows = [["model", "pre-training", *GLUE.values(), "mean", *list(TASKS.values())[len(GLUE) :]]]
+    others = [task for task in TASKS if task not in GLUE]
+    rows = [["model", "pre-training", *GLUE.values(), "mean", *(TASKS[task] for task in others)]]
     for folder in folders(results):
-        path = folder / "scores.json"
-        if path.is_file() and json.loads(path.read_text())["headline"]:
-            rows += [_row(point, f"[{point.model}]({ledger}/{folder.name}/README.md)") for point in points(folder)]
-    name, title = PUBLISHED
-    theirs = {task: published(task, 256).get(name) for task in TASKS}
-    mean = statistics.fmean(theirs[task] or 0 for task in GLUE)
-    cells = {task: f"{score:.1f}" if score else "" for task, score in theirs.items()}
-    rows.append([title, "", *(cells[t] for t in GLUE), f"{mean:.1f}", *(cells[t] for t in TASKS if t not in GLUE)])
+        for point in points(folder, headline=True):
+            mean = f"{found[0]:.1f}" if (found := point.mean(GLUE)) else ""
+            name = f"[{point.model}](results/{folder.name}/README.md)"
+            rows.append([name, _cost(point), *map(point.cell, GLUE), mean, *map(point.cell, others)])
+    model, title = PUBLISHED
+    theirs = [published(task, 256)[model] for task in GLUE]
+    rows.append(
+        [title, "", *(f"{score:.1f}" for score in theirs), f"{statistics.fmean(theirs):.1f}", *("" for _ in others)]
+    )
     return table(rows)
 
 
@@ -150,7 +153,7 @@ def folder_scores_table(path: Path) -> str:
     )
 
 
-def runs_table(results: Path = RESULTS, ledger: str = "../results") -> str:
+def runs_table(results: Path = RESULTS) -> str:
     """Give every pre-training run of the ledger whose curve is there: what it took, and what it reached."""
     rows = [["run", "updates", "tokens", "FLOPs", "tokens/s", "held-out AUC", "generator's accuracy"]]
     for folder in folders(results):
@@ -162,7 +165,7 @@ def runs_table(results: Path = RESULTS, ledger: str = "../results") -> str:
             name = title if config.stem == SINGLE[0] else f"{title}: {config.stem}"
             rows.append(
                 [
-                    f"[{name}]({ledger}/{folder.name}/README.md)",
+                    f"[{name}](../results/{folder.name}/README.md)",
                     f"{end['step']:,}",
                     _amount(end["tokens"]),
                     _power(_flops(config, end["tokens"])),
@@ -177,12 +180,6 @@ def runs_table(results: Path = RESULTS, ledger: str = "../results") -> str:
 def _runs(folder: Path) -> Iterator[tuple[Path, Path]]:
     for config in sorted(folder.glob("*.toml")):
         yield config, folder / f"{SINGLE[1] if config.stem == SINGLE[0] else config.stem}.jsonl"
-
-
-def _row(point: Point, name: str) -> list[str]:
-    mean = f"{found[0]:.1f}" if (found := point.mean(GLUE)) else ""
-    cells = {task: point.cell(task) for task in TASKS}
-    return [name, _cost(point), *(cells[t] for t in GLUE), mean, *(cells[t] for t in TASKS if t not in GLUE)]
 
 
 def _cost(point: Point) -> str:

@@ -6,6 +6,9 @@ import entries
 import figures
 import pytest
 
+from electra.config.load import dump_config, load_config
+from electra.recipes.flops import flops
+
 
 def score(median, deviation=0.0, seeds=1):
     return {
@@ -96,6 +99,31 @@ def test_scores_over_flops_are_drawn_from_models_with_several_points(ledger, tmp
     assert all(words in picture for words in ("ELECTRA", "BERT", "mean of RTE", "FLOPs of pre-training", "minutes"))
     assert "lonely" not in picture
     assert "scores.svg" in entries.curve_picture(results)
+
+
+def test_every_run_with_a_curve_has_a_line_with_its_cost(ledger):
+    results = ledger("2026-01-01-a")
+    folder = results / "2026-01-01-a"
+    lines = [
+        {"step": 1, "tokens": 9, "tokens_per_second": 500.0},
+        {"step": 1000, "tokens": 2_048_000, "seconds": 9.0, "heldout_loss": 1.0, "heldout_discriminator_auc": 0.9},
+        {"step": 1000, "warning": "ill"},
+    ]
+    config = dump_config(load_config("tiny", ["train.steps=1000"]))
+    for name in ("one", "two"):
+        (folder / f"{name}.toml").write_text(config.replace("[train]", "[train]\nlong_gone = true"))
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    cost = f"{flops(load_config('tiny', ['train.steps=1000'])).train_flops['standard']:.1e}".replace("e+", "e")
+    assert entries.runs_table(results).splitlines()[2:] == [
+        f"| [A run: {name}](../results/2026-01-01-a/README.md) | 1,000 | 2.05 M | {cost} | 500 | 0.900 | |"
+        for name in ("one", "two")
+    ]
+
+
+def test_a_table_of_the_ledger_becomes_markdown(tmp_path):
+    (tmp_path / "a.csv").write_text('what,time\n"attention, forward",12 ms\nnorm,\n')
+    found = entries.table(entries.csv_rows(tmp_path / "a.csv"))
+    assert found == "| what | time |\n|---|---|\n| attention, forward | 12 ms |\n| norm | |\n"
 
 
 def test_without_such_points_nothing_is_drawn(ledger, tmp_path):
