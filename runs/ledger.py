@@ -24,12 +24,11 @@ KEPT = "metric protocol start train_file learning_rate median mean std interval 
 def enter(name: str, models: Sequence[Sequence[str]], headline: bool = False, lines: int = 200) -> Path:
     """Write a folder of the ledger from titles, runs and fine-tuned runs."""
     runs = [Path(run) for _, run, _ in models if run != NONE]
-    if len({run.name for run in runs}) < len(runs):
-        raise SystemExit("ledger.py: runs of one entry need different names, for their files are called by them")
     folder = RESULTS / f"{datetime.date.today().isoformat()}-{name}"
     folder.mkdir(parents=True, exist_ok=True)
     for run in runs:
-        config, curve = ("config", "metrics") if len(runs) == 1 else (run.name, run.name)
+        stem = f"{run.parent.name}-{run.name}".lstrip("-")
+        config, curve = ("config", "metrics") if len(runs) == 1 else (stem, stem)
         (folder / f"{config}.toml").write_text((run / "config.toml").read_text())
         kept = thinned(_records(run), lines)
         (folder / f"{curve}.jsonl").write_text("".join(json.dumps(rounded(record)) + "\n" for record in kept))
