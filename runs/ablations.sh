@@ -3,9 +3,10 @@
 # runs/ablations.sh CORPUS GLUE OUT STEPS               (SETTINGS="key=value ..." for all trainings, SEEDS=3,
 #                                                        TUNING="key=value ..." for all tasks, TOGETHER=4)
 #
-# Rules: preset quick, one change at a time, STEPS updates each on the same data in the same order. TOGETHER of them
-# share the GPU, so their seconds tell nothing; steps, tokens and FLOPs do. Then STS-B, MRPC and CoLA with SEEDS seeds.
-# A variant that fails is named at the end and stops no other; the same command again goes on.
+# Rules: preset quick, one change at a time, STEPS updates each on the same data in the same order (two-stage: STEPS in
+# each of its stages, as in the paper). TOGETHER of them share the GPU, so their seconds tell nothing; steps, tokens and
+# FLOPs do. Then STS-B, MRPC and CoLA with SEEDS seeds. A variant that fails is named at the end and stops no other; the
+# same command again goes on.
 set -u
 corpus=$1 glue=$2 out=$3 steps=$4
 mkdir -p "$out"
