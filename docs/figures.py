@@ -1,6 +1,5 @@
-"""Draw the curves of docs/reading.md from the ledger: python docs/figures.py [FOLDER]."""
+"""Draw from the ledger the curves of docs/reading.md and the scores of the README: python docs/figures.py [FOLDER]."""
 
-import json
 import sys
 from pathlib import Path
 
@@ -8,10 +7,10 @@ import matplotlib
 
 matplotlib.use("svg")
 import matplotlib.pyplot as plt
+from entries import RESULTS, TASKS, common_tasks, curves, records
 from matplotlib.axes import Axes
 
 DOCS = Path(__file__).parent
-LEDGER = DOCS.parent / "results"
 FIGURES = {  # picture: the run's metrics in the ledger, and what the reader should look at: (step, AUC, words, offset)
     "plateau-left": (
         "2026-11-15-small-5-minutes-fast/metrics.jsonl",
@@ -49,8 +48,7 @@ STYLE = {
 
 def draw(metrics: Path, remarks: list[tuple[float, float, str, tuple[int, int]]], out: Path) -> None:
     """Draw a run on held-out text: how well replaced tokens are found, and the generator's loss below."""
-    records = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
-    points = [record for record in records if "heldout_loss" in record]
+    points = [record for record in records(metrics) if "heldout_loss" in record]
     with plt.rc_context(STYLE):
         figure, (found, loss) = plt.subplots(2, figsize=(7, 4.6), sharex=True, height_ratios=(3, 2))
         _curve(found, points, "discriminator_auc", "AUC", BLUE)
@@ -72,8 +70,32 @@ def _curve(axes: Axes, points: list[dict[str, float]], metric: str, label: str, 
     axes.plot([p["step"] for p in points], [p[f"heldout_{metric}"] for p in points], color=color, label=label)
 
 
+def draw_scores(results: Path, out: Path) -> None:
+    """Draw the mean score of models over the FLOPs and the minutes of their pre-training; nothing without points."""
+    lines = curves(results)
+    if not lines:
+        return
+    tasks = common_tasks([point for line in lines.values() for point in line])
+    with plt.rc_context(STYLE):
+        figure, panels = plt.subplots(1, 2, figsize=(9, 3.8), sharey=True)
+        for axes, label, cost in zip(panels, ("FLOPs", "minutes"), ("flops", "seconds"), strict=True):
+            for color, (model, line) in zip((BLUE, ORANGE, GREEN, GREY), lines.items(), strict=False):
+                places = [getattr(point, cost) / (60 if cost == "seconds" else 1) for point in line]
+                means, deviations = zip(*(point.mean(tasks) for point in line), strict=True)
+                axes.errorbar(places, means, deviations, color=color, label=model, marker="o", capsize=3)
+            axes.set_xlabel(f"{label} of pre-training")
+            axes.set_xlim(left=0)
+        panels[0].set_ylabel("mean score, percent")
+        figure.text(0.5, 0.01, "mean of " + ", ".join(TASKS[task] for task in tasks), ha="center", color=GREY, size=8)
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="upper center", ncols=len(lines), frameon=False)
+        figure.tight_layout(rect=(0, 0.04, 1, 0.92))
+        figure.savefig(out, metadata={"Date": None, "Creator": None})
+        plt.close(figure)
+
+
 if __name__ == "__main__":
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else DOCS / "figures"
     folder.mkdir(parents=True, exist_ok=True)
     for name, (run, remarks) in FIGURES.items():
-        draw(LEDGER / run, remarks, folder / f"{name}.svg")
+        draw(RESULTS / run, remarks, folder / f"{name}.svg")
+    draw_scores(RESULTS, folder / "scores.svg")

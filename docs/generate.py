@@ -1,4 +1,4 @@
-"""Write what is generated in the pages: the commands' help, the config's keys, the Python API, excerpts of the code."""
+"""Write what is generated in the pages: the commands' help, the config's keys, the Python API, code, the ledger."""
 
 import ast
 import inspect
@@ -8,14 +8,24 @@ import textwrap
 from collections import Counter
 from pathlib import Path
 
+from entries import (
+    RESULTS,
+    csv_rows,
+    curve_picture,
+    folder_scores_table,
+    index_table,
+    runs_table,
+    scores_table,
+    speed,
+    table,
+)
+
 DOCS = Path(__file__).parent
+ROOT = DOCS.parent
 NOTE = "This page is generated: `make docs`."
 EXCERPT = re.compile(r"(<!-- code: (\S+) (\S+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
 TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
-MACHINES = {  # FLOP/s of training `small`: tokens/s of docs/performance.md and of the ledger, times FLOPs of a token
-    "cpu": ("two CPU cores", 562 * 7.02e7),
-    "cuda": ("one H200", 1.93e6 * 7.02e7),
-}
+MACHINES = {"cpu": "two CPU cores", "cuda": "one H200"}  # those whose speed with `small` the ledger has
 PARTS = {  # the parts of the package that have public names, in the order of the page
     "recipes": "What the commands do",
     "model": "A model in use",
@@ -144,15 +154,36 @@ def _fields(cls: type) -> str:
 def filled(page: str) -> str:
     """Fill the places of a page that name a function or class of the code, or a table, with what they are now."""
     page = EXCERPT.sub(lambda match: f"{match[1]}```python\n{_excerpt(match[2], match[3])}\n```\n", page)
-    return TABLE.sub(lambda match: match[1] + "\n" + TABLES[match[2]]() + "\n", page)
+    return TABLE.sub(lambda match: f"{match[1]}\n{_table(match[2])}\n", page)
+
+
+def _table(name: str) -> str:
+    """Give a table by its name, or the one that a file of the ledger holds."""
+    if name.endswith(".csv"):
+        return table(csv_rows(RESULTS / name))
+    return folder_scores_table(RESULTS / name) if name.endswith(".json") else TABLES[name]()
 
 
 def _excerpt(path: str, name: str) -> str:
-    source = (DOCS.parent / path).read_text(encoding="utf-8")
+    source = (ROOT / path).read_text(encoding="utf-8")
     node = ast.parse(source)
     for part in name.split("."):
         node = next(child for child in node.body if getattr(child, "name", None) == part)
     return textwrap.dedent("\n".join(source.splitlines()[node.lineno - 1 : node.end_lineno]))
+
+
+def flops_per_second(machine: str) -> float:
+    """Give what a machine reached in training `small`: the ledger's tokens of a second, times FLOPs of a token."""
+    from electra.config.load import load_config
+    from electra.recipes.flops import flops
+
+    cost = flops(load_config("small"))
+    if machine == "cpu":
+        head, *rows = csv_rows(RESULTS / "2026-11-15-cpu-bench/two-cores.csv")
+        tokens = next(float(row[head.index("tokens/s")]) for row in rows if row[0] == "`electra`")
+    else:
+        tokens = speed(RESULTS / "2026-11-15-small-5-minutes-fast/metrics.jsonl")
+    return tokens * cost.train_flops["standard"] / cost.tokens
 
 
 def cost_table() -> str:
@@ -163,7 +194,7 @@ def cost_table() -> str:
     table = "| preset | parameters, joint | tokens read | FLOPs | on one H200 |\n|---|---|---|---|---|\n"
     for name in ("small", "small-plus", "base", "large"):
         cost = flops(load_config(name))
-        hours = cost.train_flops["standard"] / MACHINES["cuda"][1] / 3600
+        hours = cost.train_flops["standard"] / flops_per_second("cuda") / 3600
         length = f"{hours:,.1f} hours" if hours < 48 else f"{hours / 24:,.0f} days"
         figures = f"{cost.parameters['joint'] / 1e6:,.1f} M | {cost.tokens / 1e9:,.3g} G"
         table += f"| `{name}` | {figures} | {cost.train_flops['standard']:.1e} | {length} |\n"
@@ -173,7 +204,7 @@ def cost_table() -> str:
 def choice_table() -> str:
     """Give what the plan of `electra train` chooses for some text and hours, by its own rules."""
     columns = [("cpu", 12), ("cpu", 72), ("cuda", 0.1), ("cuda", 1), ("cuda", 12)]
-    heads = " | ".join(f"{MACHINES[kind][0]}, {hours:g} h" for kind, hours in columns)
+    heads = " | ".join(f"{MACHINES[kind]}, {hours:g} h" for kind, hours in columns)
     table = f"| text | {heads} |\n|---|{'---|' * len(columns)}\n"
     for text, size in {"1 MB": 1e6, "10 MB": 1e7, "100 MB": 1e8, "1 GB": 1e9, "10 GB": 1e10}.items():
         table += f"| {text} | {' | '.join(_choice(int(size), kind, hours) for kind, hours in columns)} |\n"
@@ -188,19 +219,27 @@ def _choice(text_bytes: int, kind: str, hours: float) -> str:
     tokens = text_bytes // plan.BYTES_PER_TOKEN
     shape = [f"model.vocab_size={plan.vocabulary(text_bytes)}", f"model.max_length={plan.LENGTH}"]
     costs = {name: flops(load_config(name, [*shape, f"train.length={plan.LENGTH}"])) for name in plan.SIZES[kind]}
-    speeds = {name: MACHINES[kind][1] * cost.tokens / cost.train_flops["standard"] for name, cost in costs.items()}
+    pace = flops_per_second(kind)
+    speeds = {name: pace * cost.tokens / cost.train_flops["standard"] for name, cost in costs.items()}
     read = {name: min(hours * 3600 * speed, plan.MOST_EPOCHS * tokens) for name, speed in speeds.items()}
     preset = plan.choose(read, {name: cost.parameters["joint"] for name, cost in costs.items()})
     return f"{preset}, {read[preset] / tokens:.2g}×"
 
 
-TABLES = {"cost": cost_table, "choice": choice_table}
+TABLES = {
+    "cost": cost_table,
+    "choice": choice_table,
+    "curve": curve_picture,
+    "index": index_table,
+    "runs": runs_table,
+    "scores": scores_table,
+}
 PAGES = {"cli.md": cli_page, "config.md": config_page, "python.md": python_page}
 
 if __name__ == "__main__":
     for name, page in PAGES.items():
         (DOCS / name).write_text(page(), encoding="utf-8")
-    for path in DOCS.glob("*.md"):
+    for path in (*ROOT.glob("*.md"), *DOCS.glob("*.md"), *RESULTS.glob("**/*.md")):
         text = path.read_text(encoding="utf-8")
         if (fresh := filled(text)) != text:
             path.write_text(fresh, encoding="utf-8")

@@ -1,35 +1,68 @@
-"""Put a run into the ledger: its config, its curve, thinned, and the scores of what was fine-tuned from it.
+"""Put runs into the ledger: their configs, their curves, thinned, and the scores of what was fine-tuned from them.
 
-python runs/ledger.py NAME --run RUN [--tuned FOLDER_OF_FINETUNED_RUNS]... [--points 200]
+python runs/ledger.py NAME --model TITLE RUN TUNED [--model TITLE RUN TUNED]... [--headline] [--lines 200]
+
+RUN is a pre-training run, - for an untrained network; TUNED is the folder that `electra glue --out` wrote, - for none.
+Several points of one TITLE make a curve. With --headline the scores stand in the README's table.
 """
 
 import argparse
 import datetime
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from electra.config.load import load_config
+from electra.recipes.flops import flops
+
 RESULTS = Path(__file__).parents[1] / "results"
-KEPT = (
-    "task",
-    "metric",
-    "protocol",
-    "start",
-    "train_file",
-    "learning_rate",
-    "median",
-    "mean",
-    "std",
-    "interval",
-    "seeds",
-)
+NONE = "-"
+KEPT = "metric protocol start train_file learning_rate median mean std interval seeds".split()
 
 
-def thinned(lines: list[str], points: int) -> list[dict[str, Any]]:
+def enter(name: str, models: Sequence[Sequence[str]], headline: bool = False, lines: int = 200) -> Path:
+    """Write a folder of the ledger from titles, runs and fine-tuned runs."""
+    runs = [Path(run) for _, run, _ in models if run != NONE]
+    folder = RESULTS / f"{datetime.date.today().isoformat()}-{name}"
+    folder.mkdir(parents=True, exist_ok=True)
+    for run in runs:
+        stem = f"{run.parent.name}-{run.name}".lstrip("-")
+        config, curve = ("config", "metrics") if len(runs) == 1 else (stem, stem)
+        (folder / f"{config}.toml").write_text((run / "config.toml").read_text())
+        kept = thinned(_records(run), lines)
+        (folder / f"{curve}.jsonl").write_text("".join(json.dumps(rounded(record)) + "\n" for record in kept))
+    points = [{"model": title, **cost(run), "scores": scores(tuned)} for title, run, tuned in models if tuned != NONE]
+    if points:
+        content = {"headline": headline, "points": rounded(points)}
+        (folder / "scores.json").write_text(json.dumps(content, indent=1) + "\n")
+    return folder
+
+
+def cost(run: str) -> dict[str, float]:
+    """Say what a pre-training took, its first stage included where it has one."""
+    total = {"steps": 0, "tokens": 0, "seconds": 0.0, "flops": 0.0}
+    for stage in (Path(run), Path(run, "first_stage")):
+        if run != NONE and stage.is_dir():
+            end = next(record for record in reversed(_records(stage)) if "tokens" in record)
+            config = load_config(stage / "config.toml", [f"train.tokens={end['tokens']}"])
+            total["steps"] += end["step"]
+            total["tokens"] += end["tokens"]
+            total["seconds"] += end["seconds"]
+            total["flops"] += flops(config).train_flops["standard"]
+    return total
+
+
+def scores(tuned: str) -> dict[str, Any]:
+    """Gather what is kept of each task's results."""
+    found = [json.loads(path.read_text()) for path in sorted(Path(tuned).glob("*/results.json"))]
+    return {results["task"]: {key: results[key] for key in KEPT if key in results} for results in found}
+
+
+def thinned(records: Sequence[dict[str, Any]], lines: int) -> list[dict[str, Any]]:
     """Keep what was held out and what was warned of, and of the rest as many lines as are wanted, evenly."""
-    records = [json.loads(line) for line in lines]
     logged = [record for record in records if "tokens_per_second" in record]
-    every = max(1, len(logged) // points)
+    every = max(1, len(logged) // lines)
     chosen = {id(record) for record in logged[every - 1 :: every]}
     return [record for record in records if "tokens_per_second" not in record or id(record) in chosen]
 
@@ -43,30 +76,16 @@ def rounded(value: Any) -> Any:
     return float(f"{value:.5g}") if isinstance(value, float) else value
 
 
-def main() -> None:
-    """Write the folder."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name")
-    parser.add_argument("--run", type=Path)
-    parser.add_argument("--tuned", type=Path, action="append", default=[])
-    parser.add_argument("--points", type=int, default=200)
-    options = parser.parse_args()
-    folder = RESULTS / f"{datetime.date.today().isoformat()}-{options.name}"
-    folder.mkdir(parents=True, exist_ok=True)
-    if options.run:
-        (folder / "config.toml").write_text((options.run / "config.toml").read_text())
-        records = thinned((options.run / "metrics.jsonl").read_text().splitlines(), options.points)
-        text = "".join(json.dumps(rounded(record)) + "\n" for record in records)
-        (folder / "metrics.jsonl").write_text(text)
-    scores = {}
-    for tuned in options.tuned:
-        for path in sorted(tuned.glob("*/results.json")):
-            results = json.loads(path.read_text())
-            scores[str(path.parent.relative_to(tuned.parent))] = {key: results[key] for key in KEPT if key in results}
-    if scores:
-        (folder / "scores.json").write_text(json.dumps(rounded(scores), indent=1) + "\n")
-    print(f"{folder}: write README.md (command, cost, what was learned) and a line in {RESULTS / 'README.md'}")
+def _records(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name")
+    parser.add_argument("--model", nargs=3, action="append", required=True, metavar=("TITLE", "RUN", "TUNED"))
+    parser.add_argument("--headline", action="store_true")
+    parser.add_argument("--lines", type=int, default=200)
+    options = parser.parse_args()
+    folder = enter(options.name, options.model, options.headline, options.lines)
+    print(f"{folder}: write README.md (a heading, **Result.**, commands, what was learned), then: make docs")

@@ -1,21 +1,19 @@
 """What the documents promise: generated pages are fresh, links lead somewhere; the commands are in test_commands.py."""
 
 import re
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
+import generate
 import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "results").glob("**/*.md")]
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
-
-
-def generator():
-    spec = spec_from_file_location("generate", ROOT / "docs" / "generate.py")
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+WRITTEN = [ROOT / "README.md", *(page for page in (ROOT / "docs").glob("*.md") if page.name not in generate.PAGES)]
+MEASURED = re.compile(  # a speed, a time of parts of a second, a score
+    r"\d ?[kM]? tokens/s|\d ?(ms|µs)\b|\bAUC (of )?0\.\d\d"
+    r"|\b(accuracy|recall|F1|CoLA|SST-2|MRPC|STS-B|RTE|QNLI) (of )?\d+\.\d"
+)
 
 
 def anchors(page: Path) -> set[str]:
@@ -27,13 +25,13 @@ def anchors(page: Path) -> set[str]:
 @pytest.mark.parametrize("name", ["cli.md", "config.md", "python.md"])
 def test_generated_pages_are_fresh(name):
     """If this fails: make docs."""
-    assert (ROOT / "docs" / name).read_text() == generator().PAGES[name]()
+    assert (ROOT / "docs" / name).read_text() == generate.PAGES[name]()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_code_and_tables_in_the_pages_are_fresh(page):
     """If this fails: make docs."""
-    assert page.read_text() == generator().filled(page.read_text())
+    assert page.read_text() == generate.filled(page.read_text())
 
 
 def test_every_public_name_is_on_the_python_page():
@@ -51,6 +49,15 @@ def test_links_lead_somewhere(page):
         place = page.parent / target if target else page
         assert place.exists(), target
         assert not anchor or anchor in anchors(place), f"{target}#{anchor}"
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: page.name)
+def test_a_section_with_measured_figures_names_their_folder_of_the_ledger(page):
+    """Tables too, and output that is shown; a link at the top of a page is for all of it."""
+    opening, *sections = re.split(r"^(?=## )", page.read_text(), flags=re.MULTILINE)
+    for section in sections:
+        found = MEASURED.search(section)
+        assert not found or re.search(r"\]\((\.\./)?results/\d", opening + section), f"{found}: {section[:60]}"
 
 
 def test_every_page_is_in_the_navigation():

@@ -233,6 +233,14 @@ def test_a_description_that_is_no_json_is_refused(make, tmp_path):
         read_task_model(tmp_path)
 
 
+@pytest.mark.parametrize("head", [TaggingHead, ClassificationHead])
+def test_an_export_in_bf16_holds_rounded_weights(make, head, tmp_path):
+    write_task_model(make(head), tmp_path / "run")
+    electra.export(tmp_path / "run", tmp_path / "hf", "bf16")
+    assert json.loads((tmp_path / "hf" / "config.json").read_text())["dtype"] == "bfloat16"
+    assert "rounded to bfloat16" in (tmp_path / "hf" / "README.md").read_text()
+
+
 def test_an_export_keeps_the_description_and_has_a_card(make, tmp_path):
     write_task_model(make(TaggingHead), tmp_path / "run")
     electra.export(tmp_path / "run", tmp_path / "hf")

@@ -48,10 +48,10 @@ def test_an_export_has_a_model_card(exported):
 
 
 def test_an_export_that_does_not_reproduce_the_model_is_not_left_behind(tiny_folder, tmp_path, monkeypatch):
-    def write_wrongly(network, folder):
+    def write_wrongly(network, folder, dtype):
         with torch.no_grad():
             network.encoder.embeddings.words.weight[7] += 1
-        write_network(network, folder)
+        write_network(network, folder, dtype)
         with torch.no_grad():
             network.encoder.embeddings.words.weight[7] -= 1
 
@@ -60,6 +60,26 @@ def test_an_export_that_does_not_reproduce_the_model_is_not_left_behind(tiny_fol
     with pytest.raises(CheckpointError, match="does not reproduce the model: logits differ by"):
         electra.export(tiny_folder, tmp_path / "hf")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_export_in_bf16_is_half_as_large_and_computes_in_float32(exported, tiny_folder, tmp_path):
+    electra.export(tiny_folder, tmp_path / "half", "bf16")
+    for place in (".", "generator"):
+        whole, half = (folder / place / "model.safetensors" for folder in (exported, tmp_path / "half"))
+        assert half.stat().st_size < 0.6 * whole.stat().st_size
+    original, rounded = electra.load(tiny_folder), electra.load(tmp_path / "half")
+    for ours, theirs in ((original.network, rounded.network), (original.generator, rounded.generator)):
+        for (name, one), other in zip(ours.named_parameters(), theirs.parameters(), strict=True):
+            assert torch.equal(one.bfloat16().float(), other), name
+    assert "rounded to bfloat16" in (tmp_path / "half" / "README.md").read_text()
+
+
+def test_an_export_in_bf16_loads_in_transformers_whole(tiny_folder, tmp_path):
+    electra.export(tiny_folder, tmp_path / "half", "bf16")
+    for kind, folder in ((ElectraForPreTraining, tmp_path / "half"), (ElectraForMaskedLM, tmp_path / "half/generator")):
+        model, report = kind.from_pretrained(folder, output_loading_info=True)
+        assert not any(report.values()), report
+        assert model.dtype == torch.bfloat16
 
 
 def test_an_existing_folder_is_never_overwritten(tiny_folder, tmp_path):

@@ -52,6 +52,16 @@ def test_each_task_is_looked_for_in_every_folder(tiny_folder, tasks_folder, tmp_
     assert score.task == "chunking"
 
 
+def test_question_answering_is_compared_by_the_exact_match_that_is_published(tiny_folder, tmp_path):
+    question = {"id": "1", "question": "who sat", "answers": [{"text": "cat", "answer_start": 4}]}
+    data = {"data": [{"title": "a", "paragraphs": [{"context": "the cat sat", "qas": [question]}]}]}
+    for split in ("train", "dev"):
+        (tmp_path / f"{split}-v1.1.json").write_text(json.dumps(data))
+    keys = [*QUICK, "max_length=16"]
+    (score,) = electra.glue(str(tiny_folder), [str(tmp_path)], tmp_path / "suite", keys, ["squad-1.1"]).scores
+    assert score.metric == "exact"
+
+
 def test_a_task_that_is_asked_for_has_to_be_there(tiny_folder, tasks_folder, tmp_path):
     with pytest.raises(TaskError, match="which has MNLI, RTE, SST-2"):
         electra.glue(str(tiny_folder), [str(tasks_folder)], tmp_path, tasks=["cola"])

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import CheckpointError
 from electra.model.huggingface import write_network
@@ -22,9 +24,9 @@ class TaskModel:
     task: Mapping[str, Any]  # empty for a folder that others wrote
 
 
-def write_task_model(model: TaskModel, folder: Path) -> None:
+def write_task_model(model: TaskModel, folder: Path, dtype: torch.dtype = torch.float32) -> None:
     """Write a model folder in Hugging Face's layout, the task's description in `task.json` beside it."""
-    write_network(model.network, folder)
+    write_network(model.network, folder, dtype)
     model.tokenizer.save(folder)
     (folder / TASK).write_text(json.dumps(model.task, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 

@@ -1,5 +1,7 @@
 """The model card: what a model is and how to load it, for whoever finds the folder."""
 
+import torch
+
 from electra.model.encoder import Encoder
 from electra.model.huggingface import layout
 from electra.model.networks import Discriminator, MaskedLM, TaskNetwork
@@ -13,8 +15,8 @@ USES = {
 }
 
 
-def model_card(model: Pretrained) -> str:
-    """Write the card of a model folder."""
+def model_card(model: Pretrained, dtype: torch.dtype = torch.float32) -> str:
+    """Write the card of a model folder whose weights are stored in a precision."""
     config = model.encoder.config
     parameters = sum(parameter.numel() for parameter in model.network.parameters())
     architecture = layout(model.network).architecture
@@ -24,6 +26,7 @@ def model_card(model: Pretrained) -> str:
         if model.generator
         else ""
     )
+    rounded = "" if dtype == torch.float32 else f", its weights rounded to {str(dtype).removeprefix('torch.')}"
     return f"""---
 library_name: transformers
 tags:
@@ -51,5 +54,5 @@ model = {architecture}.from_pretrained(FOLDER)
 outputs = model(**tokenizer("the chef ate the meal", return_tensors="pt"))
 ```
 {generator}
-Written by `electra`, which read the files back: their logits equal the trained model's.
+Written by `electra`, which read the files back: their logits equal the trained model's{rounded}.
 """

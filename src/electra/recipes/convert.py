@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import torch
 
@@ -26,15 +27,23 @@ from electra.model.pretrained import GENERATOR, Pretrained, find_folder, load
 from electra.model.task_model import TaskModel, read_task, write_task_model
 from electra.recipes.card import model_card
 
+DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16}
 
-def export(source: str | Path, out: str | Path) -> None:
-    """Write a model as a plain Hugging Face folder, its generator at `out/generator`, and check what was written."""
+
+def export(source: str | Path, out: str | Path, precision: Literal["float32", "bf16"] = "float32") -> None:
+    """Write a model as a plain Hugging Face folder, its generator at `out/generator`, and check what was written.
+
+    In bf16 the files are half as large: weights are rounded first, and it is the rounded model that has to come back.
+    """
+    dtype = DTYPES[precision]
     model = load(source, device="cpu")
+    for network in filter(None, (model.network, model.generator)):
+        network.to(dtype).float()
     with written_beside(Path(out)) as folder:
         if isinstance(model.network, TaskNetwork):
-            _write_task_model(TaskModel(model.network, model.tokenizer, read_task(find_folder(source))), folder)
+            _write_task_model(TaskModel(model.network, model.tokenizer, read_task(find_folder(source))), folder, dtype)
         else:
-            write_model(model, folder)
+            write_model(model, folder, dtype)
 
 
 def import_model(source: str | Path, out: str | Path, generator: str | Path | None = None) -> Pretrained:
@@ -51,19 +60,19 @@ def import_model(source: str | Path, out: str | Path, generator: str | Path | No
     return model
 
 
-def write_model(model: Pretrained, folder: Path) -> None:
+def write_model(model: Pretrained, folder: Path, dtype: torch.dtype = torch.float32) -> None:
     """Write networks, tokenizer and model card, read the weights back and compare the logits."""
-    write_network(model.network, folder)
+    write_network(model.network, folder, dtype)
     model.tokenizer.save(folder)
-    (folder / "README.md").write_text(model_card(model), encoding="utf-8")
+    (folder / "README.md").write_text(model_card(model, dtype), encoding="utf-8")
     _check(model.network, folder)
     if model.generator:
-        write_network(model.generator, folder / GENERATOR)
+        write_network(model.generator, folder / GENERATOR, dtype)
         model.tokenizer.save(folder / GENERATOR)
         _check(model.generator, folder / GENERATOR)
 
 
-def _write_task_model(model: TaskModel, folder: Path) -> None:
+def _write_task_model(model: TaskModel, folder: Path, dtype: torch.dtype) -> None:
     """Write a fine-tuned model so that `transformers` has a class for it, and check what was written."""
     network = model.network
     if isinstance(network.head, QuestionAnsweringHead):
@@ -74,8 +83,8 @@ def _write_task_model(model: TaskModel, folder: Path) -> None:
     if isinstance(network.head, ClassificationHead):
         head = network.head.in_huggingface(network.encoder.config)
         network = TaskNetwork(network.encoder, head, network.labels, network.problem)
-    write_task_model(replace(model, network=network), folder)
-    (folder / "README.md").write_text(model_card(Pretrained(network, model.tokenizer)), encoding="utf-8")
+    write_task_model(replace(model, network=network), folder, dtype)
+    (folder / "README.md").write_text(model_card(Pretrained(network, model.tokenizer), dtype), encoding="utf-8")
     _check(network, folder)
 
 

@@ -1,0 +1,218 @@
+"""Read the ledger, results/: what the tables and pictures of the pages are made of.
+
+A folder of the ledger holds README.md, whose first heading and `**Result.**` paragraph are its line in the index, and
+any of: NAME.toml and NAME.jsonl, the config and curve of a run (config.toml and metrics.jsonl when it is the only one);
+scores.json, points as `runs/ledger.py` writes them; tables as CSV.
+"""
+
+import csv
+import json
+import math
+import re
+import statistics
+import tomllib
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parents[1] / "results"
+GLUE = {"cola": "CoLA", "sst-2": "SST-2", "mrpc": "MRPC", "sts-b": "STS-B", "rte": "RTE", "qnli": "QNLI"}
+TASKS = GLUE | {"squad-1.1": "SQuAD 1.1", "chunking": "CoNLL-2000"}  # the columns, in order
+PUBLISHED = ("Small-OWT", "ELECTRA-Small as published, 1 M steps")  # its name in recipes/glue.py, and here
+SINGLE = ("config", "metrics")  # names of a run's config and curve where a folder has one run
+
+
+@dataclass(frozen=True)
+class Point:
+    """A model that was fine-tuned: what its pre-training took, and `results.json` of each task."""
+
+    model: str
+    steps: int
+    tokens: int
+    seconds: float
+    flops: float
+    scores: dict[str, Any]
+
+    def cell(self, task: str) -> str:
+        """Write a task's score in percent: of several seeds the median, the deviation and how many."""
+        if task not in self.scores:
+            return ""
+        score = self.scores[task]
+        metric, count = score["metric"], len(score["seeds"])
+        median, deviation = 100 * score["median"][metric], 100 * score["std"][metric]
+        return f"{median:.1f} ± {deviation:.1f} ({count})" if count > 1 else f"{median:.1f}"
+
+    def mean(self, tasks: Collection[str]) -> tuple[float, float] | None:
+        """Give the mean of the tasks' scores in percent and its deviation, None unless all are there."""
+        scores = [self.scores[task] for task in tasks if task in self.scores]
+        if not scores or len(scores) < len(tasks):
+            return None
+        deviation = math.hypot(*(score["std"][score["metric"]] for score in scores)) / len(scores)
+        return 100 * statistics.fmean(score["median"][score["metric"]] for score in scores), 100 * deviation
+
+
+def folders(results: Path = RESULTS) -> list[Path]:
+    """Give the folders of the ledger, the newest day first."""
+    found = sorted(path.parent for path in results.glob("*/README.md"))
+    return sorted(found, key=lambda folder: folder.name[:10], reverse=True)
+
+
+def points(folder: Path, headline: bool = False) -> list[Point]:
+    """Give the models of a folder that were fine-tuned; of headlines alone, where that is asked for."""
+    path = folder / "scores.json"
+    content = json.loads(path.read_text()) if path.is_file() else {"headline": False, "points": []}
+    return [Point(**point) for point in content["points"] if content["headline"] or not headline]
+
+
+def curves(results: Path = RESULTS) -> dict[str, list[Point]]:
+    """Give, from the newest folder that has such, the models with several points, each by rising FLOPs."""
+    for folder in folders(results):
+        models: dict[str, list[Point]] = {}
+        for point in points(folder):
+            models.setdefault(point.model, []).append(point)
+        if several := {model: line for model, line in models.items() if len(line) > 1}:
+            return {model: sorted(line, key=lambda point: point.flops) for model, line in several.items()}
+    return {}
+
+
+def common_tasks(line: Sequence[Point]) -> list[str]:
+    """Give the tasks that all of the points have scores of, so that their means compare."""
+    return [task for task in TASKS if all(task in point.scores for point in line)]
+
+
+def records(path: Path) -> list[dict[str, Any]]:
+    """Read a curve."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def speed(curve: Path) -> float:
+    """Give the tokens of a second, the median of a run's log."""
+    return statistics.median(record["tokens_per_second"] for record in records(curve) if "tokens_per_second" in record)
+
+
+def csv_rows(path: Path) -> list[list[str]]:
+    """Read a table of the ledger, its head first."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.reader(file))
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Write rows as Markdown, the head first."""
+    lines = ["".join(f"| {cell} " if cell else "| " for cell in row) + "|" for row in rows]
+    return "\n".join([lines[0], "|---" * len(rows[0]) + "|", *lines[1:]]) + "\n"
+
+
+def index_table(results: Path = RESULTS) -> str:
+    """Give a line for each folder: its day, its heading and its result."""
+    rows = [["date", "run", "result"]]
+    for folder in folders(results):
+        text = (folder / "README.md").read_text(encoding="utf-8")
+        title = re.match(r"# (.+)", text)
+        result = re.search(r"^\*\*Result\.\*\* (.+?)(?:\n\n|\Z)", text, re.MULTILINE | re.DOTALL)
+        if not title or not result:
+            raise ValueError(f"{folder}/README.md needs a heading and a paragraph that begins with **Result.**")
+        line = " ".join(result[1].split())
+        rows.append([folder.name[:10], f"[{title[1]}]({folder.name}/README.md)", line])
+    return table(rows)
+
+
+def scores_table(results: Path = RESULTS) -> str:
+    """Give the scores of the folders that are to stand in the README, and the published ones below."""
+    from electra.recipes.glue import published
+
+    others = [task for task in TASKS if task not in GLUE]
+    rows = [["model", "pre-training", *GLUE.values(), "mean", *(TASKS[task] for task in others)]]
+    for folder in folders(results):
+        for point in points(folder, headline=True):
+            mean = f"{found[0]:.1f}" if (found := point.mean(GLUE)) else ""
+            name = f"[{point.model}](results/{folder.name}/README.md)"
+            rows.append([name, _cost(point), *map(point.cell, GLUE), mean, *map(point.cell, others)])
+    model, title = PUBLISHED
+    theirs = [published(task, 256)[model] for task in GLUE]
+    rows.append(
+        [title, "", *(f"{score:.1f}" for score in theirs), f"{statistics.fmean(theirs):.1f}", *("" for _ in others)]
+    )
+    return table(rows)
+
+
+def curve_picture(results: Path = RESULTS) -> str:
+    """Show the picture that `docs/figures.py` draws, where the ledger has what it needs."""
+    return "![score against FLOPs and minutes](docs/figures/scores.svg)\n" if curves(results) else ""
+
+
+def folder_scores_table(path: Path) -> str:
+    """Give the scores of one folder, with columns for the tasks that it has."""
+    found = points(path.parent)
+    tasks = [task for task in TASKS if any(task in point.scores for point in found)]
+    return table(
+        [
+            ["model", "pre-training", *(TASKS[task] for task in tasks)],
+            *([point.model, _cost(point), *(point.cell(task) for task in tasks)] for point in found),
+        ]
+    )
+
+
+def runs_table(results: Path = RESULTS) -> str:
+    """Give every pre-training run of the ledger whose curve is there: what it took, and what it reached."""
+    rows = [["run", "updates", "tokens", "FLOPs", "tokens/s", "held-out AUC", "generator's accuracy"]]
+    for folder in folders(results):
+        title = (folder / "README.md").read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
+        for config, curve in _runs(folder):
+            found = records(curve)
+            end = next(record for record in reversed(found) if "tokens" in record)
+            heldout = next(record for record in reversed(found) if "heldout_loss" in record)
+            name = title if config.stem == SINGLE[0] else f"{title}: {config.stem}"
+            rows.append(
+                [
+                    f"[{name}](../results/{folder.name}/README.md)",
+                    f"{end['step']:,}",
+                    _amount(end["tokens"]),
+                    _power(_flops(config, end["tokens"])),
+                    _amount(speed(curve)),
+                    _decimals(heldout.get("heldout_discriminator_auc")),
+                    _decimals(heldout.get("heldout_generator_accuracy")),
+                ]
+            )
+    return table(rows)
+
+
+def _runs(folder: Path) -> Iterator[tuple[Path, Path]]:
+    for config in sorted(folder.glob("*.toml")):
+        yield config, folder / f"{SINGLE[1] if config.stem == SINGLE[0] else config.stem}.jsonl"
+
+
+def _cost(point: Point) -> str:
+    if not point.tokens:
+        return "none"
+    return f"{point.seconds / 60:.1f} min, {_amount(point.tokens)} tokens, {_power(point.flops)} FLOPs"
+
+
+def _flops(config: Path, tokens: int) -> float:
+    """Count a run's FLOPs from the two sections that matter: other keys of an old config may be gone by now."""
+    from pydantic import TypeAdapter
+
+    from electra.config.schema import ModelConfig, Objective
+    from electra.recipes.flops import forward_flops
+
+    sections = tomllib.loads(config.read_text(encoding="utf-8"))
+    model = ModelConfig.model_validate(sections["model"])
+    objective = TypeAdapter(Objective).validate_python(sections["objective"])
+    length = sections["train"]["length"]
+    return 3 * forward_flops(model, objective, length)[1] * tokens / length
+
+
+def _power(number: float) -> str:
+    return f"{number:.1e}".replace("e+", "e")
+
+
+def _amount(number: float) -> str:
+    """Write a large number with three digits: 537 M, 1.93 M, 562."""
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e4)):
+        if number >= size:
+            return f"{number / (1e3 if unit == 'k' else size):.3g} {unit}"
+    return f"{number:,.0f}"
+
+
+def _decimals(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"

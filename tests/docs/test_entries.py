@@ -1,0 +1,139 @@
+"""Tables and pictures of a small ledger, written here."""
+
+import json
+
+import entries
+import figures
+import pytest
+
+from electra.config.load import dump_config, load_config
+from electra.recipes.flops import flops
+
+
+def score(median, deviation=0.0, seeds=1):
+    return {
+        "metric": "accuracy",
+        "median": {"accuracy": median},
+        "std": {"accuracy": deviation},
+        "seeds": [{"seed": number} for number in range(seeds)],
+    }
+
+
+def point(model, flops, scores):
+    return {"model": model, "steps": 10, "tokens": 3e8, "seconds": 480.0, "flops": flops, "scores": scores}
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    """Give a function that writes a folder of the ledger."""
+
+    def write(name, points=(), headline=True, text="# A run\n\n**Result.** It went\nwell.\n\n**Learned.** Much.\n"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "README.md").write_text(text)
+        if points:
+            (folder / "scores.json").write_text(json.dumps({"headline": headline, "points": points}))
+        return tmp_path
+
+    return write
+
+
+def test_the_index_has_a_line_for_each_folder_the_newest_day_first(ledger):
+    ledger("2026-01-01-old")
+    ledger("2026-02-01-b")
+    lines = entries.index_table(ledger("2026-02-01-a")).splitlines()[2:]
+    assert lines == [
+        "| 2026-02-01 | [A run](2026-02-01-a/README.md) | It went well. |",
+        "| 2026-02-01 | [A run](2026-02-01-b/README.md) | It went well. |",
+        "| 2026-01-01 | [A run](2026-01-01-old/README.md) | It went well. |",
+    ]
+
+
+def test_a_folder_without_a_result_is_named(ledger):
+    with pytest.raises(ValueError, match=r"2026-01-01-a/README\.md needs a heading and a paragraph"):
+        entries.index_table(ledger("2026-01-01-a", text="# A run\n\nIt went well.\n"))
+
+
+def test_a_score_has_its_deviation_and_its_seeds(ledger):
+    scores = {"mrpc": score(0.7234, 0.0131, 5), "rte": score(0.57)}
+    row = entries.scores_table(ledger("2026-01-01-a", [point("m", 3.77e16, scores)])).splitlines()[2]
+    assert row == (
+        "| [m](results/2026-01-01-a/README.md) | 8.0 min, 300 M tokens, 3.8e16 FLOPs "
+        "| | | 72.3 ± 1.3 (5) | | 57.0 | | | | |"
+    )
+
+
+def test_the_mean_is_there_when_all_of_its_tasks_are(ledger):
+    scores = {task: score(0.5 + number / 100) for number, task in enumerate(entries.GLUE)}
+    row = entries.scores_table(ledger("2026-01-01-a", [point("m", 1e16, scores)])).splitlines()[2]
+    assert row.endswith("| 55.0 | 52.5 | | |")
+
+
+def test_only_headlines_and_the_published_scores_are_in_the_readme(ledger):
+    results = ledger("2026-01-01-a", [point("m", 1e16, {"rte": score(0.5)})], headline=False)
+    rows = entries.scores_table(results).splitlines()[2:]
+    assert len(rows) == 1
+    assert "published" in rows[0]
+
+
+def test_a_network_that_read_nothing_had_no_pre_training(ledger):
+    untrained = point("m", 0.0, {"rte": score(0.5)}) | {"tokens": 0}
+    results = ledger("2026-01-01-a", [untrained])
+    assert (
+        entries.folder_scores_table(results / "2026-01-01-a" / "scores.json").splitlines()[2] == "| m | none | 50.0 |"
+    )
+
+
+def test_scores_over_flops_are_drawn_from_models_with_several_points(ledger, tmp_path):
+    line = [point("ELECTRA", flops, {"rte": score(0.5 + flops / 1e18, 0.01, 5)}) for flops in (4e16, 1e16, 2e16)]
+    other = [point("BERT", flops, {"rte": score(0.5), "mrpc": score(0.6)}) for flops in (1e16, 2e16)]
+    results = ledger("2026-01-01-a", [*line, *other, point("lonely", 1e16, {})])
+    found = entries.curves(results)
+    assert {model: [point.flops for point in line] for model, line in found.items()} == {
+        "ELECTRA": [1e16, 2e16, 4e16],
+        "BERT": [1e16, 2e16],
+    }
+    assert entries.common_tasks([point for line in found.values() for point in line]) == ["rte"]
+    figures.draw_scores(results, tmp_path / "scores.svg")
+    picture = (tmp_path / "scores.svg").read_text()
+    assert all(words in picture for words in ("ELECTRA", "BERT", "mean of RTE", "FLOPs of pre-training", "minutes"))
+    assert "lonely" not in picture
+    assert "scores.svg" in entries.curve_picture(results)
+
+
+def test_every_run_with_a_curve_has_a_line_with_its_cost(ledger):
+    results = ledger("2026-01-01-a")
+    folder = results / "2026-01-01-a"
+    lines = [
+        {"step": 1, "tokens": 9, "tokens_per_second": 500.0},
+        {"step": 1000, "tokens": 2_048_000, "seconds": 9.0, "heldout_loss": 1.0, "heldout_discriminator_auc": 0.9},
+        {"step": 1000, "warning": "ill"},
+    ]
+    config = dump_config(load_config("tiny", ["train.steps=1000"]))
+    for name in ("one", "two"):
+        (folder / f"{name}.toml").write_text(config.replace("[train]", "[train]\nlong_gone = true"))
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    cost = f"{flops(load_config('tiny', ['train.steps=1000'])).train_flops['standard']:.1e}".replace("e+", "e")
+    assert entries.runs_table(results).splitlines()[2:] == [
+        f"| [A run: {name}](../results/2026-01-01-a/README.md) | 1,000 | 2.05 M | {cost} | 500 | 0.900 | |"
+        for name in ("one", "two")
+    ]
+
+
+def test_a_table_of_the_ledger_becomes_markdown(tmp_path):
+    (tmp_path / "a.csv").write_text('what,time\n"attention, forward",12 ms\nnorm,\n')
+    found = entries.table(entries.csv_rows(tmp_path / "a.csv"))
+    assert found == "| what | time |\n|---|---|\n| attention, forward | 12 ms |\n| norm | |\n"
+
+
+def test_without_such_points_nothing_is_drawn(ledger, tmp_path):
+    results = ledger("2026-01-01-a", [point("m", 1e16, {"rte": score(0.5)})])
+    figures.draw_scores(results, tmp_path / "scores.svg")
+    assert not (tmp_path / "scores.svg").exists()
+    assert entries.curve_picture(results) == ""
+
+
+def test_a_deviation_of_a_mean_comes_from_those_of_the_tasks():
+    scores = {"rte": score(0.5, 0.03, 5), "mrpc": score(0.6, 0.04, 5)}
+    mean = entries.Point(**point("m", 1.0, scores)).mean(["rte", "mrpc"])
+    assert mean == pytest.approx((55.0, 2.5))

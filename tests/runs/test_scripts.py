@@ -1,0 +1,86 @@
+"""The run scripts: their shell is sound, and every command they give is one that `electra` takes."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from electra.config.load import load_config, load_finetune_config
+from electra.recipes.flops import flops
+from electra.tasks.build import TASKS
+
+ROOT = Path(__file__).parents[2]
+ARGUMENTS = {
+    "claim.sh": ["corpus", "glue", "squad", "conll", "out", "0.15"],
+    "ablations.sh": ["corpus", "glue", "out", "8_000"],
+    "record.sh": ["vocab.txt", "glue", "out", "a.txt", "b.txt"],
+    "embedded.sh": ["out", "1", "a.txt"],
+}
+
+
+def configs(commands: list[list[str]]) -> dict:
+    """Give the config of every pre-training, by the last part of its folder."""
+    found = [load_config(words[1], words[2:]) for words in commands if words[0] == "pretrain"]
+    return {Path(config.out).name: config for config in found}
+
+
+def test_every_script_has_its_arguments_here():
+    assert {path.name for path in (ROOT / "runs").glob("*.sh")} == set(ARGUMENTS)
+
+
+@pytest.mark.parametrize("script", ARGUMENTS)
+def test_a_script_is_sound_shell_and_says_its_rules(script):
+    subprocess.run(["sh", "-n", ROOT / "runs" / script], check=True)
+    head = (ROOT / "runs" / script).read_text().split("\nset -")[0].splitlines()
+    assert head[0] == "#!/bin/sh"
+    assert f"runs/{script} " in head[2]
+    assert any("Rules" in line for line in head)
+
+
+@pytest.mark.parametrize("script", ARGUMENTS)
+def test_every_command_of_a_script_is_taken(script, recorded):
+    commands = recorded(script, *ARGUMENTS[script])
+    assert configs(commands)
+    for command in commands:
+        if command[0] == "glue":
+            tasks = [command[place + 1] for place, word in enumerate(command) if word == "--task"]
+            assert set(tasks) <= set(TASKS)
+            for word in command:
+                if "=" in word:
+                    load_finetune_config("glue", [word.removeprefix(f"{word.partition('.')[0]}.")])
+
+
+@pytest.mark.parametrize("script", ["claim.sh", "ablations.sh", "record.sh"])
+def test_settings_are_on_top_of_a_scripts_own(script, recorded):
+    for config in configs(recorded(script, *ARGUMENTS[script], SETTINGS="seed=7 train.steps=3")).values():
+        assert (config.seed, config.train.steps, config.train.hours) == (7, 3, None)
+
+
+def test_the_claim_compares_equal_encoders_on_equal_hours(recorded):
+    found = configs(recorded("claim.sh", *ARGUMENTS["claim.sh"]))
+    electra, bert = found["electra"], found["bert"]
+    assert (electra.objective.name, bert.objective.name) == ("electra", "mlm")
+    assert (electra.model, electra.train) == (bert.model, bert.train)
+    assert electra.train.hours == 0.15
+
+
+def test_the_ablations_have_equal_steps_and_each_its_own_change(recorded):
+    commands = recorded("ablations.sh", *ARGUMENTS["ablations.sh"])
+    found = configs(commands)
+    assert {config.train.steps for config in found.values()} == {8000}
+    assert len({config.objective.model_dump_json() for config in found.values()}) == len(found) == 17
+    assert sum(command[0] == "glue" for command in commands) == len(found)
+
+
+def test_an_ablation_that_fails_is_named_and_stops_no_other(recorded):
+    with pytest.raises(subprocess.CalledProcessError) as failure:
+        recorded("ablations.sh", *ARGUMENTS["ablations.sh"], FAIL="out=out/unigram")
+    assert failure.value.stderr.endswith("failed: unigram \n")
+
+
+def test_the_record_keeps_to_its_size_and_leaves_time_to_score(recorded):
+    (config,) = configs(recorded("record.sh", *ARGUMENTS["record.sh"])).values()
+    assert 0.1 < config.train.hours <= 400 / 3600
+    (config,) = configs(recorded("record.sh", *ARGUMENTS["record.sh"], SETTINGS="train.steps=1")).values()
+    small = flops(load_config("small")).parameters["discriminator"]
+    assert flops(config).parameters["discriminator"] <= small
