@@ -40,13 +40,13 @@ def folder(recorded, tmp_path_factory) -> Path:
 
 def test_the_embedded_models_shape_keeps_to_the_limit(folder):
     sizes = {path: path.stat().st_size for path in folder.rglob("*") if path.is_file()}
-    assert 0.95 * LIMIT < sum(sizes.values()) <= LIMIT
+    assert 0.9 * LIMIT < sum(sizes.values()) <= LIMIT
 
 
 def test_the_embedded_model_has_tied_embeddings_once_in_each_file(folder):
     for file in (folder / "model.safetensors", folder / "generator" / "model.safetensors"):
         tensors = load_file(file)
-        vocabulary = [name for name, tensor in tensors.items() if 6656 in tensor.shape and tensor.ndim == 2]
+        vocabulary = [name for name, tensor in tensors.items() if 8000 in tensor.shape and tensor.ndim == 2]
         assert vocabulary == ["electra.embeddings.word_embeddings.weight"]
         assert {tensor.dtype for tensor in tensors.values()} == {torch.bfloat16}
 
