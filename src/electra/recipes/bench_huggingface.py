@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from electra.config.schema import ElectraObjective, MaskedLMGenerator, ModelConfig, PretrainConfig
 from electra.errors import ConfigError, ElectraError
 from electra.model.huggingface import CONFIG_KEYS
+from electra.model.precision import autocast
 from electra.objectives.masking import slots
-from electra.training.execution import autocast
 
 
 class Glue(nn.Module):

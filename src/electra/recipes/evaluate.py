@@ -13,12 +13,12 @@ from electra.config.load import load_finetune_config
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import TaskError
 from electra.model.networks import TaskNetwork
+from electra.model.precision import autocast
 from electra.model.task_model import read_task_model
 from electra.tasks.base import Feature, Notes, Output, Prediction, Split
 from electra.tasks.batches import evaluation_order, make_batch
 from electra.tasks.build import AnyTask, build_task
 from electra.tasks.table.task import known_of
-from electra.training.execution import autocast
 
 ROWS = 64  # of an evaluation batch
 

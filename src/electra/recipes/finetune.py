@@ -15,6 +15,7 @@ from electra.config.finetune import FinetuneConfig
 from electra.config.load import load_finetune_config
 from electra.errors import ConfigError, ElectraError
 from electra.model.networks import TaskNetwork
+from electra.model.precision import autocast
 from electra.model.task_model import TaskModel, write_task_model
 from electra.objectives.draws import mix
 from electra.recipes.convert import written_beside
@@ -26,7 +27,6 @@ from electra.tasks.base import Batch
 from electra.tasks.batches import make_batch, training_order
 from electra.tasks.build import AnyTask
 from electra.training.checkpoint import Checkpoints, NoCheckpoints
-from electra.training.execution import autocast
 from electra.training.loop import Job, train
 from electra.training.processes import Processes, joined
 from electra.training.run import Record, Run
