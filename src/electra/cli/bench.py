@@ -25,7 +25,7 @@ def register(app: typer.Typer) -> None:
 
 def bench(
     work: Annotated[
-        Literal["pretrain", "encode"], typer.Argument(help="One joint step, or the encoding of texts.")
+        Literal["pretrain", "encode"], typer.Argument(help="A joint step on random ids, or texts of mixed lengths.")
     ] = "pretrain",
     size: Annotated[str, typer.Option(help="A preset's name.")] = "small",
     batch: Annotated[
@@ -49,7 +49,7 @@ def bench(
     profile: Annotated[bool, typer.Option("--profile", help="Also say what the time of our step goes into.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a row instead of a table.")] = False,
 ) -> None:
-    """Time one joint step of pre-training on random ids, or the encoding of texts of mixed lengths."""
+    """Time a joint step of pre-training, or the encoding of texts."""
     from electra.config.load import load_config
     from electra.training.processes import joined
 

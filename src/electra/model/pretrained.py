@@ -23,8 +23,7 @@ GENERATOR = "generator"  # the folder of the generator inside the discriminator'
 TASK = "task.json"  # what a fine-tuned model was made for
 ROUNDING = 256  # an embedding may be this much larger than the vocabulary: sizes are rounded up for speed
 
-Pooling = Literal["mean", "first", "tokens"]
-POOLS: dict[Pooling, Callable[[Batch, Tensor], Tensor]] = {  # of states (B, L, H): what is taken off the device
+POOLS: dict[str, Callable[[Batch, Tensor], Tensor]] = {  # of states (B, L, H): what is taken off the device
     "mean": lambda batch, states: batch.sums(states),
     "first": lambda batch, states: states[:, 0],
     "tokens": lambda batch, states: states,
@@ -114,7 +113,9 @@ class Pretrained:
         logits: Tensor = generator(framed, None, None, positions)[0].float()
         return logits[:, : self.tokenizer.vocab_size].softmax(-1).cpu()
 
-    def encode(self, texts: Sequence[str], pooling: Pooling = "mean") -> np.ndarray | list[np.ndarray]:
+    def encode(
+        self, texts: Sequence[str], pooling: Literal["mean", "first", "tokens"] = "mean"
+    ) -> np.ndarray | list[np.ndarray]:
         """Encode texts as vectors: (texts, H), or with `pooling="tokens"` one (tokens, H) array a text.
 
         A text longer than the model is read in consecutive windows; `first` is the [CLS] state of the first one.
@@ -171,7 +172,8 @@ class Pretrained:
 def load(source: str | Path, device: str | None = None, precision: Precision = "auto") -> Pretrained:
     """Load a run of ours, a Hugging Face folder or a hub name; on the GPU where there is one.
 
-    `precision` is that of the use: auto computes in bf16 on a GPU, in float32 elsewhere. The weights stay float32.
+    It computes in `precision` float32, bf16 or auto, that is bf16 on a GPU and float32 elsewhere. Its weights are
+    float32 in any case, and a change of them after the first use in bf16 is not seen.
     """
     folder = find_folder(source)
     network = read_network(folder)
