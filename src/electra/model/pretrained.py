@@ -90,12 +90,13 @@ class Pretrained:
         size = self.window
         starts = [*range(0, max(count - size, 0), max(size // 2, 1)), max(count - size, 0)] if count else []
         windows = [ids[start : start + size] for start in starts]
-        found = self._run(windows, lambda batch: detector(batch.ids, batch.attention).float().sigmoid())
+        found = self._run(windows, lambda batch: detector(batch.ids, batch.attention))
         for start, window, framed in zip(starts, windows, found, strict=True):
+            scores = torch.from_numpy(framed[1 : len(window) + 1])
             # Windows overlap by half; of two opinions on a token the one with more context counts.
-            edge = np.minimum(np.arange(len(window)), np.arange(len(window))[::-1])
+            edge = np.minimum(np.arange(len(scores)), np.arange(len(scores))[::-1])
             better = np.flatnonzero(edge > nearest_edge[start : start + size])
-            probabilities[start + better] = framed[1 + better]
+            probabilities[start + better] = torch.sigmoid(scores)[better].numpy()
             nearest_edge[start + better] = edge[better]
         return [float(probability) for probability in probabilities]
 
