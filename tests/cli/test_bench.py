@@ -1,29 +1,32 @@
 import json
-import subprocess
-import sys
 
 import pytest
+from click.testing import Result
+from typer.testing import CliRunner
 
-KEYS = {"variant", "size", "batch", "seq", "ms", "tokens_s", "mfu"}
+from electra.cli import app
+from electra.errors import ConfigError
+
+KEYS = {"work", "variant", "size", "batch", "seq", "ms", "tokens_s", "mfu"}
 
 
-def electra_bench(*arguments: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "electra", "bench", "--device", "cpu", "--seconds", "0", *arguments]
-    return subprocess.run(command, capture_output=True, text=True)
+def electra_bench(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["bench", "--device", "cpu", "--seconds", "0", "--size", "tiny", *arguments])
 
 
 def test_json_is_one_object_a_row():
-    pytest.importorskip("transformers")
-    result = electra_bench("--size", "tiny", "--batch", "1", "--batch", "2", "--length", "16", "--json")
+    result = electra_bench("--batch", "1", "--batch", "2", "--length", "16", "--against", "none", "--json")
     rows = [json.loads(line) for line in result.stdout.splitlines()]
-    names = ["electra", "hf_typical", "hf_careful"]
-    assert [(row["variant"], row["batch"]) for row in rows] == [(name, size) for size in (1, 2) for name in names]
+    assert [(row["work"], row["variant"], row["batch"]) for row in rows] == [
+        ("pretrain", "electra", 1),
+        ("pretrain", "electra", 2),
+    ]
     assert all(row.keys() >= KEYS for row in rows)
     assert rows[0]["mfu"] is None
 
 
 def test_the_table_has_a_line_a_row_and_progress_stays_out_of_it():
-    result = electra_bench("--size", "tiny", "--batch", "1", "--length", "16", "--against", "none")
+    result = electra_bench("--batch", "1", "--length", "16", "--against", "none")
     device, head, row = result.stdout.splitlines()
     assert device.startswith("CPU")
     assert head.split()[:2] == ["variant", "size"]
@@ -31,8 +34,29 @@ def test_the_table_has_a_line_a_row_and_progress_stays_out_of_it():
     assert "warming up electra" in result.stderr
 
 
-def test_an_unknown_size_is_one_line():
+def test_given_texts_are_encoded_by_all_variants(tmp_path):
+    pytest.importorskip("transformers")
+    (tmp_path / "texts.txt").write_text("a cat sat\nit was good\n")
+    result = electra_bench("encode", "--text", str(tmp_path / "texts.txt"), "--json")
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [row["variant"] for row in rows] == ["electra", "hf_pipeline", "hf_careful"]
+    assert all((row["work"], row["seq"]) == ("encode", 5) for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["encode", "--profile"], "takes the pre-training step apart"),
+        (["pretrain", "--text", __file__], "goes with encode"),
+    ],
+)
+def test_options_of_the_other_work_are_refused(arguments, message):
+    result = electra_bench(*arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_an_unknown_size_says_what_was_meant():
     result = electra_bench("--size", "smal")
-    assert result.returncode == 2
-    assert result.stderr.count("\n") == 1
-    assert "did you mean small?" in result.stderr
+    assert isinstance(result.exception, ConfigError)
+    assert "did you mean small?" in str(result.exception)

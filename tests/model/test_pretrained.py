@@ -9,6 +9,9 @@ from electra.errors import CheckpointError, DataError
 from electra.model.encoder import Encoder
 from electra.model.huggingface import write_network
 from electra.model.pretrained import Pretrained, load
+from electra.recipes.convert import write_model
+
+pytestmark = pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # on a CPU without bf16, which is slower there
 
 LONG = " ".join(["the chef ate the meal and then a cat sat on it ."] * 40)  # 520 tokens, the model takes 16
 
@@ -99,6 +102,36 @@ def test_no_texts_encode_to_no_vectors(model):
 def test_an_unknown_pooling_is_refused(model):
     with pytest.raises(DataError, match="choose mean, first or tokens"):
         model.encode(["the"], pooling="max")
+
+
+TEXTS = ["the chef", "", "a cat sat on the mat .", "it was good and then the dog ate"]
+
+
+def test_bf16_stays_near_float32(tiny_folder, model):
+    """2 % of a vector's length and 0.03 of a probability, as docs/performance.md says."""
+    rounded = load(tiny_folder, precision="bf16")
+    for pooling in ("mean", "first"):
+        found, exact = rounded.encode(TEXTS, pooling), model.encode(TEXTS, pooling)
+        assert found.dtype == np.float32
+        assert (np.linalg.norm(found - exact, axis=1) < 0.02 * np.linalg.norm(exact, axis=1)).all()
+    probabilities = [
+        [detection.probability for detection in each.detect("the chef ate soup .")] for each in (rounded, model)
+    ]
+    np.testing.assert_allclose(*probabilities, atol=0.03)
+    np.testing.assert_allclose(rounded.propose([7, 8, 9], [1]), model.propose([7, 8, 9], [1]), atol=0.03)
+
+
+def test_what_computes_in_bf16_is_written_in_full(tiny_folder, tmp_path):
+    rounded = load(tiny_folder, precision="bf16")
+    rounded.encode(["the chef"])
+    write_model(rounded, tmp_path / "again")
+    for name in ("model.safetensors", "generator/model.safetensors"):
+        assert (tmp_path / "again" / name).read_bytes() == (tiny_folder / name).read_bytes()
+
+
+def test_an_unknown_precision_is_refused(tiny_folder):
+    with pytest.raises(CheckpointError, match="precision='half': choose auto, bf16, float32"):
+        load(tiny_folder, precision="half")
 
 
 def test_a_bare_encoder_cannot_detect(tiny_config, tokenizer, tmp_path):

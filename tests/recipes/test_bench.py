@@ -7,9 +7,10 @@ import torch
 
 from electra.config.load import load_config
 from electra.errors import ConfigError, ElectraError
-from electra.recipes.bench import LEAST_REPETITIONS, Row, Trial, bench, take_turns
+from electra.recipes.bench import bench
 from electra.recipes.bench_huggingface import CarefulGlue, HuggingFaceStep, TypicalGlue
 from electra.recipes.speed import TOKENIZER, JointStep
+from electra.recipes.timing import LEAST_REPETITIONS, Row, Trial, take_turns
 
 CPU = torch.device("cpu")
 
@@ -59,7 +60,7 @@ def test_variants_take_turns():
     def update(name: str):
         return lambda ids: (order.append(name), time.sleep(0.05))
 
-    trials = [Trial(lambda name=name: update(name), ids()) for name in ("first", "second")]
+    trials = [Trial(lambda name=name: update(name), ids(), CPU) for name in ("first", "second")]
     order.clear()
     take_turns(trials, seconds=0)
     assert [name for name, _ in groupby(order)] == ["first", "second"] * LEAST_REPETITIONS

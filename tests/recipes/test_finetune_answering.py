@@ -52,7 +52,7 @@ def data(tmp_path_factory):
 @pytest.mark.parametrize("head", ["paper", "huggingface"])
 def test_questions_are_learnt_scored_and_answered(model, data, tmp_path, head):
     settings = ["task=squad-2.0", f"model={model}", f"data={data}", f"head={head}", "epochs=100", "batch_size=4"]
-    settings += ["learning_rate=1e-3", "layer_decay=1.0", "optimizer=adamw", f"out={tmp_path / 'run'}"]
+    settings += ["learning_rate=1e-3", "layer_decay=1.0", "optimizer=adamw", "dropout=0.0", f"out={tmp_path / 'run'}"]
     results = finetune(load_finetune_config("squad", settings))
     assert results["median"]["best_f1"] == 1.0
     found = evaluate(tmp_path / "run")

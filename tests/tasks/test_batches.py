@@ -3,7 +3,14 @@ import pytest
 import torch
 
 from electra.tasks.base import Feature
-from electra.tasks.batches import BUCKET, LENGTH_STEP, batches_per_epoch, evaluation_order, make_batch, training_order
+from electra.tasks.batches import (
+    BUCKET,
+    batches_per_epoch,
+    evaluation_order,
+    make_batch,
+    rounded_length,
+    training_order,
+)
 
 
 @pytest.mark.parametrize("count", [1, 31, 32, 33, 5000])
@@ -35,13 +42,25 @@ def test_evaluation_takes_the_longest_first():
     assert [batch.tolist() for batch in batches] == [[1, 2], [0]]
 
 
-@pytest.mark.parametrize(("longest", "most", "expected"), [(5, 128, LENGTH_STEP), (33, 128, 64), (40, 50, 50)])
-def test_a_batch_has_its_rows_and_one_of_few_lengths(task, longest, most, expected):
-    features = [Feature(0, [2] * longest, [0] * longest, [1.0]), Feature(1, [2, 3], [0, 1], [0.0])]
-    batch = make_batch(task("cola"), features, 4, most, pad_id=9)
-    assert batch["ids"].shape == batch["types"].shape == (4, expected)
-    assert batch["ids"][1].tolist() == [2, 3] + [9] * (expected - 2)
-    assert batch["attention"].sum(1).tolist() == [longest, 2, 0, 0]
+@pytest.mark.parametrize(
+    ("longest", "most", "expected"), [(5, 128, 16), (33, 128, 48), (100, 128, 112), (129, 512, 160), (40, 42, 42)]
+)
+def test_a_length_is_rounded_to_one_of_few(longest, most, expected):
+    assert rounded_length(longest, most) == expected
+
+
+def test_rounded_lengths_are_few_and_not_much_longer():
+    rounded = {longest: rounded_length(longest, 512) for longest in range(1, 513)}
+    assert len(set(rounded.values())) == 16
+    assert all(0 <= padded - longest < max(16, longest / 4) for longest, padded in rounded.items())
+
+
+def test_a_batch_has_its_rows_and_its_length(task):
+    features = [Feature(0, [2] * 5, [0] * 5, [1.0]), Feature(1, [2, 3], [0, 1], [0.0])]
+    batch = make_batch(task("cola"), features, 4, 7, pad_id=9)
+    assert batch["ids"].shape == batch["types"].shape == (4, 7)
+    assert batch["ids"][1].tolist() == [2, 3, 9, 9, 9, 9, 9]
+    assert batch["attention"].sum(1).tolist() == [5, 2, 0, 0]
     assert torch.equal(batch["weights"], torch.tensor([1.0, 1, 0, 0]))
     assert batch["targets"].shape == (4, 1)
 

@@ -1,31 +1,45 @@
-"""`electra bench`: time one training step, beside the same step made of Hugging Face's modules."""
+"""`electra bench`: time a training step or the encoding of texts, beside the same with Hugging Face's modules."""
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 if TYPE_CHECKING:
-    from electra.recipes.bench import Bench, Row
+    from electra.recipes.timing import Bench, Row
 
-BATCHES = {"cpu": [8], "cuda": [128, 1024]}
+BATCHES = {"pretrain": {"cpu": [8], "cuda": [128, 1024]}, "encode": {"cpu": [8], "cuda": [64]}}
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog="Examples:\n\n  electra bench\n\n  electra bench --size tiny --batch 32 --seconds 10 --json")(
-        bench
-    )
+    app.command(
+        epilog="Examples:\n\n  electra bench --size tiny --batch 32 --seconds 10 --json\n\n  electra bench encode"
+    )(bench)
 
 
 def bench(
+    work: Annotated[
+        Literal["pretrain", "encode"], typer.Argument(help="A joint step on random ids, or texts of mixed lengths.")
+    ] = "pretrain",
     size: Annotated[str, typer.Option(help="A preset's name.")] = "small",
     batch: Annotated[
-        list[int] | None, typer.Option(min=1, help="Sequences in a step; may be given again.  [default: by device]")
+        list[int] | None,
+        typer.Option(
+            min=1, help="Sequences in a step, texts in Hugging Face's batch; may be given again.  [default: by device]"
+        ),
     ] = None,
-    length: Annotated[int | None, typer.Option(min=8, help="Tokens in a sequence.  [default: the preset's]")] = None,
+    length: Annotated[
+        int | None, typer.Option(min=8, help="Tokens in a sequence, at most in a text.  [default: the preset's]")
+    ] = None,
+    text: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="Texts to encode, one a line.  [default: invented]")
+    ] = None,
     seconds: Annotated[float, typer.Option(min=0, help="Time for the repetitions, for each batch size.")] = 40.0,
     against: Annotated[
         Literal["hf", "none"] | None,
@@ -35,38 +49,52 @@ def bench(
     profile: Annotated[bool, typer.Option("--profile", help="Also say what the time of our step goes into.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a row instead of a table.")] = False,
 ) -> None:
-    """Time one joint step of pre-training on random ids."""
+    """Time a joint step of pre-training, or the encoding of texts."""
     from electra.config.load import load_config
-    from electra.recipes.bench import bench as measure
     from electra.training.processes import joined
 
-    length = length or load_config(size).train.length
-    against = against or ("hf" if find_spec("transformers") else "none")
+    measure = _choose(work, profile, text)
     found: list[Bench] = []
     with joined(device) as processes:
-        for sequences in batch or BATCHES[processes.device.type]:
+        for rows in batch or BATCHES[work][processes.device.type]:
             measured = measure(
                 size,
-                sequences,
-                length,
+                rows,
+                length or load_config(size).train.length,
                 seconds=seconds,
-                against=against,
+                against=against or ("hf" if find_spec("transformers") else "none"),
                 device=processes.device,
-                profiled=profile,
                 say=lambda line: typer.echo(line, err=True),
             )
             found.append(measured)
     if as_json:
-        for measured in found:
-            for row in measured.rows:
-                parts = (
-                    {"parts": [asdict(part) for part in measured.parts]} if row.variant == "electra" and profile else {}
-                )
-                typer.echo(json.dumps(asdict(row) | parts))
+        _print_json(found, profile)
         return
     _print_table([row for measured in found for row in measured.rows])
     for measured in found:
         _print_parts(measured)
+
+
+def _choose(work: str, profiled: bool, text: Path | None) -> "Callable[..., Bench]":
+    """Give what measures the wanted work; options of the other one are refused."""
+    from electra.recipes.bench import bench as bench_step
+    from electra.recipes.bench_encode import bench_encode
+
+    if work == "pretrain":
+        if text:
+            raise typer.BadParameter("it goes with encode: the pre-training step reads random ids", param_hint="--text")
+        return partial(bench_step, profiled=profiled)
+    if profiled:
+        raise typer.BadParameter("it takes the pre-training step apart, not encode", param_hint="--profile")
+    lines = text.read_text(encoding="utf-8").splitlines() if text else None
+    return partial(bench_encode, texts=lines and [line for line in lines if line.strip()])
+
+
+def _print_json(found: "list[Bench]", profiled: bool) -> None:
+    for measured in found:
+        parts = {"parts": [asdict(part) for part in measured.parts]} if profiled else {}
+        for row in measured.rows:
+            typer.echo(json.dumps(asdict(row) | (parts if row.variant == "electra" else {})))
 
 
 def _print_parts(measured: "Bench") -> None:

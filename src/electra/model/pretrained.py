@@ -1,8 +1,9 @@
 """A trained model at hand: its networks, its tokenizer, and what one does with them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -15,11 +16,18 @@ from electra.errors import CheckpointError, DataError
 from electra.model.encoder import Encoder
 from electra.model.huggingface import FILES, Network, read_network
 from electra.model.networks import Discriminator, MaskedLM
+from electra.model.precision import Precision, as_used
+from electra.model.windows import Batch, batches
 
 GENERATOR = "generator"  # the folder of the generator inside the discriminator's
 TASK = "task.json"  # what a fine-tuned model was made for
-TOKENS_AT_ONCE = 16_384
 ROUNDING = 256  # an embedding may be this much larger than the vocabulary: sizes are rounded up for speed
+
+POOLS: dict[str, Callable[[Batch, Tensor], Tensor]] = {  # of states (B, L, H): what is taken off the device
+    "mean": lambda batch, states: batch.sums(states),
+    "first": lambda batch, states: states[:, 0],
+    "tokens": lambda batch, states: states,
+}
 
 
 class Detection(NamedTuple):
@@ -31,17 +39,29 @@ class Detection(NamedTuple):
 
 
 class Pretrained:
-    """A network with its tokenizer, and the generator it was trained with where that is known."""
+    """A network with its tokenizer, and the generator it was trained with where that is known.
 
-    def __init__(self, network: Network, tokenizer: Tokenizer, generator: MaskedLM | None = None) -> None:
+    The weights are float32. In bf16, the default on a GPU, copies of them compute, made when first asked for.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        tokenizer: Tokenizer,
+        generator: MaskedLM | None = None,
+        precision: Precision = "auto",
+    ) -> None:
+        if precision not in get_args(Precision):
+            raise CheckpointError(f"precision={precision!r}: choose {', '.join(get_args(Precision))}")
         self.network = network.eval()
         self.generator = generator.eval() if generator else None
         self.tokenizer = tokenizer
+        self.precision = precision
 
     @property
     def encoder(self) -> Encoder:
         """Give the encoder, whatever head stands on it."""
-        return self.network if isinstance(self.network, Encoder) else self.network.encoder
+        return _encoder(self.network)
 
     @property
     def device(self) -> torch.device:
@@ -61,34 +81,37 @@ class Pretrained:
 
     def replaced(self, ids: Sequence[int]) -> list[float]:
         """Give for every token, of however many, the probability that it was replaced."""
-        if not isinstance(self.network, Discriminator):
+        detector = self._used
+        if not isinstance(detector, Discriminator):
             raise CheckpointError("this model has no discriminator head, so it cannot detect replaced tokens")
         count = len(ids)
         probabilities = np.zeros(count)
         nearest_edge = np.full(count, -1)
         size = self.window
         starts = [*range(0, max(count - size, 0), max(size // 2, 1)), max(count - size, 0)] if count else []
-        windows = [list(ids[start : start + size]) for start in starts]
-        for start, scores in zip(starts, self._per_token(windows, self.network), strict=True):
+        windows = [ids[start : start + size] for start in starts]
+        found = self._run(windows, lambda batch: detector(batch.ids, batch.attention))
+        for start, window, framed in zip(starts, windows, found, strict=True):
+            scores = torch.from_numpy(framed[1 : len(window) + 1])
             # Windows overlap by half; of two opinions on a token the one with more context counts.
             edge = np.minimum(np.arange(len(scores)), np.arange(len(scores))[::-1])
             better = np.flatnonzero(edge > nearest_edge[start : start + size])
             probabilities[start + better] = torch.sigmoid(scores)[better].numpy()
             nearest_edge[start + better] = edge[better]
-        found: list[float] = probabilities.tolist()
-        return found
+        return [float(probability) for probability in probabilities]
 
     @torch.inference_mode()
     def propose(self, ids: Sequence[int], places: Sequence[int]) -> Tensor:
         """Hide the tokens at some places from the generator, and give (places, V): how likely it thinks each token."""
-        if self.generator is None:
+        generator = self._used_generator
+        if generator is None:
             raise CheckpointError("this model comes without its generator, so nothing proposes replacements")
         framed = torch.tensor([[self.tokenizer.cls_id, *ids, self.tokenizer.sep_id]], device=self.device)
-        if framed.size(1) > self.generator.encoder.config.max_length:
+        if framed.size(1) > generator.encoder.config.max_length:
             raise DataError(f"{len(ids)} tokens are more than the generator can read at once ({self.window})")
         positions = torch.tensor([places], dtype=torch.long, device=self.device) + 1
         framed[0, positions] = self.tokenizer.mask_id
-        logits: Tensor = self.generator(framed, None, None, positions)[0].float()
+        logits: Tensor = generator(framed, None, None, positions)[0].float()
         return logits[:, : self.tokenizer.vocab_size].softmax(-1).cpu()
 
     def encode(
@@ -98,49 +121,67 @@ class Pretrained:
 
         A text longer than the model is read in consecutive windows; `first` is the [CLS] state of the first one.
         """
-        if pooling not in ("mean", "first", "tokens"):
+        if pooling not in POOLS:
             raise DataError(f"pooling={pooling!r}: choose mean, first or tokens")
         size = self.window
         windows: list[list[int]] = []
-        owners: list[int] = []
-        for number, encoding in enumerate(self.tokenizer.encode(texts)):
-            pieces = [encoding.ids[at : at + size] for at in range(0, max(len(encoding.ids), 1), size)]
-            windows += pieces
-            owners += [number] * len(pieces)
-        states: list[list[Tensor]] = [[] for _ in texts]
-        for owner, hidden in zip(owners, self._per_token(windows, self.encoder, specials=True), strict=True):
-            states[owner].append(hidden)
+        firsts: list[int] = []  # where each text's windows begin
+        for encoding in self.tokenizer.encode(texts):
+            ids = encoding.ids
+            firsts.append(len(windows))
+            windows += [ids[at : at + size] for at in range(0, max(len(ids), 1), size)]
+        encoder, pool = _encoder(self._used), POOLS[pooling]
+        found = self._run(windows, lambda batch: pool(batch, encoder(batch.ids, batch.attention)))
         if pooling == "tokens":
-            return [torch.cat([hidden[1:-1] for hidden in window]).numpy() for window in states]
-        vectors = [window[0][0] if pooling == "first" else torch.cat(window).mean(0) for window in states]
-        width = self.encoder.config.hidden_size
-        return torch.stack(vectors).numpy() if vectors else np.zeros((0, width), dtype=np.float32)
+            states = [framed[1 : len(window) + 1] for window, framed in zip(windows, found, strict=True)]
+            ends = [*firsts[1:], len(windows)]
+            return [np.concatenate(states[first:end]) for first, end in zip(firsts, ends, strict=True)]
+        if not found:
+            return np.zeros((0, self.encoder.config.hidden_size), np.float32)
+        if pooling == "first":
+            return np.stack([found[first] for first in firsts])
+        counts = np.array([[len(window) + 2] for window in windows], np.float32)
+        vectors: np.ndarray = np.add.reduceat(np.stack(found), firsts) / np.add.reduceat(counts, firsts)
+        return vectors
+
+    @cached_property
+    def _used(self) -> Network:
+        return as_used(self.network, self)
+
+    @cached_property
+    def _used_generator(self) -> MaskedLM | None:
+        return as_used(self.generator, self) if self.generator else None
 
     @torch.inference_mode()
-    def _per_token(self, windows: list[list[int]], network: Network, specials: bool = False) -> Iterator[Tensor]:
-        """Run a network over windows in batches of like length and give its per-token output in the given order."""
-        outputs: list[Tensor] = [torch.empty(0)] * len(windows)
-        for batch in _batches(windows):
-            ids = torch.full((len(batch), len(windows[batch[0]]) + 2), self.tokenizer.pad_id)
-            for row, window in enumerate(batch):
-                framed = [self.tokenizer.cls_id, *windows[window], self.tokenizer.sep_id]
-                ids[row, : len(framed)] = torch.tensor(framed)
-            attention = ids.ne(self.tokenizer.pad_id).long()
-            result = network(ids.to(self.device), attention.to(self.device)).float().cpu()
-            for row, window in enumerate(batch):
-                end = len(windows[window]) + 2
-                outputs[window] = result[row, :end] if specials else result[row, 1 : end - 1]
-        return iter(outputs)
+    def _run(self, windows: Sequence[Sequence[int]], compute: Callable[[Batch], Tensor]) -> list[np.ndarray]:
+        """Put [CLS] and [SEP] around windows and give each its row of what is computed of a batch."""
+        framed = [[self.tokenizer.cls_id, *window, self.tokenizer.sep_id] for window in windows]
+        # The copies back do not wait either: while a GPU is at work on a batch, the next ones are on their way.
+        fetched = [
+            (batch.windows, compute(batch).float().to("cpu", non_blocking=True))
+            for batch in batches(framed, self.tokenizer.pad_id, self.device)
+        ]
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        results: list[np.ndarray] = [np.empty(0)] * len(windows)
+        for numbers, rows in fetched:
+            for number, row in zip(numbers, rows.numpy(), strict=True):
+                results[number] = row
+        return results
 
 
-def load(source: str | Path, device: str | None = None) -> Pretrained:
-    """Load a run of ours, a Hugging Face folder or a hub name; on the GPU where there is one."""
+def load(source: str | Path, device: str | None = None, precision: Precision = "auto") -> Pretrained:
+    """Load a run of ours, a Hugging Face folder or a hub name; on the GPU where there is one.
+
+    It computes in `precision` float32, bf16 or auto, that is bf16 on a GPU and float32 elsewhere. Its weights are
+    float32 in any case, and a change of them after the first use in bf16 is not seen.
+    """
     folder = find_folder(source)
     network = read_network(folder)
     generator = read_network(folder / GENERATOR) if (folder / GENERATOR).is_dir() else None
     if not isinstance(generator, MaskedLM | None):
         raise CheckpointError(f"{folder / GENERATOR} holds no generator: it has no masked-LM head")
-    model = Pretrained(network, load_tokenizer(folder), generator)
+    model = Pretrained(network, load_tokenizer(folder), generator, precision)
     _check_vocabulary(model, folder)
     target = device or ("cuda" if torch.cuda.is_available() else "cpu")
     for module in (model.network, model.generator):
@@ -159,18 +200,13 @@ def find_folder(source: str | Path) -> Path:
     return folder
 
 
+def _encoder(network: Network) -> Encoder:
+    return network if isinstance(network, Encoder) else network.encoder
+
+
 def _check_vocabulary(model: Pretrained, folder: Path) -> None:
     entries, rows = model.tokenizer.vocab_size, model.encoder.config.vocab_size
     if not entries <= rows < entries + ROUNDING:
         raise CheckpointError(
             f"the vocabulary in {folder} has {entries} entries, the embedding {rows}: they do not match"
         )
-
-
-def _batches(windows: list[list[int]]) -> Iterator[list[int]]:
-    """Group window numbers, longest first, so that each padded batch holds a bounded number of tokens."""
-    order = sorted(range(len(windows)), key=lambda number: -len(windows[number]))
-    while order:
-        size = max(1, TOKENS_AT_ONCE // (len(windows[order[0]]) + 2))
-        yield order[:size]
-        order = order[size:]

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from electra.config.schema import ElectraObjective, MaskedLMGenerator, ModelConfig, PretrainConfig
 from electra.errors import ConfigError, ElectraError
 from electra.model.huggingface import CONFIG_KEYS
+from electra.model.precision import autocast
 from electra.objectives.masking import slots
-from electra.training.execution import autocast
 
 
 class Glue(nn.Module):
@@ -99,14 +99,19 @@ class HuggingFaceStep:
         self.optimizer.zero_grad(set_to_none=True)
 
 
-def _networks(generator: ModelConfig, discriminator: ModelConfig) -> tuple[Any, Any]:
-    """Build both networks and tie the embeddings that they can share."""
+def import_transformers() -> Any:
+    """Import what is compared with, or say how to come by it."""
     try:
-        transformers: Any = import_module("transformers")
+        return import_module("transformers")
     except ImportError:
         raise ElectraError(
             "--against hf needs the package transformers: pip install transformers, or take --against none"
         ) from None
+
+
+def _networks(generator: ModelConfig, discriminator: ModelConfig) -> tuple[Any, Any]:
+    """Build both networks and tie the embeddings that they can share."""
+    transformers = import_transformers()
     shapes = [
         transformers.ElectraConfig(**{theirs: getattr(shape, ours) for ours, (theirs, *_) in CONFIG_KEYS.items()})
         for shape in (generator, discriminator)

@@ -13,14 +13,14 @@ from electra.config.load import load_finetune_config
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import TaskError
 from electra.model.networks import TaskNetwork
+from electra.model.precision import as_used, autocast
 from electra.model.task_model import read_task_model
 from electra.tasks.base import Feature, Notes, Output, Prediction, Split
 from electra.tasks.batches import evaluation_order, make_batch
 from electra.tasks.build import AnyTask, build_task
 from electra.tasks.table.task import known_of
-from electra.training.execution import autocast
 
-ROWS = 64  # of an evaluation batch
+ROWS = 64  # of an evaluation batch, at most
 
 
 @dataclass(frozen=True)
@@ -89,17 +89,17 @@ def forward(
     config: FinetuneConfig,
 ) -> list[Output]:
     """Run a network over features, in batches of like length, and give each feature's outputs in the given order."""
-    assert config.max_length is not None
     device = next(network.parameters()).device
     outputs: list[Output] = [{}] * len(features)
     lengths = np.array([len(feature.ids) for feature in features])
-    network.eval()
+    used = as_used(network.eval(), config)
     for chosen in evaluation_order(lengths, ROWS):
-        batch = make_batch(task, [features[index] for index in chosen], ROWS, config.max_length, tokenizer.pad_id)
+        of_batch, longest = [features[index] for index in chosen], int(lengths[chosen].max())
+        batch = make_batch(task, of_batch, len(chosen), longest, tokenizer.pad_id)
         batch = {name: tensor.to(device, non_blocking=True) for name, tensor in batch.items()}
         with autocast(config, device):
-            hidden = network.encoder(batch["ids"], batch["attention"], batch["types"])
-            found = task.outputs(network.head, hidden, batch)
+            hidden = used.encoder(batch["ids"], batch["attention"], batch["types"])
+            found = task.outputs(used.head, hidden, batch)
         arrays = {name: _array(tensor) for name, tensor in found.items()}
         for row, index in enumerate(chosen):
             outputs[index] = {name: array[row] for name, array in arrays.items()}

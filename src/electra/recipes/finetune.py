@@ -15,6 +15,7 @@ from electra.config.finetune import FinetuneConfig
 from electra.config.load import load_finetune_config
 from electra.errors import ConfigError, ElectraError
 from electra.model.networks import TaskNetwork
+from electra.model.precision import autocast
 from electra.model.task_model import TaskModel, write_task_model
 from electra.objectives.draws import mix
 from electra.recipes.convert import written_beside
@@ -23,10 +24,9 @@ from electra.recipes.hardware import record_environment
 from electra.recipes.results import Results, chosen_seed, summarize_seeds, write_json
 from electra.recipes.tuning import Tuning, new_network, prepare
 from electra.tasks.base import Batch
-from electra.tasks.batches import make_batch, training_order
+from electra.tasks.batches import make_batch, rounded_length, training_order
 from electra.tasks.build import AnyTask
 from electra.training.checkpoint import Checkpoints, NoCheckpoints
-from electra.training.execution import autocast
 from electra.training.loop import Job, train
 from electra.training.processes import Processes, joined
 from electra.training.run import Record, Run
@@ -202,15 +202,18 @@ class _Seed:
         return self._stream()
 
     def _stream(self) -> Iterator[tuple[int, list[Batch]]]:
-        tuning, config = self.tuning, self.tuning.config
+        tuning, config, device = self.tuning, self.tuning.config, self.processes.device
         assert config.max_length is not None
         while True:
             epoch, place = divmod(self.step, tuning.steps_per_epoch)
             for chosen in training_order(self.lengths, config.batch_size, self.seed, epoch)[place:]:
                 features = [tuning.train.features[index] for index in chosen]
                 pad_id = tuning.start.tokenizer.pad_id
-                batch = make_batch(tuning.task, features, config.batch_size, config.max_length, pad_id)
-                moved = {name: part.to(self.processes.device, non_blocking=True) for name, part in batch.items()}
+                longest = int(self.lengths[chosen].max())
+                # A graph is recorded for each shape on a GPU; elsewhere padding is nothing but work.
+                length = rounded_length(longest, config.max_length) if device.type == "cuda" else longest
+                batch = make_batch(tuning.task, features, config.batch_size, length, pad_id)
+                moved = {name: part.to(device, non_blocking=True) for name, part in batch.items()}
                 tokens = int(self.lengths[chosen].sum())
                 self.tokens += tokens
                 self.step += 1

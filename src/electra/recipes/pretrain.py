@@ -16,6 +16,7 @@ from electra.data.feeding.loader import Loader
 from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 from electra.errors import ConfigError
 from electra.model.networks import Discriminator, MaskedLM, plain_encoder
+from electra.model.precision import autocast
 from electra.model.pretrained import ROUNDING, Pretrained, load
 from electra.objectives.base import Objective, Step
 from electra.objectives.build import build_objective
@@ -29,7 +30,6 @@ from electra.recipes.flops import forward_flops
 from electra.recipes.hardware import matrix_peak, record_environment
 from electra.recipes.initialise import initialise
 from electra.training.checkpoint import Checkpoints
-from electra.training.execution import autocast
 from electra.training.loop import Job, train
 from electra.training.optim import Factor
 from electra.training.processes import Processes, joined

@@ -9,10 +9,10 @@ from torch import Tensor
 from electra.config.schema import PretrainConfig
 from electra.data.feeding.batch import Batch
 from electra.data.tokens.tokenizer import SPECIAL_TOKENS, wordpiece
+from electra.model.precision import autocast
 from electra.objectives.base import Step
 from electra.objectives.build import build_objective
 from electra.objectives.draws import Draws, draw
-from electra.training.execution import autocast
 from electra.training.processes import Processes
 from electra.training.update import Network, Update
 

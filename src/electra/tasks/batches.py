@@ -1,4 +1,4 @@
-"""From features to batches: always the same number of rows, few different lengths, neighbours of like length.
+"""From features to batches, neighbours of like length.
 
 The order of training is a function of the seed and the epoch, so that a run can go on anywhere.
 """
@@ -11,7 +11,7 @@ import torch
 
 from electra.tasks.base import Batch, Feature, Task
 
-LENGTH_STEP = 32  # lengths are multiples of it: each shape that occurs costs a GPU its own plan
+SMALLEST_STEP = 16  # tokens from one rounded length to the next
 BUCKET = 64  # batches whose features are sorted by length together
 
 
@@ -39,12 +39,16 @@ def evaluation_order(lengths: np.ndarray, batch_size: int) -> Iterator[np.ndarra
         yield order[at : at + batch_size]
 
 
+def rounded_length(longest: int, most: int) -> int:
+    """Round a batch's length up to one of few, for a GPU that records a graph of each shape; 16 of them up to 512."""
+    step = max(SMALLEST_STEP, 1 << (longest - 1).bit_length() >> 3)  # an eighth of the next power of two
+    return min(-(-longest // step) * step, most)
+
+
 def make_batch(
-    task: Task[Any, Any, Any], features: Sequence[Feature[Any]], rows: int, max_length: int, pad_id: int
+    task: Task[Any, Any, Any], features: Sequence[Feature[Any]], rows: int, length: int, pad_id: int
 ) -> Batch:
-    """Pad features to a batch of `rows` rows, with targets where all of them have one."""
-    longest = max(len(feature.ids) for feature in features)
-    length = min(-(-longest // LENGTH_STEP) * LENGTH_STEP, max_length)
+    """Pad features to a batch of `rows` rows and `length` tokens, with targets where all of them have one."""
     ids = np.full((rows, length), pad_id, np.int64)
     attention, types = np.zeros((2, rows, length), np.int64)
     for row, feature in enumerate(features):

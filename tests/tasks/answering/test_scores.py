@@ -94,6 +94,13 @@ def test_the_threshold_search_finds_what_separates():
     assert found == (1.0, -3.0)
 
 
+@pytest.mark.parametrize(("threshold", "moved"), [(-5.0, -4.0), (-3.0, -2.0), (4.0, 5.0)])
+def test_a_threshold_gets_room_for_rounding_and_withholds_the_same_answers(threshold, moved):
+    found = graded([1.0, 1.0, 0.0], [-5.0, -3.0, 4.0], [True, True, False], [True, True, True])
+    assert found.with_room(threshold) == moved
+    assert found.at(moved) == found.at(threshold)
+
+
 def test_the_threshold_search_is_the_official_one():
     draw = random.Random(1)
     for _ in range(300):

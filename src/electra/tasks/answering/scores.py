@@ -92,6 +92,14 @@ class Graded:
         odds = float(self.odds[order[best - 1]]) if best else 0.0
         return Threshold(float(totals[best] / max(len(order), 1)), odds)
 
+    def with_room(self, threshold: float) -> float:
+        """Move a threshold half way to the next null odds, by one at most.
+
+        The same answers are withheld, and no rounding error of the one at the threshold decides over it.
+        """
+        above = self.odds[self.odds > threshold].min(initial=threshold + 2)
+        return float((threshold + above) / 2)
+
 
 def grade(predictions: Sequence[str], odds: Sequence[float], answers: Sequence[Sequence[str]]) -> Graded:
     """Grade predictions by the rules of SQuAD 2.0; answers without a word count as none."""

@@ -57,7 +57,10 @@ class QuestionAnswering(Task[Question, Span, AnswerHead]):
 
     def calibrate(self, examples: Sequence[Question], predictions: Sequence[Prediction]) -> dict[str, Any]:
         """Give the threshold of the null odds that leads to the best F1 on questions whose answers are known."""
-        return {"null_threshold": _grade(examples, predictions).best("f1").odds} if self.unanswerable else {}
+        if not self.unanswerable:
+            return {}
+        graded = _grade(examples, predictions)
+        return {"null_threshold": graded.with_room(graded.best("f1").odds)}
 
     def features(
         self, examples: Sequence[Question], tokenizer: Tokenizer, max_length: int, notes: Notes, training: bool

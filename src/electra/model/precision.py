@@ -1,0 +1,38 @@
+"""In which precision networks compute: float32, or bf16 where a GPU makes that worth while."""
+
+from contextlib import AbstractContextManager, nullcontext
+from copy import deepcopy
+from typing import Any, Literal, Protocol, TypeVar
+
+import torch
+from torch import nn
+
+Precision = Literal["auto", "bf16", "float32"]
+Module = TypeVar("Module", bound=nn.Module)
+
+
+class HasPrecision(Protocol):
+    """A config, or whatever else says in which precision to compute."""
+
+    @property
+    def precision(self) -> Precision:
+        """Give the wanted precision."""
+
+
+def in_bf16(config: HasPrecision, device: torch.device) -> bool:
+    """Say whether the forward pass computes in bf16."""
+    return config.precision == "bf16" or (config.precision == "auto" and device.type == "cuda")
+
+
+def autocast(config: HasPrecision, device: torch.device) -> AbstractContextManager[Any]:
+    """Give the context in which the forward pass has the wanted precision."""
+    return torch.autocast(device.type, torch.bfloat16) if in_bf16(config, device) else nullcontext()
+
+
+def as_used(network: Module, config: HasPrecision) -> Module:
+    """Give a network for use without training: itself, or a copy with the bf16 weights that the kernels serve.
+
+    The network's own weights stay as they are, so that nothing rounded is ever trained or written.
+    """
+    device = next(network.parameters()).device
+    return deepcopy(network).to(torch.bfloat16) if in_bf16(config, device) else network

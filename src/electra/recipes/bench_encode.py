@@ -1,0 +1,128 @@
+"""How fast texts of mixed lengths are encoded, beside `transformers` in its users' hands and in careful ones."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+
+from electra.config.load import load_config
+from electra.data.tokens.tokenizer import SPECIAL_TOKENS, Tokenizer, wordpiece
+from electra.errors import DataError
+from electra.model.encoder import Encoder
+from electra.model.huggingface import write_network
+from electra.model.pretrained import Pretrained
+from electra.recipes.bench_huggingface import import_transformers
+from electra.recipes.timing import Against, Bench, Trial, measured, take_turns
+
+Texts = Sequence[str]
+Encode = Callable[[Texts], Any]
+
+TEXTS = {"cpu": 128, "cuda": 16_384}  # to invent: enough for a second or less
+USUAL_WORDS = 20  # in an invented text; most have between half and twice as many
+SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
+
+
+def bench_encode(
+    size: str,
+    batch: int,
+    length: int,
+    *,
+    texts: Texts | None = None,
+    seconds: float,
+    against: Against,
+    device: torch.device,
+    say: Callable[[str], None] = lambda line: None,
+) -> Bench:
+    """Time an untrained model of a preset's size on texts, given or invented; those of more than `length` are left out.
+
+    Hugging Face's variants take `batch` texts at a time.
+    """
+    shape = load_config(size, [f"model.max_length={max(length, load_config(size).model.max_length)}"]).model
+    torch.manual_seed(0)
+    chosen = invent_texts(TEXTS[device.type], length - 2) if texts is None else texts
+    tokenizer = vocabulary_of(chosen, shape.vocab_size)
+    counts = [len(encoding.ids) + 2 for encoding in tokenizer.encode(chosen)]
+    fitting = [text for text, count in zip(chosen, counts, strict=True) if count <= length]
+    if not fitting:
+        raise DataError(f"none of {len(chosen)} texts has {length} tokens or fewer; raise --length")
+    model = Pretrained(Encoder(shape).to(device), tokenizer)
+    trials = {}
+    with TemporaryDirectory() as folder:
+        write_network(model.encoder, Path(folder))
+        tokenizer.save(Path(folder))
+        for name, build in _variants(model, folder, batch, against).items():
+            say(f"{size}, {len(fitting)} texts: warming up {name}")
+            trials[name] = Trial(build, fitting, device)
+    say(f"{size}, {len(fitting)} texts: timing for {seconds:g} seconds")
+    take_turns(list(trials.values()), seconds)
+    real = [count for count in counts if count <= length]
+    rows = measured(trials, "encode", size, batch, max(real), tokens=sum(real), peak_seconds=None)
+    return Bench(rows, [])
+
+
+def invent_texts(count: int, most_words: int) -> list[str]:
+    """Make up texts of many lengths: few are long, as among real sentences."""
+    draw = np.random.default_rng(0)
+    lengths = draw.lognormal(math.log(USUAL_WORDS), 0.7, count).clip(1, most_words).astype(int)
+    return [" ".join("".join(word) for word in draw.choice(SYLLABLES, (words, 2))) for words in lengths]
+
+
+def vocabulary_of(texts: Texts, size: int) -> Tokenizer:
+    """Make a tokenizer that knows the commonest words of some texts; which words they are, no speed depends on."""
+    splitter = wordpiece(SPECIAL_TOKENS).backend
+    words: Counter[str] = Counter()
+    for text in texts:
+        words.update(
+            word for word, _ in splitter.pre_tokenizer.pre_tokenize_str(splitter.normalizer.normalize_str(text))
+        )
+    return wordpiece([*SPECIAL_TOKENS, *(word for word, _ in words.most_common(size - len(SPECIAL_TOKENS)))])
+
+
+def _variants(model: Pretrained, folder: str, batch: int, against: Against) -> dict[str, Callable[[], Encode]]:
+    variants: dict[str, Callable[[], Encode]] = {"electra": lambda: model.encode}
+    if against == "hf":
+        variants["hf_pipeline"] = lambda: _Pipeline(folder, batch, model.device)
+        variants["hf_careful"] = lambda: CarefulLoop(folder, batch, model.device)
+    return variants
+
+
+class _Pipeline:
+    """The pipeline as its users call it: a list of texts, a batch size; it gives the states of all tokens as lists."""
+
+    def __init__(self, folder: str, batch: int, device: torch.device) -> None:
+        self.batch = batch
+        self.pipeline = import_transformers().pipeline("feature-extraction", model=folder, device=device)
+
+    def __call__(self, texts: Texts) -> Any:
+        """Encode texts."""
+        return self.pipeline(list(texts), batch_size=self.batch)
+
+
+class CarefulLoop:
+    """A loop by hand: sorted by length, padded to the longest of a batch, averaged on the device; bf16 on a GPU."""
+
+    def __init__(self, folder: str, batch: int, device: torch.device) -> None:
+        transformers = import_transformers()
+        self.batch, self.device = batch, device
+        self.tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+        dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+        self.network = transformers.AutoModel.from_pretrained(folder, dtype=dtype).to(device).eval()
+
+    @torch.inference_mode()
+    def __call__(self, texts: Texts) -> np.ndarray:
+        """Encode texts as vectors (texts, H)."""
+        ids = self.tokenizer(list(texts))["input_ids"]
+        order = sorted(range(len(ids)), key=lambda number: -len(ids[number]))
+        vectors = np.empty((len(ids), self.network.config.hidden_size), np.float32)
+        for at in range(0, len(order), self.batch):
+            rows = order[at : at + self.batch]
+            padded = self.tokenizer.pad({"input_ids": [ids[row] for row in rows]}, return_tensors="pt").to(self.device)
+            hidden = self.network(**padded).last_hidden_state
+            real = padded["attention_mask"][..., None]
+            vectors[rows] = ((hidden * real).sum(1, dtype=torch.float32) / real.sum(1)).cpu().numpy()
+        return vectors

@@ -1,0 +1,125 @@
+"""Timing things against each other: repetitions of all variants take turns, so that a busy machine slows them alike."""
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
+
+import torch
+
+from electra.recipes.hardware import device_name
+from electra.recipes.profile import Part
+
+Against = Literal["hf", "none"]
+Work = Literal["pretrain", "encode"]
+Given = TypeVar("Given")
+
+WARM_UP = 2  # calls after the first that are not timed
+REPETITION = 0.2  # seconds at least, so that the clock and the wait for a GPU do not count
+LEAST_REPETITIONS = 3
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was measured of one variant."""
+
+    work: Work  # one update, or all texts once
+    variant: str
+    size: str
+    batch: int
+    seq: int  # tokens in each sequence, or in the longest text
+    ms: float  # the work: the median of the repetitions
+    ms_low: float  # the quartiles
+    ms_high: float
+    tokens_s: float  # padding is not counted
+    mfu: float | None  # share of the GPU's measured matrix peak
+    memory_gib: float | None  # peak on the GPU
+    first_step_s: float  # from nothing to the end of the first call, compilation included
+    ratio: float  # how many times as long as electra's
+    device: str
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What was measured of a size and a batch."""
+
+    rows: list[Row]
+    parts: list[Part]  # of electra's step, where a profile was asked for
+
+
+class Trial(Generic[Given]):
+    """A variant at work: built, warmed up, then timed again and again."""
+
+    def __init__(self, build: Callable[[], Callable[[Given], Any]], given: Given, device: torch.device) -> None:
+        self.given, self.device, self.times = given, device, list[float]()
+        on_gpu = device.type == "cuda"
+        before = torch.cuda.memory_allocated(device) if on_gpu else 0  # by the variants that wait
+        began = time.perf_counter()
+        self.work = build()
+        self._run(1)
+        self.first_step = time.perf_counter() - began
+        self._run(WARM_UP - 1)
+        if on_gpu:
+            torch.cuda.reset_peak_memory_stats(device)
+        once = self._run(1)
+        self.memory = torch.cuda.max_memory_allocated(device) - before if on_gpu else None
+        self.count = math.ceil(REPETITION / once)
+
+    def repeat(self) -> None:
+        """Time one repetition."""
+        self.times.append(self._run(self.count) / self.count)
+
+    def _run(self, count: int) -> float:
+        """Give the seconds that some calls take."""
+        began = time.perf_counter()
+        for _ in range(count):
+            self.work(self.given)
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        return time.perf_counter() - began
+
+
+def take_turns(trials: Sequence[Trial[Any]], seconds: float) -> None:
+    """Let each repeat once, then each again, until the time is over."""
+    end = time.perf_counter() + seconds
+    while len(trials[0].times) < LEAST_REPETITIONS or time.perf_counter() < end:
+        for trial in trials:
+            trial.repeat()
+
+
+def measured(
+    trials: Mapping[str, Trial[Any]],
+    work: Work,
+    size: str,
+    batch: int,
+    length: int,
+    *,
+    tokens: int,
+    peak_seconds: float | None,
+) -> list[Row]:
+    """Give a row for each variant; `peak_seconds` is what the work would take at the peak of the hardware."""
+    ours = statistics.median(trials["electra"].times)
+    rows = []
+    for name, trial in trials.items():
+        low, median, high = statistics.quantiles(trial.times, n=4, method="inclusive")
+        rows.append(
+            Row(
+                work=work,
+                variant=name,
+                size=size,
+                batch=batch,
+                seq=length,
+                ms=round(1000 * median, 3),
+                ms_low=round(1000 * low, 3),
+                ms_high=round(1000 * high, 3),
+                tokens_s=round(tokens / median, 1),
+                mfu=round(peak_seconds / median, 4) if peak_seconds else None,
+                memory_gib=None if trial.memory is None else round(trial.memory / 2**30, 3),
+                first_step_s=round(trial.first_step, 3),
+                ratio=round(median / ours, 3),
+                device=device_name(trial.device),
+            )
+        )
+    return rows

@@ -1,0 +1,20 @@
+"""A whole model in use, through the kernels and without them."""
+
+import numpy as np
+
+from electra.model.pretrained import load
+
+TEXTS = ["the chef", "a cat sat on the mat .", "it was good and then the dog ate"]
+
+
+def test_encode_and_detect_are_the_same_through_the_kernels(tiny_folder, device, monkeypatch):
+    """In bf16 on a GPU; in the interpreter, which multiplies bf16 wrongly, in float32."""
+    model = load(tiny_folder, device=device.type)
+    found, detections = model.encode(TEXTS), model.detect(TEXTS[1])
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    plain = load(tiny_folder, device=device.type, precision="float32")
+    bound = 2e-5 if device.type == "cpu" else 2e-2
+    assert not np.array_equal(found, plain.encode(TEXTS))  # the kernels were at work
+    np.testing.assert_allclose(found, plain.encode(TEXTS), rtol=0, atol=bound * np.abs(found).max())
+    for ours, theirs in zip(detections, plain.detect(TEXTS[1]), strict=True):
+        assert abs(ours.probability - theirs.probability) < 1.5 * bound

@@ -1,0 +1,32 @@
+import pytest
+import torch
+
+from electra.model.precision import as_used, autocast
+
+
+@pytest.mark.parametrize(
+    ("precision", "device", "bf16"),
+    [
+        ("auto", "cpu", False),
+        ("float32", "cpu", False),
+        ("bf16", "cpu", True),
+        pytest.param("auto", "cuda", True, marks=pytest.mark.gpu),
+    ],
+)
+def test_precision_is_bf16_on_a_gpu_and_float32_elsewhere_unless_asked_otherwise(tiny_config, precision, device, bf16):
+    train = tiny_config.train.model_copy(update={"precision": precision})
+    with autocast(train, torch.device(device)):
+        assert torch.is_autocast_enabled(device) == bf16
+
+
+def test_a_network_is_used_as_it_is_in_float32(tiny_config):
+    network = torch.nn.Linear(2, 2)
+    assert as_used(network, tiny_config.train) is network
+
+
+def test_a_copy_is_used_in_bf16(tiny_config):
+    network = torch.nn.Linear(2, 2)
+    used = as_used(network, tiny_config.train.model_copy(update={"precision": "bf16"}))
+    assert used.weight.dtype == torch.bfloat16
+    assert network.weight.dtype == torch.float32
+    assert torch.equal(used.weight, network.weight.bfloat16())

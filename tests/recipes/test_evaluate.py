@@ -1,0 +1,51 @@
+import numpy as np
+import pytest
+import torch
+
+from electra.config.load import load_finetune_config
+from electra.model.encoder import Encoder
+from electra.model.networks import TaskNetwork
+from electra.recipes.evaluate import ROWS, forward
+from electra.tasks.base import Feature
+from electra.tasks.build import build_task
+
+
+@pytest.fixture
+def config(tasks_folder):
+    return load_finetune_config("glue", ["task=cola", f"data={tasks_folder}", "max_length=16"])
+
+
+@pytest.fixture
+def network(tiny_config, config):
+    torch.manual_seed(0)
+    encoder, task = Encoder(tiny_config.model), build_task(config)
+    return TaskNetwork(encoder, task.head(encoder.config), task.labels, task.problem)
+
+
+def features(*lengths: int) -> list[Feature[list[float]]]:
+    return [Feature(number, [5 + number] * length, [0] * length) for number, length in enumerate(lengths)]
+
+
+def logits(network, config, tokenizer, *lengths: int) -> np.ndarray:
+    outputs = forward(network, build_task(config), features(*lengths), tokenizer, config)
+    return np.stack([output["logits"] for output in outputs])
+
+
+def test_neither_rows_nor_lengths_are_filled_up(network, config, tokenizer):
+    shapes = []
+    network.encoder.register_forward_pre_hook(lambda module, inputs: shapes.append(tuple(inputs[0].shape)))
+    logits(network, config, tokenizer, *[5] * ROWS, 9, 3, 4)
+    assert shapes == [(ROWS, 9), (3, 5)]
+
+
+def test_an_example_scores_alone_as_among_others(network, config, tokenizer):
+    together = logits(network, config, tokenizer, 7, 12, 3)
+    np.testing.assert_allclose(logits(network, config, tokenizer, 7), together[:1], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")
+def test_bf16_scores_near_float32_and_leaves_the_weights_alone(network, config, tokenizer):
+    exact = logits(network, config, tokenizer, 7, 12, 3)
+    rounded = logits(network, config.model_copy(update={"precision": "bf16"}), tokenizer, 7, 12, 3)
+    np.testing.assert_allclose(rounded, exact, atol=0.03)
+    assert {weight.dtype for weight in network.parameters()} == {torch.float32}
