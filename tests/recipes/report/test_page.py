@@ -49,7 +49,7 @@ def test_configs_are_compared_by_the_keys_that_differ(make_run, make_tuned):
     runs = [make_run("a"), make_run("b", "train.learning_rate=1e-2", "seed=3"), make_tuned("c")]
     (table,) = electra.report(runs)["configs"]  # the fine-tuned run has no config
     assert (table["kind"], table["runs"]) == ("pretraining", ["a", "b"])
-    assert {row["key"]: row["values"] for row in table["rows"]} == {"seed": [0, 3], "train.learning_rate": [1e-3, 1e-2]}
+    assert {row["key"]: row["values"] for row in table["rows"]} == {"seed": [0, 3], "train.learning_rate": [5e-4, 1e-2]}
     assert table["rows"][1]["meaning"] == "base rate, times the schedule"
 
 
