@@ -24,7 +24,7 @@ from electra.model.networks import Discriminator, MaskedLM
 
 SHAPES = {
     "small": load_config("small").model,
-    "base": load_config("base").model.model_copy(update={"layers": 2}),
+    "base": load_config("base").model.model_copy(update={"layers": 2, "vocab_size": 1000}),
     "odd": ModelConfig(
         embedding_size=20, hidden_size=36, layers=3, heads=3, feed_forward_size=50, vocab_size=101, max_length=33,
         token_types=3,
