@@ -38,4 +38,5 @@ clean:
 
 .venv/installed-dev: .venv/installed
 	$(PIP) --editable '.[dev]'
+	$(BIN)/python -m compileall -q -j 0 .venv/lib > /dev/null 2>&1 || true  # on all cores; some packages hold files that do not compile
 	touch $@
