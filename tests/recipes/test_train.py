@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import replace
 
 import pytest
 import torch
@@ -71,6 +72,17 @@ def test_the_plan_reads_the_text_forty_times_at_most(plan):
     assert plan.epochs == pytest.approx(planning.MOST_EPOCHS, rel=0.05)
     assert plan.train_hours < 1
     assert "less than 1000 hours" in describe(plan)[-1]
+
+
+def test_fewer_hours_are_not_put_down_to_the_text_where_it_is_hardly_read(plan):
+    assert not any("too often" in line for line in describe(replace(plan, epochs=0.2)))
+
+
+def test_the_plan_begins_with_short_sequences(plan):
+    config = plan.config()
+    assert config.train.start_length == planning.START_LENGTH
+    assert 1 <= config.train.length_warmup_steps <= planning.MOST_SHORT
+    assert (config.objective.prior, config.model.dropout, config.model.attention_dropout) == (planning.PRIOR, 0.0, 0.0)
 
 
 def test_a_size_that_the_text_is_too_little_for_is_not_even_timed(plan):
