@@ -12,6 +12,10 @@ from matplotlib.axes import Axes
 
 DOCS = Path(__file__).parent
 FIGURES = {  # picture: the run's metrics in the ledger, and what the reader should look at: (step, AUC, words, offset)
+    "healthy": (
+        "2026-11-15-quick-8-minutes/metrics.jsonl",
+        [(2000, 0.737, "it reads from the first minute on", (6, 24)), (40_000, 0.32, "and dares more", (-30, -22))],
+    ),
     "plateau-left": (
         "2026-11-15-small-5-minutes-fast/metrics.jsonl",
         [(6000, 0.667, "the plateau", (0, 10)), (15_000, 0.76, "it begins to read", (-88, 12))],
@@ -57,7 +61,7 @@ def draw(metrics: Path, remarks: list[tuple[float, float, str, tuple[int, int]]]
         for step, value, words, offset in remarks:
             found.annotate(words, (step, value), offset, textcoords="offset points", color=GREY)
         _curve(loss, points, "generator_loss", "generator's loss", GREEN)
-        loss.set(ylabel="generator's loss", xlabel="updates", ylim=(5, 11))
+        loss.set(ylabel="generator's loss", xlabel="updates", ylim=(3, 11))
         loss.xaxis.set_major_formatter("{x:,.0f}")
         figure.align_ylabels()
         figure.legend(loc="upper center", ncols=3, frameon=False)
