@@ -1,9 +1,12 @@
 """What `import electra` gives and what it costs."""
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 import electra
 
@@ -53,3 +56,11 @@ def test_importing_electra_imports_nothing_heavy():
     code = f"import sys, electra; print(sorted({heavy} & set(sys.modules)))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(("given", "delay"), [({}, "1000"), ({"MIMALLOC_PURGE_DELAY": "7"}, "7")])
+def test_freed_memory_is_kept_for_the_next_operation_unless_the_environment_says_otherwise(given, delay):
+    code = "import os, electra; print(os.environ['MIMALLOC_PURGE_DELAY'])"
+    environment = {name: value for name, value in os.environ.items() if name != "MIMALLOC_PURGE_DELAY"} | given
+    shown = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == delay

@@ -3,6 +3,7 @@
 Names are loaded when first used, so that `import electra` costs no torch.
 """
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
     from electra.recipes.pretrain import pretrain as pretrain
     from electra.recipes.report.page import report as report
     from electra.recipes.train import train as train
+
+# On ARM, PyTorch gives freed memory back after 10 ms and gets it again a moment later, at a sixth of a training step.
+# It reads this when it is first imported.
+os.environ.setdefault("MIMALLOC_PURGE_DELAY", "1000")
 
 _HOMES = {
     "ElectraError": "electra.errors",

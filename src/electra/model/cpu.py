@@ -68,16 +68,20 @@ def gelu(hidden: Tensor) -> Tensor:
 
 
 class _Gelu(torch.autograd.Function):
-    """GELU with a derivative made of vectorised parts, Φ(x) + x φ(x): PyTorch's own goes number by number on ARM."""
+    """GELU with a derivative made of vectorised parts, Φ(x) + x φ(x): PyTorch's own goes number by number on ARM.
+
+    Φ(x) is the output over x, which spares the error function; the output is kept for the next layer anyway.
+    """
 
     @staticmethod
     def forward(context: Any, hidden: Tensor) -> Tensor:
-        context.save_for_backward(hidden)
-        return F.gelu(hidden)
+        activated = F.gelu(hidden)
+        context.save_for_backward(hidden, activated)
+        return activated
 
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> Tensor:
-        (hidden,) = context.saved_tensors
-        density = hidden.square().mul_(-0.5).exp_().mul_(1 / math.sqrt(2 * math.pi))
-        below = torch.erf(hidden * math.sqrt(0.5)).add_(1).mul_(0.5)
-        return below.addcmul_(hidden, density).mul_(gradient)
+        hidden, activated = context.saved_tensors
+        bell = hidden.square().mul_(-0.5).exp_()
+        below = (activated / hidden).nan_to_num_(0.5)  # Φ(0)
+        return below.addcmul_(hidden, bell, value=1 / math.sqrt(2 * math.pi)).mul_(gradient)

@@ -78,7 +78,7 @@ def predict(logits: Tensor, masked: Masked) -> tuple[Tensor, Predictions]:
 
         nll, best = cross_entropy(rows, wanted)
     else:
-        nll, best = F.cross_entropy(rows.float(), wanted, reduction="none"), rows.detach().argmax(-1)
+        nll, best = F.cross_entropy(rows.float(), wanted, reduction="none"), rows.detach().max(-1).indices
     best = best.view_as(targets)
     nll, right = nll.view_as(targets), best == targets
     predictions = Predictions(nll.detach(), best, right, masked.positions, masked.weights, masked.hidden)
