@@ -83,5 +83,5 @@ class _Gelu(torch.autograd.Function):
     def backward(context: Any, gradient: Tensor) -> Tensor:
         hidden, activated = context.saved_tensors
         bell = hidden.square().mul_(-0.5).exp_()
-        below = (activated / hidden).nan_to_num_(0.5)  # Φ(0)
+        below: Tensor = (activated / hidden).nan_to_num_(0.5)  # Φ(0)
         return below.addcmul_(hidden, bell, value=1 / math.sqrt(2 * math.pi)).mul_(gradient)
