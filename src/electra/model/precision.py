@@ -7,6 +7,8 @@ from typing import Any, Literal, Protocol, TypeVar
 import torch
 from torch import nn
 
+from electra.model.kernels import has_bf16
+
 Precision = Literal["auto", "bf16", "float32"]
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -21,7 +23,7 @@ class HasPrecision(Protocol):
 
 def in_bf16(config: HasPrecision, device: torch.device) -> bool:
     """Say whether the forward pass computes in bf16."""
-    return config.precision == "bf16" or (config.precision == "auto" and device.type == "cuda")
+    return config.precision == "bf16" or (config.precision == "auto" and has_bf16(device))
 
 
 def autocast(config: HasPrecision, device: torch.device) -> AbstractContextManager[Any]:

@@ -1,7 +1,12 @@
 """A whole model in use, through the kernels and without them."""
 
-import numpy as np
+from types import SimpleNamespace
 
+import numpy as np
+import pytest
+import torch
+
+from electra.model.kernels import attention
 from electra.model.pretrained import load
 
 TEXTS = ["the chef", "a cat sat on the mat .", "it was good and then the dog ate"]
@@ -18,3 +23,13 @@ def test_encode_and_detect_are_the_same_through_the_kernels(tiny_folder, device,
     np.testing.assert_allclose(found, plain.encode(TEXTS), rtol=0, atol=bound * np.abs(found).max())
     for ours, theirs in zip(detections, plain.detect(TEXTS[1]), strict=True):
         assert abs(ours.probability - theirs.probability) < 1.5 * bound
+
+
+@pytest.mark.parametrize(
+    ("chip", "tokens", "head_size", "fits"),
+    [(233_472, 128, 128, True), (102_400, 128, 64, False), (102_400, 128, 32, True), (102_400, 64, 64, True)],
+)
+def test_all_scores_of_a_head_are_kept_on_the_chip_where_they_fit(monkeypatch, chip, tokens, head_size, fits):
+    found = SimpleNamespace(shared_memory_per_multiprocessor=chip)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: found)
+    assert attention.fits(tokens, head_size, torch.device("cuda")) == fits

@@ -10,6 +10,7 @@ import os
 import torch
 from torch import Tensor
 
+OLDEST = (8, 0)  # compute capability: GPUs before it have no bf16
 SHORT = 128  # tokens: up to here the scores of a head fit on the chip
 LONGEST = SHORT  # that an encoder gives to the kernels; `long_attention` is not measured on a GPU yet
 DROPOUTS = 3  # of a Transformer block: the attention's shares and its two branches
@@ -18,10 +19,16 @@ _TRITON = importlib.util.find_spec("triton") is not None
 
 
 def serve(hidden: Tensor) -> bool:
-    """Say whether the kernels take these hidden states: 16 bits on a GPU, or any in Triton's interpreter."""
+    """Say whether the kernels take these hidden states: bf16 on a GPU, or any in Triton's interpreter."""
     if os.environ.get("TRITON_INTERPRET") == "1":
         return _TRITON
-    return _TRITON and hidden.is_cuda and hidden.dtype == torch.bfloat16 and not torch.compiler.is_compiling()
+    bf16 = hidden.is_cuda and hidden.dtype == torch.bfloat16 and not torch.compiler.is_compiling()
+    return _TRITON and bf16 and has_bf16(hidden.device)
+
+
+def has_bf16(device: torch.device) -> bool:
+    """Say whether a device is a GPU that multiplies bf16."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= OLDEST
 
 
 def draw_seeds(layers: int, device: torch.device) -> Tensor:

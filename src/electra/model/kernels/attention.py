@@ -95,6 +95,18 @@ def _attention_backward(
     tl.store(into + 2 * width, tl.sum(to_v, 0))
 
 
+def fits(tokens: int, head_size: int, device: torch.device) -> bool:
+    """Say whether a GPU has the memory on its chip: for two matrices of scores and three factors of their products.
+
+    128 tokens and heads of 64 need 112 KiB, which data centres' GPUs have and others, with 99, have not.
+    """
+    size = _size(tokens)
+    bytes_needed = 4 * size**2 + 6 * size * head_size
+    return (
+        device.type == "cpu" or bytes_needed < torch.cuda.get_device_properties(device).shared_memory_per_multiprocessor
+    )
+
+
 def attend(projected: Tensor, heads: int, texts: Tensor | None, seeds: Tensor, chance: float) -> tuple[Tensor, Tensor]:
     """Mix (B, L, 3H) projected states as (B, L, H) where `texts` (B, L) agree; also give the scores' log-sums."""
     sequences, tokens, triple = projected.shape
@@ -124,13 +136,18 @@ def attend_backward(
     return to_projected, sum_rows(partial, projected.dtype)
 
 
+def _size(tokens: int) -> int:
+    size: int = max(16, triton.next_power_of_2(tokens))  # the matrix units want 16 rows
+    return size
+
+
 def _scales(triple: int, heads: int, chance: float) -> tuple[float, float]:
     return 1 / math.sqrt(triple // 3 // heads), 1 / (1 - chance)
 
 
 def _shape(projected: Tensor, heads: int, texts: Tensor | None, chance: float) -> dict[str, object]:
     return {
-        "L": max(16, triton.next_power_of_2(projected.size(1))),  # the matrix units want 16 rows
+        "L": _size(projected.size(1)),
         "D": projected.size(2) // 3 // heads,
         "TEXTS": texts is not None,
         "DROPS": chance > 0,

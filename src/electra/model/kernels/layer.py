@@ -15,8 +15,9 @@ from electra.model.kernels.gelu import bias_gelu, bias_gelu_backward
 from electra.model.kernels.norm import add_and_norm, add_and_norm_backward
 
 
-def _attention(x: Tensor) -> ModuleType:
-    return attention if x.size(1) <= SHORT else long_attention
+def _attention(x: Tensor, heads: int) -> ModuleType:
+    whole = x.size(1) <= SHORT and attention.fits(x.size(1), x.size(2) // heads, x.device)
+    return attention if whole else long_attention
 
 
 class _Attention(torch.autograd.Function):
@@ -29,7 +30,7 @@ class _Attention(torch.autograd.Function):
     ) -> Tensor:  # fmt: skip
         flat = x.flatten(0, 1)
         projected = torch.addmm(qkv_bias, flat, qkv.t()).view(*x.shape[:2], -1)
-        mixed, log_sum = _attention(x).attend(projected, heads, texts, seeds[0], chances[0])
+        mixed, log_sum = _attention(x, heads).attend(projected, heads, texts, seeds[0], chances[0])
         summed = mixed.flatten(0, 1) @ output.t()
         out, mean, deviation = add_and_norm(summed, output_bias, flat, gain, shift, seeds[1], chances[1], eps)
         context.save_for_backward(
@@ -47,7 +48,7 @@ class _Attention(torch.autograd.Function):
         )
         to_output = to_branch.t() @ mixed.flatten(0, 1)
         to_mixed = (to_branch @ output).view_as(mixed)
-        to_projected, to_qkv_bias = _attention(x).attend_backward(
+        to_projected, to_qkv_bias = _attention(x, context.heads).attend_backward(
             to_mixed, projected, mixed, log_sum, context.heads, texts, seeds[0], context.chances[0]
         )
         to_projected = to_projected.flatten(0, 1)
