@@ -86,7 +86,7 @@ class TableTexts(TextTask):
         notes.add("empty texts", sum(not text.strip() for example in examples for text in example.texts))
         return examples
 
-    def inputs(self, source: str) -> Iterator[TextExample]:
+    def inputs(self, source: str, notes: Notes) -> Iterator[TextExample]:
         """Read texts to predict from a table that has the columns, or from lines of text."""
         for cells in read_inputs(source, self._columns.texts):
             yield TextExample(self._columns.read_texts(cells, source), id=self._columns.read_id(cells))
@@ -121,7 +121,7 @@ class TableTagging(TaggingTask):
         """Read the rows of a split; those of a test file may come without tags."""
         return [self._sentence(row, split != "test") for row in self._table.read(split, notes)]
 
-    def inputs(self, source: str) -> Iterator[Sentence]:
+    def inputs(self, source: str, notes: Notes) -> Iterator[Sentence]:
         """Read sentences to tag from a table that has the column of words, or from lines of text."""
         for cells in read_inputs(source, self._columns.texts):
             yield Sentence(self._columns.read_words(cells, source))
@@ -161,7 +161,7 @@ class TableAnswering(QuestionAnswering):
         rows = self._table.read(split, notes)
         return [self._question(row, number, split != "test") for number, row in enumerate(rows)]
 
-    def inputs(self, source: str) -> Iterator[Question]:
+    def inputs(self, source: str, notes: Notes) -> Iterator[Question]:
         """Read questions to answer from a table that has both columns, or from lines with a tab between the two."""
         for number, cells in enumerate(read_inputs(source, self._columns.texts)):
             yield self._question(Row(source, cells), number, labelled=False)
