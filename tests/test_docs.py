@@ -1,6 +1,7 @@
 """What the documents promise: generated pages are fresh, links lead somewhere; the commands are in test_commands.py."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import generate
@@ -58,6 +59,15 @@ def test_a_section_with_measured_figures_names_their_folder_of_the_ledger(page):
     for section in sections:
         found = MEASURED.search(section)
         assert not found or re.search(r"\]\((\.\./)?results/\d", opening + section), f"{found}: {section[:60]}"
+
+
+def test_every_extra_that_pages_and_messages_name_can_be_installed():
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    texts = [path.read_text() for path in (*PAGES, *(ROOT / "src").rglob("*.py"))]
+    named = {name for text in texts for name in re.findall(r"(?:pip install -e '\.\[|\(extra: )(\w+)", text)}
+    assert named
+    assert named <= known.keys()
+    assert not any("electra[" in text for text in texts)  # no index has the package
 
 
 def test_every_page_is_in_the_navigation():

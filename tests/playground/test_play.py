@@ -33,7 +33,7 @@ def test_without_a_model_the_one_at_hand_is_asked_for(monkeypatch, tmp_path):
 
 def test_without_gradio_the_extra_is_named(monkeypatch, tiny_folder):
     monkeypatch.setitem(sys.modules, "gradio", None)
-    with pytest.raises(ConfigError, match=r"pip install 'electra\[play\]'"):
+    with pytest.raises(ConfigError, match=r"pip install -e '\.\[play\]' in the checkout"):
         electra.play(tiny_folder)
 
 

@@ -149,3 +149,14 @@ def test_a_discriminator_of_any_width_imports_with_a_usable_generator(hidden_siz
     tokenizer.save(tmp_path / "theirs")
     electra.import_model(tmp_path / "theirs", tmp_path / "run")
     assert load_config(tmp_path / "run").model.hidden_size == hidden_size
+
+
+def test_an_imported_model_goes_on_with_sequences_of_full_length(tokenizer, tmp_path):
+    """At any length that it takes: 100 is no multiple of the 16 that the preset `quick` begins with."""
+    shape = {"hidden_size": 256, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 8}
+    theirs = ElectraForPreTraining(ElectraConfig(vocab_size=74, max_position_embeddings=100, **shape))
+    theirs.save_pretrained(tmp_path / "theirs")
+    tokenizer.save(tmp_path / "theirs")
+    electra.import_model(tmp_path / "theirs", tmp_path / "run")
+    train = load_config(tmp_path / "run/config.toml").train
+    assert (train.length, train.start_length, train.length_warmup_steps) == (100, None, None)

@@ -86,6 +86,12 @@ def test_an_exported_model_can_be_scored(tuned, tmp_path):
     assert evaluate(tmp_path / "hf").metrics == evaluate(tuned).metrics
 
 
+def test_by_any_name_of_its_table_a_model_is_scored_on_the_rows_held_out(tuned, pairs, monkeypatch):
+    monkeypatch.chdir(pairs.parent)
+    for name in ("pairs.csv", "./pairs.csv"):
+        assert evaluate(tuned, [f"data={name}"]).notes == {"of the rows are held out of the training file": 2}
+
+
 def test_a_table_of_tags_is_tuned_and_exported_too(tiny_folder, tmp_path):
     rows = [{"words": f"the {food} ate", "tags": "O B-X O"} for food in FOOD]
     (tmp_path / "mine.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -1,10 +1,12 @@
 import json
+import sys
 
 import pytest
 
 from electra.config.load import load_config
+from electra.config.schema import LogConfig
 from electra.errors import CheckpointError, ConfigError
-from electra.training.run import Run, read_records
+from electra.training.run import Run, read_records, trackers
 
 
 @pytest.fixture
@@ -83,3 +85,10 @@ def test_a_number_that_is_not_finite_is_null(run):
     run.open(load_config("tiny"), load_config)
     run.report({"step": 3, "loss": float("nan"), "gradient_norm": float("inf")})
     assert lines(run) == [{"step": 3, "loss": None, "gradient_norm": None}]
+
+
+@pytest.mark.parametrize(("key", "package"), [("tensorboard", "torch.utils.tensorboard"), ("wandb", "wandb")])
+def test_without_a_tracker_its_extra_is_named(key, package, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ConfigError, match=rf"log\.{key} needs an extra: pip install -e '\.\[track\]' in the checkout"):
+        trackers(tmp_path, LogConfig(**{key: True}))

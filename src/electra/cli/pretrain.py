@@ -10,7 +10,7 @@ from electra.cli.options import Overrides, Preset
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
-        epilog="Examples:\n\n  electra pretrain small data=corpus out=runs/small train.hours=1.0\n\n"
+        epilog="Examples:\n\n  electra pretrain quick data=corpus out=runs/quick train.hours=1.0\n\n"
         "  electra pretrain tiny data=corpus out=runs/mlm objective.name=mlm train.steps=500"
     )(pretrain)
 

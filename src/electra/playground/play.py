@@ -25,7 +25,7 @@ def play(
 ) -> None:
     """Serve a page to play with a model until interrupted; `ready` is told its address."""
     if find_spec("gradio") is None:
-        raise ConfigError("the page needs an extra: pip install 'electra[play]'")
+        raise ConfigError("the page needs an extra: pip install -e '.[play]' in the checkout")
     _check_port(port)
     source = model_or_embedded(model)
     playable = load_playable(source)

@@ -99,7 +99,9 @@ def config_of(model: Pretrained) -> PretrainConfig:
     else:
         generator = _describe_generator(shape, model) if model.generator else _usual_generator(shape)
         objective = ElectraObjective(mask_fraction=nearest.objective.mask_fraction, generator=generator)
-    train = nearest.train.model_copy(update={"length": min(nearest.train.length, shape.max_length)})
+    # Short sequences first are for weights that know nothing yet.
+    no_warmup = {"start_length": None, "length_warmup_steps": None}
+    train = nearest.train.model_copy(update={"length": min(nearest.train.length, shape.max_length), **no_warmup})
     return PretrainConfig(model=shape, objective=objective, train=train)
 
 

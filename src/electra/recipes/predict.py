@@ -13,9 +13,9 @@ BLOCK = 1024  # examples that are held in memory
 def predict(
     run: str | Path, source: str | Path, overrides: Iterable[str] = (), notes: Notes | None = None
 ) -> Iterator[Prediction]:
-    """Give a prediction for each example of a file or of standard input (`-`); `notes` counts what was cut."""
+    """Give a prediction for each example of a file or of standard input (`-`); `notes` counts cuts and skips."""
     tuned = load_tuned(run, overrides)
     counted = notes if notes is not None else Notes()
-    examples = tuned.task.inputs(str(source))
+    examples = tuned.task.inputs(str(source), counted)
     while block := list(islice(examples, BLOCK)):
         yield from tuned.predict(block, counted)

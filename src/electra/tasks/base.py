@@ -92,8 +92,11 @@ class Task(ABC, Generic[Example, Target, Head]):
         """Read a split, or say in one line what is wrong with its file; what is skipped is noted."""
 
     @abstractmethod
-    def inputs(self, source: str) -> Iterator[Example]:
-        """Read examples to predict, with or without labels, one after the other; "-" is standard input."""
+    def inputs(self, source: str, notes: Notes) -> Iterator[Example]:
+        """Read examples to predict, with or without labels, one after the other; "-" is standard input.
+
+        What is skipped goes into the notes.
+        """
 
     @abstractmethod
     def features(

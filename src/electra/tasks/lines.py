@@ -30,14 +30,20 @@ def read_inputs(
 
 
 def _line_rows(source: str, columns: Sequence[str]) -> Iterator[Row]:
+    """Read an example a line; an empty one is refused, so that predictions stand beside their lines."""
+    empty: int | None = None  # the first empty line; at the end of a file they do no harm
     for number, line in enumerate(read_lines(source), 1):
         where = f"{source} line {number}"
-        if line.startswith("{"):
+        if not line.strip():
+            empty = empty or number
+        elif empty:
+            raise TaskError(f"{source} line {empty} is empty; every line is an example: take it out, or give a table")
+        elif line.startswith("{"):
             try:
                 yield Row(where, json.loads(line))
             except ValueError as problem:
                 raise TaskError(f"{where}: not a JSON record: {problem}") from None
-        elif line.strip():
+        else:
             texts = line.split("\t")
             if len(texts) != len(columns):
                 raise TaskError(f"{where}: {len(texts)} texts instead of {len(columns)}; a tab stands between texts")

@@ -104,7 +104,7 @@ def trackers(folder: Path, log: LogConfig) -> list[Callable[[Record], None]]:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
-            raise ConfigError("log.tensorboard needs an extra: pip install 'electra[track]'") from None
+            raise ConfigError("log.tensorboard needs an extra: pip install -e '.[track]' in the checkout") from None
         writer = SummaryWriter(str(folder / "tensorboard"))
 
         def to_tensorboard(record: Record) -> None:
@@ -118,7 +118,7 @@ def trackers(folder: Path, log: LogConfig) -> list[Callable[[Record], None]]:
         try:
             import wandb
         except ImportError:
-            raise ConfigError("log.wandb needs an extra: pip install 'electra[track]'") from None
+            raise ConfigError("log.wandb needs an extra: pip install -e '.[track]' in the checkout") from None
         wandb.init(dir=str(folder), name=folder.name, resume="allow", id=folder.name)
         found.append(lambda record: wandb.log(record, step=record["step"]))
     return found

@@ -65,7 +65,7 @@ def test_near_duplicates_are_found():
 
 def test_near_duplicates_without_their_package_are_refused(monkeypatch):
     monkeypatch.setattr(clean, "find_spec", lambda name: None)
-    with pytest.raises(DataError, match=r"pip install 'electra\[clean\]'"):
+    with pytest.raises(DataError, match=r"pip install -e '\.\[clean\]' in the checkout"):
         clean.check_cleaning(Cleaning(duplicates="near"))
 
 

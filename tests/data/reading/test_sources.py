@@ -116,7 +116,9 @@ def test_a_source_that_is_not_there_is_refused(name, message):
 def test_a_missing_package_is_named_with_the_extra_that_brings_it(tmp_path, monkeypatch):
     (tmp_path / "a.txt.zst").write_bytes(zstandard(b"text"))
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(DataError, match=r"needs another package: .*pyarrow.*; pip install 'electra\[text\]' brings it"):
+    with pytest.raises(
+        DataError, match=r"needs another package: .*pyarrow.*; pip install -e '\.\[text\]' in the checkout"
+    ):
         read(find_sources([tmp_path])[0][0])
 
 

@@ -105,12 +105,12 @@ def output(*rows: tuple[int, int, float], odds: float) -> dict[str, np.ndarray]:
 
 def test_windows_join_into_different_texts_with_probabilities(tokenizer):
     """The same text from two places counts once, by its better score; the most answerable window says the odds."""
-    first, second = cut_windows([Question("1", "a", "the cat sat on the mat the dog")], tokenizer, 9, Notes(), False)
-    assert (first.begin, second.begin, second.skipped) == (3, 3, 5)
+    first, second = cut_windows([Question("1", "a", "the cat sat on the mat the dog")], tokenizer, 10, Notes(), False)
+    assert (first.begin, second.begin, second.skipped) == (3, 3, 3)
     answers, odds = best_answers(
         [
             (first, output((3, 3, -2.0), (4, 5, -3.0), (3, 3, -math.inf), odds=-2.0)),
-            (second, output((4, 4, -1.0), (3, 3, -4.0), odds=1.0)),
+            (second, output((6, 6, -1.0), (5, 5, -4.0), odds=1.0)),
         ]
     )
     assert [(answer["text"], answer["start"]) for answer in answers] == [("the", 23), ("cat sat", 4), ("mat", 19)]

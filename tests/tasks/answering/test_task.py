@@ -201,9 +201,9 @@ def test_a_dataset_of_the_hub_is_read_by_its_name_or_from_its_files(squad_folder
 
 def test_questions_to_answer_come_from_either_kind_of_file(squad_folder, tmp_path):
     task = make_task(squad_folder)
-    assert [question.id for question in task.inputs(str(squad_folder / "dev-v2.0.json"))] == ["a", "b", "c"]
+    assert [question.id for question in task.inputs(str(squad_folder / "dev-v2.0.json"), Notes())] == ["a", "b", "c"]
     (tmp_path / "questions.jsonl").write_text('{"question": "Who?", "context": "A cat."}\n')
-    assert next(task.inputs(str(tmp_path / "questions.jsonl"))).context == "A cat."
+    assert next(task.inputs(str(tmp_path / "questions.jsonl"), Notes())).context == "A cat."
 
 
 def test_the_threshold_that_is_found_on_dev_decides_later(squad_folder, tokenizer):

@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import pytest
 import tokenizers
 from tokenizers import models, pre_tokenizers
@@ -56,14 +58,21 @@ def test_parts_of_windows_give_every_token_once(count, room):
     )
 
 
+@pytest.mark.parametrize("room", [2, 9, 60, 115, 255])
+def test_windows_of_short_models_overlap_by_half(room):
+    stretches = list(cut(700, room))
+    assert all(one.stop - other.start >= room / 2 for one, other in pairwise(stretches))
+
+
 def test_a_window_frames_the_question_and_a_stretch_of_the_context(tokenizer):
-    first, second = windows_of(tokenizer, "the cat sat on the mat", question="a cat", length=8)
+    first, second = windows_of(tokenizer, "the cat sat on the mat", question="a cat", length=10)
     cls, sep = tokenizer.cls_id, tokenizer.sep_id
     tokens = {word: tokenizer.encode([word])[0].ids[0] for word in "a the cat sat on mat".split()}
-    assert first.ids == [cls, tokens["a"], tokens["cat"], sep, *(tokens[word] for word in ("the", "cat", "sat")), sep]
-    assert first.types == [0, 0, 0, 0, 1, 1, 1, 1]
-    assert (first.begin, first.end, first.skipped, first.starts) == (4, 7, 0, range(4, 7))
-    assert (second.skipped, second.starts) == (3, range(4, 7))
+    stretch = [tokens[word] for word in "the cat sat on the".split()]
+    assert first.ids == [cls, tokens["a"], tokens["cat"], sep, *stretch, sep]
+    assert first.types == [0, 0, 0, 0, 1, 1, 1, 1, 1, 1]
+    assert (first.begin, first.end, first.skipped, first.starts) == (4, 9, 0, range(4, 8))
+    assert (second.skipped, second.starts) == (2, range(6, 8))
 
 
 def test_spans_are_read_off_the_context_as_it_stands(tokenizer):
@@ -109,11 +118,19 @@ def test_a_space_that_belongs_to_a_token_is_no_part_of_the_answer():
 
 def test_the_answer_is_a_span_of_tokens_in_the_window_that_holds_all_of_it(tokenizer):
     context = f"{words(11)} the mat {words(3)}"
-    room = 16 - len("a") - 3
+    stride = (16 - len("a") - 3) // 2
     found = windows_of(tokenizer, context, question="a", answers=(Answer("mat", len(words(11)) + 5),), length=16)
-    assert [(window.skipped, window.target) for window in found] == [(0, (0, 0)), (room, (3, 3))]
+    assert [(window.skipped, window.target) for window in found] == [(0, (0, 0)), (stride, (9, 9))]
     split = windows_of(tokenizer, context, question="a", answers=(Answer("the mat", len(words(11)) + 1),), length=16)
-    assert [window.target for window in split] == [(0, 0), (0, 0)]
+    assert [window.target for window in split] == [(0, 0), (8, 9)]
+
+
+def test_an_answer_that_no_window_holds_is_counted(tokenizer):
+    notes = Notes()
+    answers = (Answer(words(9), 0),)
+    found = windows_of(tokenizer, words(20), answers=answers, length=12, training=True, notes=notes)
+    assert {window.target for window in found} == {(0, 0)}
+    assert notes.counts == {"answers that no window holds as a whole": 1}
 
 
 def test_an_answer_inside_a_word_takes_the_tokens_it_touches():

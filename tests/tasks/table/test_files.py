@@ -1,17 +1,22 @@
+from pathlib import Path
+
 import pytest
 
 from electra.config.load import load_finetune_config
+from electra.data.reading.records import read_rows
 from electra.errors import ElectraError
 from electra.tasks.base import Notes
-from electra.tasks.table.files import Table
+from electra.tasks.table.files import Table, fingerprint
 
 ROWS = "text,label\n" + "".join(f"text {number},{number % 2}\n" for number in range(20))
 
 
-def read(split, *overrides, **tuned_on) -> tuple[list[str], dict[str, int]]:
+def read(split, *overrides, tuned_on: Path | None = None) -> tuple[list[str], dict[str, int]]:
+    """Read a split of the table that a model is, or that another one was, tuned on."""
     notes = Notes()
-    config = load_finetune_config("table", overrides)
-    rows = Table(config, tuned_on.get("tuned_on", config.data)).read(split, notes)
+    table = Table(load_finetune_config("table", overrides), None)
+    table.tuned_on = fingerprint([*read_rows(str(tuned_on))] if tuned_on else table.read_training_file())
+    rows = table.read(split, notes)
     return [row.cells["text"] for row in rows], dict(notes.counts)
 
 
@@ -33,11 +38,25 @@ def test_the_rows_held_out_are_the_same_for_every_seed(tmp_path):
 
 
 def test_another_file_than_the_model_was_tuned_on_is_scored_as_a_whole(tmp_path):
-    path = tmp_path / "new.csv"
-    path.write_text(ROWS)
+    old, new = tmp_path / "old.csv", tmp_path / "new.csv"
+    old.write_text(ROWS)
+    new.write_text(ROWS.replace("text 7", "another"))
     for split in ("dev", "test"):
-        texts, notes = read(split, f"data={path}", tuned_on="old.csv")
+        texts, notes = read(split, f"data={new}", tuned_on=old)
         assert (len(texts), notes) == (20, {})
+
+
+def test_the_file_that_the_model_was_tuned_on_is_known_by_any_name(tmp_path, monkeypatch):
+    path = tmp_path / "mine.csv"
+    path.write_text(ROWS)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/copy.csv").write_text(ROWS)
+    expected = read("dev", f"data={path}")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    for name in (path, "../mine.csv", "./../mine.csv", "copy.csv"):
+        assert read("dev", f"data={name}", tuned_on=path) == expected
+        with pytest.raises(ElectraError, match="no test file"):
+            read("test", f"data={name}", tuned_on=path)
 
 
 @pytest.mark.parametrize("name", ["dev.tsv", "valid.tsv", "validation.tsv", "val.tsv"])

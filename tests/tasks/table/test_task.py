@@ -107,7 +107,7 @@ def test_columns_can_be_called_otherwise_when_a_model_is_used(write, tmp_path):
     known = write(TEXTS).describe()
     (tmp_path / "new.csv").write_text("body\nfine soup\n")
     task = build_task(load_finetune_config("table", ["table.text=body"]), known)
-    assert [example.texts for example in task.inputs(str(tmp_path / "new.csv"))] == [("fine soup",)]
+    assert [example.texts for example in task.inputs(str(tmp_path / "new.csv"), Notes())] == [("fine soup",)]
 
 
 def test_inputs_come_from_tables_and_from_lines(write, tmp_path):
@@ -115,13 +115,15 @@ def test_inputs_come_from_tables_and_from_lines(write, tmp_path):
     task = write(pairs)
     with (tmp_path / "new.csv").open("w", newline="") as file:
         csv.writer(file).writerows([["id", "sentence1", "sentence2"], ["7", 'said "no", left', "two\nlines"]])
-    (example,) = task.inputs(str(tmp_path / "new.csv"))
+    (example,) = task.inputs(str(tmp_path / "new.csv"), Notes())
     assert (example.texts, example.id, example.label) == (('said "no", left', "two\nlines"), "7", None)
     (tmp_path / "new.txt").write_text("one\ttwo\n")
-    assert [example.texts for example in task.inputs(str(tmp_path / "new.txt"))] == [("one", "two")]
+    assert [example.texts for example in task.inputs(str(tmp_path / "new.txt"), Notes())] == [("one", "two")]
     (tmp_path / "words.txt").write_text("a small cat\n")
     tagging = write([{"words": "a cat", "tags": "O B-X"}])
-    assert [sentence.words for sentence in tagging.inputs(str(tmp_path / "words.txt"))] == [("a", "small", "cat")]
+    assert [sentence.words for sentence in tagging.inputs(str(tmp_path / "words.txt"), Notes())] == [
+        ("a", "small", "cat")
+    ]
 
 
 def test_parquet_is_read(tmp_path):

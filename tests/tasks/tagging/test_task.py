@@ -19,7 +19,7 @@ class Given(TaggingTask):
     def read(self, split, notes):
         return []
 
-    def inputs(self, source):
+    def inputs(self, source, notes):
         return iter(())
 
 

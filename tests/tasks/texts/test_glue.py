@@ -172,13 +172,13 @@ def test_a_submission_has_the_benchmarks_files(task, tmp_path):
     ],
 )
 def test_new_examples_come_from_tables_or_lines(task, tmp_path, name, content):
-    (example,) = task("rte").inputs(str(write(tmp_path, name, content)))
+    (example,) = task("rte").inputs(str(write(tmp_path, name, content)), Notes())
     assert example.texts == ("A, b", "C")
 
 
 @pytest.mark.parametrize("header", ["#1 String,#2 String", "sentence1,sentence2"])
 def test_new_examples_may_have_the_columns_of_the_files_or_of_the_hub(task, tmp_path, header):
-    (example,) = task("mrpc").inputs(str(write(tmp_path, "pairs.csv", f"{header}\nA,B\n")))
+    (example,) = task("mrpc").inputs(str(write(tmp_path, "pairs.csv", f"{header}\nA,B\n")), Notes())
     assert example.texts == ("A", "B")
 
 
@@ -187,12 +187,19 @@ def test_new_examples_may_have_the_columns_of_the_files_or_of_the_hub(task, tmp_
     [
         ("pairs.csv", "sentence1,other\nA,B\n", "line 2: no column 'sentence2'; found sentence1, other"),
         ("pairs.txt", "only one text\n", "line 1: 1 texts instead of 2"),
+        ("pairs.txt", "A\tB\n\n\nC\tD\n", r"pairs\.txt line 2 is empty; every line is an example"),
         ("pairs.txt", '{"sentence1": \n', "line 1: not a JSON record"),
     ],
 )
 def test_new_examples_that_do_not_fit_are_one_line(task, tmp_path, name, content, reason):
     with pytest.raises((TaskError, DataError), match=reason):
-        list(task("rte").inputs(str(write(tmp_path, name, content))))
+        list(task("rte").inputs(str(write(tmp_path, name, content)), Notes()))
+
+
+def test_new_examples_that_are_skipped_are_noted(task, tmp_path):
+    path, notes = write(tmp_path, "pairs.tsv", "sentence1\tsentence2\nA\nB\tC\n"), Notes()
+    assert [example.texts for example in task("rte").inputs(str(path), notes)] == [("B", "C")]
+    assert notes.counts == {"skipped, fields missing": 1}
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ KEY_LIMIT = 1 << 25  # keys held for comparison: a quarter of a gigabyte, at tim
 def check_cleaning(cleaning: Cleaning) -> None:
     """Refuse what an optional package that is not here would have to do."""
     if cleaning.duplicates == "near" and find_spec("datasketch") is None:
-        raise DataError("near duplicates are found with datasketch: pip install 'electra[clean]'")
+        raise DataError("near duplicates are found with datasketch: pip install -e '.[clean]' in the checkout")
 
 
 def mend(text: str, cleaning: Cleaning) -> str:

@@ -131,7 +131,7 @@ def readable(name: str) -> Iterator[None]:
     except DataError:
         raise
     except ImportError as problem:
-        hint = "; pip install 'electra[text]' brings it" if problem.name in ("datasets", "pyarrow") else ""
+        hint = "; pip install -e '.[text]' in the checkout brings it" if problem.name in ("datasets", "pyarrow") else ""
         raise DataError(f"reading {name} needs another package: {problem}{hint}") from None
     except Exception as problem:  # every format and file system has errors of its own
         reason = getattr(problem, "strerror", None) or str(problem) or type(problem).__name__

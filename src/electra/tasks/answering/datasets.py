@@ -47,7 +47,7 @@ class DatasetAnswering(QuestionAnswering):
             notes.add(f"questions without an answer, which {self.name} does not know", strange)
         return questions
 
-    def inputs(self, source: str) -> Iterator[Question]:
+    def inputs(self, source: str, notes: Notes) -> Iterator[Question]:
         """Read questions to answer: a SQuAD file, or records with question and context."""
         return read_questions(source)
 

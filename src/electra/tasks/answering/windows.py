@@ -18,7 +18,7 @@ from electra.tasks.base import Feature, Notes
 
 LONGEST_QUESTION = 64  # tokens
 LONGEST_ANSWER = 30  # tokens; longer spans are never predicted
-STRIDE = 128  # tokens from one window to the next
+STRIDE = 128  # tokens from one window to the next, at most
 SPECIALS = 3  # [CLS] and two [SEP]
 
 Span = tuple[int, int]  # first and last token; (0, 0), that is [CLS]: no answer is in the window
@@ -85,6 +85,8 @@ def cut_windows(
         notes.add("questions cut", len(encoding.ids) > longest)
         head = [tokenizer.cls_id, *encoding.ids[:longest], tokenizer.sep_id]
         stretches = list(cut(len(context.ids), max_length - len(head) - 1))
+        fits = answer is None or any(_holds(stretch, answer) for stretch in stretches)
+        notes.add("answers that no window holds as a whole", not fits)
         for stretch, best in zip(stretches, max_context(stretches), strict=True):
             move = len(head) - stretch.start
             windows.append(
@@ -103,11 +105,15 @@ def cut_windows(
 
 
 def cut(count: int, room: int) -> Iterator[range]:
-    """Give stretches of at most `room` tokens that cover `count` tokens, each a stride after the one before."""
+    """Give stretches of at most `room` tokens that cover `count` tokens, each a stride after the one before.
+
+    A stride is at most half a stretch, so that an answer at the end of one is whole, with context, in the next.
+    """
+    stride = min(STRIDE, max(1, room // 2))
     start = 0
     while start + room < count:
         yield range(start, start + room)
-        start += min(room, STRIDE)
+        start += stride
     yield range(start, count)
 
 
@@ -151,6 +157,8 @@ def _answer_tokens(question: Question, context: Context, notes: Notes) -> Span |
 
 def _target(answer: Span | None, stretch: range, move: int) -> Span:
     """Place the answer in a window; what does not lie in it as a whole is not in it at all."""
-    if answer and answer[0] in stretch and answer[1] in stretch:
-        return answer[0] + move, answer[1] + move
-    return 0, 0
+    return (answer[0] + move, answer[1] + move) if answer and _holds(stretch, answer) else (0, 0)
+
+
+def _holds(stretch: range, answer: Span) -> bool:
+    return answer[0] in stretch and answer[1] in stretch

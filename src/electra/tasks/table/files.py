@@ -1,5 +1,7 @@
 """Where the rows of a user's table are: one file, a folder with a file for each split, or a dataset of the hub."""
 
+import hashlib
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,12 +25,13 @@ HELD_OUT_SEED = 0  # not the run's: all seeds are scored on the same rows
 class Table:
     """The rows of each split; without a dev file, some of the training file's are held out, always the same ones.
 
-    Another file than the one that a model was `tuned_on` is scored as a whole.
+    Other rows than those that a model was `tuned_on` are scored as a whole. They are told by what they hold, since a
+    file may be copied, or named from another folder.
     """
 
     def __init__(self, config: FinetuneConfig, tuned_on: str | None) -> None:
         self._data = config.data
-        self.tuned_on = tuned_on
+        self.tuned_on = tuned_on  # the fingerprint of the training file's rows
         self._named: dict[Split, str | None] = {
             "train": config.train_file,
             "dev": config.dev_file,
@@ -39,13 +42,13 @@ class Table:
     def read(self, split: Split, notes: Notes) -> list[Row]:
         """Read the rows of a split."""
         source = self._find(split)
-        if source is None and self._data != self.tuned_on:
-            source = self._find("train")
-        if split == "test" and source is None:
-            raise TaskError("no test file: name one with test_file=FILE, or put test.csv beside train.csv")
         if source and (split != "train" or self._find("dev")):
             return _read(source)
         rows = self.read_training_file()
+        if split != "train" and fingerprint(rows) != self.tuned_on:
+            return rows
+        if split == "test":
+            raise TaskError("no test file: name one with test_file=FILE, or put test.csv beside train.csv")
         held = self._held_out(len(rows))
         if split == "dev":
             notes.add("of the rows are held out of the training file", len(held))
@@ -83,6 +86,14 @@ class Table:
         if rows < 2:
             raise TaskError("the table has 1 row: too few to hold one out; name a second table with dev_file=FILE")
         return frozenset(np.random.default_rng(HELD_OUT_SEED).permutation(rows)[:count].tolist())
+
+
+def fingerprint(rows: Sequence[Row]) -> str:
+    """Give a number that tells these rows, in this order, from all others."""
+    digest = hashlib.blake2b(digest_size=16)
+    for row in rows:
+        digest.update(json.dumps(row.cells, default=str).encode() + b"\n")
+    return digest.hexdigest()
 
 
 def _find_in(folder: Path, stems: Sequence[str]) -> str | None:

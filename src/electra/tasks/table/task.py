@@ -16,7 +16,7 @@ from electra.tasks.base import Notes, Split, Task
 from electra.tasks.lines import read_inputs
 from electra.tasks.table.columns import Columns, split_words
 from electra.tasks.table.detect import find_columns
-from electra.tasks.table.files import Table
+from electra.tasks.table.files import Table, fingerprint
 from electra.tasks.tagging.task import Sentence, TaggingTask, learn_tags
 from electra.tasks.texts.labels import Classes, Labels, LabelSets, Value, listed
 from electra.tasks.texts.task import TextExample, TextTask
@@ -27,12 +27,13 @@ Known = Mapping[str, Any]
 def table_task(name: str, config: FinetuneConfig, known: Known) -> Task[Any, Any, Any]:
     """Make the task that a table is for, from its rows or from what a stored model knows of them."""
     rows: list[Row] = []
-    table = Table(config, known.get("data") if known else config.data)
+    table = Table(config, known.get("rows"))
     if known:
         named = config.table.model_dump(exclude_none=True, exclude={"dev_fraction"})
         columns = Columns(**{**known["columns"], **named})
     else:
         rows = table.read_training_file()
+        table.tuned_on = fingerprint(rows)
         columns = find_columns(rows, config.table)
     if columns.kind == "tagging":
         return TableTagging(name, config, table, columns, rows, known)
@@ -70,7 +71,7 @@ class TableTexts(TextTask):
 
     def describe(self) -> dict[str, Any]:
         """Give the columns, and the labels of the training rows."""
-        return {**self._known, "columns": asdict(self._columns), "data": self._table.tuned_on}
+        return {**self._known, "columns": asdict(self._columns), "rows": self._table.tuned_on}
 
     def detected(self) -> list[str]:
         """Say which columns mean what, and what the labels are."""
@@ -85,7 +86,7 @@ class TableTexts(TextTask):
         notes.add("empty texts", sum(not text.strip() for example in examples for text in example.texts))
         return examples
 
-    def inputs(self, source: str) -> Iterator[TextExample]:
+    def inputs(self, source: str, notes: Notes) -> Iterator[TextExample]:
         """Read texts to predict from a table that has the columns, or from lines of text."""
         for cells in read_inputs(source, self._columns.texts):
             yield TextExample(self._columns.read_texts(cells, source), id=self._columns.read_id(cells))
@@ -110,7 +111,7 @@ class TableTagging(TaggingTask):
 
     def describe(self) -> dict[str, Any]:
         """Give the columns, and the tags of the training rows."""
-        return {**super().describe(), "columns": asdict(self._columns), "data": self._table.tuned_on}
+        return {**super().describe(), "columns": asdict(self._columns), "rows": self._table.tuned_on}
 
     def detected(self) -> list[str]:
         """Say which columns mean what, and what the tags are."""
@@ -120,7 +121,7 @@ class TableTagging(TaggingTask):
         """Read the rows of a split; those of a test file may come without tags."""
         return [self._sentence(row, split != "test") for row in self._table.read(split, notes)]
 
-    def inputs(self, source: str) -> Iterator[Sentence]:
+    def inputs(self, source: str, notes: Notes) -> Iterator[Sentence]:
         """Read sentences to tag from a table that has the column of words, or from lines of text."""
         for cells in read_inputs(source, self._columns.texts):
             yield Sentence(self._columns.read_words(cells, source))
@@ -149,7 +150,7 @@ class TableAnswering(QuestionAnswering):
 
     def describe(self) -> dict[str, Any]:
         """Give the columns, and whether there are questions without an answer."""
-        return {"unanswerable": self.unanswerable, "columns": asdict(self._columns), "data": self._table.tuned_on}
+        return {"unanswerable": self.unanswerable, "columns": asdict(self._columns), "rows": self._table.tuned_on}
 
     def detected(self) -> list[str]:
         """Say which columns mean what, and whether answers may be missing."""
@@ -160,7 +161,7 @@ class TableAnswering(QuestionAnswering):
         rows = self._table.read(split, notes)
         return [self._question(row, number, split != "test") for number, row in enumerate(rows)]
 
-    def inputs(self, source: str) -> Iterator[Question]:
+    def inputs(self, source: str, notes: Notes) -> Iterator[Question]:
         """Read questions to answer from a table that has both columns, or from lines with a tab between the two."""
         for number, cells in enumerate(read_inputs(source, self._columns.texts)):
             yield self._question(Row(source, cells), number, labelled=False)

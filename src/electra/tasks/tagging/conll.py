@@ -55,7 +55,7 @@ class ConllTask(TaggingTask):
             notes.add("sentences of the test file, for want of a dev file", len(sentences))
         return sentences
 
-    def inputs(self, source: str) -> Iterator[Sentence]:
+    def inputs(self, source: str, notes: Notes) -> Iterator[Sentence]:
         """Read sentences to tag, a word a line; further columns are passed over."""
         return read_sentences(read_lines(source), source, self._settings, tagged=False)
 

@@ -78,7 +78,7 @@ class TaggingTask(Task[Sentence, Targets, TaggingHead]):
         """Read the sentences of a split."""
 
     @abstractmethod
-    def inputs(self, source: str) -> Iterator[Sentence]:
+    def inputs(self, source: str, notes: Notes) -> Iterator[Sentence]:
         """Read sentences to tag."""
 
     def features(

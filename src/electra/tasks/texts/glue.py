@@ -71,11 +71,11 @@ class GlueTask(TextTask):
             raise TaskError(f"the {split} split of {self.name} holds no example")
         return examples
 
-    def inputs(self, source: str) -> Iterator[TextExample]:
+    def inputs(self, source: str, notes: Notes) -> Iterator[TextExample]:
         """Read texts to predict: GLUE's own files, a table with the columns of those or of the hub's, or lines."""
         columns = self.benchmark.columns
         own = source.endswith(".tsv")
-        rows = (row.cells for row in read_tsv(Path(source), columns, None, Notes())) if own else None
+        rows = (row.cells for row in read_tsv(Path(source), columns, None, notes)) if own else None
         for cells in rows or read_inputs(source, columns, dict(zip(self.fields, columns, strict=True))):
             yield TextExample(tuple(str(cells[column]) for column in columns), id=cells.get("index"))
 
