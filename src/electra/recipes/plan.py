@@ -42,7 +42,7 @@ class Plan:
     device: str
     text_bytes: int  # estimated from a sample if the text is long
     text_tokens: int
-    vocab_size: int
+    vocab_size: int  # asked for; the text may have fewer pieces
     tokens_per_second: dict[str, float]  # measured, by preset
     preset: str
     settings: list[str]  # key=value on top of the preset
@@ -65,8 +65,7 @@ def make_plan(sources: Sequence[str | Path], *, hours: float, overrides: Sequenc
     names = [str(source) for source in sources]
     text_bytes = measure_text(names)
     text_tokens = max(1, text_bytes // BYTES_PER_TOKEN)
-    vocab_size = vocabulary(text_bytes)
-    shape = [f"model.vocab_size={vocab_size}", f"model.max_length={LENGTH}", f"train.length={LENGTH}"]
+    shape = [f"model.vocab_size={vocabulary(text_bytes)}", f"model.max_length={LENGTH}", f"train.length={LENGTH}"]
     device = _device(load_config("tiny", overrides))
     candidates = {name: load_config(name, [*shape, *overrides]) for name in SIZES[device.type]}
     parameters = {name: flops(_with_steps(config, 1)).parameters["joint"] for name, config in candidates.items()}
@@ -86,7 +85,7 @@ def make_plan(sources: Sequence[str | Path], *, hours: float, overrides: Sequenc
         device=device_name(device),
         text_bytes=text_bytes,
         text_tokens=text_tokens,
-        vocab_size=vocab_size,
+        vocab_size=config.model.vocab_size,
         tokens_per_second={name: round(speed.tokens_per_second, 1) for name, speed in speeds.items()},
         preset=preset,
         settings=settings,
