@@ -9,6 +9,7 @@ import torch
 
 import electra
 from electra.config.load import load_config
+from electra.data.tokens.tokenizer import wordpiece
 from electra.errors import ConfigError
 from electra.model.networks import Discriminator, MaskedLM
 from electra.recipes.pretrain import pretrain
@@ -243,3 +244,12 @@ def test_weights_of_another_size_are_refused_in_one_line(config):
     first = pretrain(config("train.steps=1", out="first"))
     with pytest.raises(ConfigError, match=r"init: the model has hidden_size 32, the config says 64$"):
         pretrain(config(f"init={first}", "model.hidden_size=64", out="second"))
+
+
+def test_weights_of_another_vocabulary_of_the_same_size_are_refused_in_one_line(config, tokenizer):
+    first = pretrain(config("train.steps=1", out="first"))
+    pieces = tokenizer.backend.get_vocab()
+    pieces["cat"], pieces["dog"] = pieces["dog"], pieces["cat"]
+    wordpiece(sorted(pieces, key=pieces.__getitem__)).save(first / "model")
+    with pytest.raises(ConfigError, match=r"another vocabulary than the corpus, such as 'dog' for 'cat': build the"):
+        pretrain(config(f"init={first}", out="second"))

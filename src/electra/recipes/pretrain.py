@@ -108,7 +108,7 @@ class _Pretraining:
         counts = _token_counts(self.corpora, config.model.vocab_size) if unigram else None
         objective = build_objective(config.objective, config.model, self.tokenizer, counts)
         if config.init is not None:
-            self.warnings += initialise(objective, load(config.init, device="cpu"), config.init)
+            self.warnings += initialise(objective, load(config.init, device="cpu"), self.tokenizer, config.init)
         if isinstance(objective, FrozenGeneratorRTD):
             first = load(self.run.folder / "first_stage", device="cpu").network
             assert isinstance(first, MaskedLM)
