@@ -22,7 +22,7 @@ class ReplacedTokenDetection(CorruptingObjective):
     def __init__(self, config: Detection, tokenizer: Tokenizer, networks: Networks) -> None:
         super().__init__(config, tokenizer, networks.generator)
         self.network = networks.discriminator
-        nn.init.constant_(self.network.head.score.bias, math.log(config.prior / (1 - config.prior)))
+        nn.init.constant_(self.network.head.score.bias, math.log(config.first_chance / (1 - config.first_chance)))
         self.generator_weight = config.generator_weight
         self.discriminator_weight = config.discriminator_weight
 
