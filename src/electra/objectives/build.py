@@ -6,7 +6,7 @@ from electra.config import schema
 from electra.config.schema import ModelConfig
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.model.encoder import Encoder
-from electra.model.networks import Discriminator, MaskedLM, Networks, build_encoders, build_networks
+from electra.model.networks import Discriminator, EnergyModel, MaskedLM, Networks, build_encoders, build_networks
 from electra.objectives.adversarial import AdversarialRTD
 from electra.objectives.all_tokens_mlm import AllTokensMLM
 from electra.objectives.base import Objective
@@ -37,7 +37,8 @@ def build_objective(
         case schema.Electra15Objective():
             return Electra15(objective, tokenizer, build_networks(model, objective.generator, counts))
         case schema.ElectricObjective():
-            return Electric(objective, tokenizer, build_networks(model, objective.generator))
+            encoder, generator = build_encoders(model, objective.generator)
+            return Electric(objective, tokenizer, generator, EnergyModel(encoder))
         case schema.ReplaceMLMObjective():
             encoder, generator = build_encoders(model, objective.generator, counts)
             return ReplaceMLM(objective, tokenizer, generator, MaskedLM(encoder))

@@ -6,10 +6,12 @@ from torch import nn
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import ConfigError
 from electra.model.encoder import DisentangledEmbeddings, Encoder
-from electra.model.networks import Discriminator, MaskedLM
+from electra.model.networks import Discriminator, EnergyModel, MaskedLM
 from electra.model.pretrained import Pretrained, find_folder
 from electra.model.two_tower import TwoTowerGenerator
 from electra.objectives.base import Objective
+
+HEADS = {Discriminator: "discriminator", EnergyModel: "energy", MaskedLM: "masked-LM"}
 
 
 def initialise(objective: Objective, model: Pretrained, tokenizer: Tokenizer, source: str) -> list[str]:
@@ -21,8 +23,7 @@ def initialise(objective: Objective, model: Pretrained, tokenizer: Tokenizer, so
     if type(main) is type(objective.network) and not isinstance(main, Encoder):
         objective.network.head.load_state_dict(main.head.state_dict())
     else:
-        kind = "discriminator" if isinstance(objective.network, Discriminator) else "masked-LM"
-        warnings.append(f"{source} has no {kind} head: it starts from random weights")
+        warnings.append(f"{source} has no {HEADS[type(objective.network)]} head: it starts from random weights")
     if isinstance(objective.generator, MaskedLM):
         if model.generator is None:
             warnings.append(f"{source} has no generator: it starts from random weights")
