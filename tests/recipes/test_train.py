@@ -80,11 +80,12 @@ def test_fewer_hours_are_not_put_down_to_the_text_where_it_is_hardly_read(plan):
     assert not any("too often" in line for line in describe(replace(plan, epochs=0.2)))
 
 
-def test_the_plan_begins_with_short_sequences(plan):
-    config = plan.config()
-    assert config.train.start_length == planning.START_LENGTH
-    assert 1 <= config.train.length_warmup_steps <= planning.MOST_SHORT
-    assert (config.objective.prior, config.model.dropout, config.model.attention_dropout) == (planning.PRIOR, 0.0, 0.0)
+def test_the_plan_begins_as_quick_does(plan):
+    config, quick = plan.config(), load_config("quick")
+    assert config.train.start_length == quick.train.start_length
+    assert config.train.length_warmup_steps == min(quick.train.length_warmup_steps, plan.steps // 10)
+    assert config.objective.prior == quick.objective.prior
+    assert (config.model.dropout, config.model.attention_dropout) == (quick.model.dropout, 0.0)
 
 
 def test_a_size_that_the_text_is_too_little_for_is_not_even_timed(plan):

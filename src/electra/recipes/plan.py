@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from electra.config.load import load_config
+from electra.config.load import gather, load_config
 from electra.config.schema import PretrainConfig
 from electra.data.reading.text import Tally, read_documents
 from electra.errors import ConfigError, DataError
@@ -26,8 +26,8 @@ SMALLEST_VOCABULARY, LARGEST_VOCABULARY = 1024, 30_522
 TOKENS_PER_PARAMETER = 20  # read in training; with fewer a smaller model comes out better
 MOST_EPOCHS = 40  # of the same text; then more hours hardly help
 WARMUP_SHARE, FEWEST_UPDATES, SMALLEST_BATCH = 0.06, 2000, 16
-START_LENGTH, SHORT_SHARE, MOST_SHORT = 16, 0.1, 1000  # short sequences first: so many tokens, updates at most
-PRIOR = 0.13  # share of the tokens that is replaced once a generator begins to learn
+SHORT_SHARE = 0.1  # of the updates read short sequences, or as many updates as in `quick` where that is less
+AS_IN_QUICK = ("objective.prior", "model.dropout", "model.attention_dropout")  # for every size
 SAMPLE_BYTES = 1 << 26  # of text that is read to know how much there is
 SIZES = {"cpu": ("tiny", "quick"), "cuda": ("tiny", "quick", "base")}
 
@@ -146,12 +146,12 @@ def _training(config: PretrainConfig, speed: Speed, tokens: float) -> list[str]:
         batch //= 2
     steps = max(1, int(tokens / (batch * length)))
     often = max(10, steps // 20)
-    short = f"train.length_warmup_steps={max(1, min(MOST_SHORT, int(SHORT_SHARE * steps)))}"
+    quick = {key: setting.value for key, setting in gather(PretrainConfig, "quick").items()}
+    start = quick["train.start_length"]
+    short = max(1, min(quick["train.length_warmup_steps"], int(SHORT_SHARE * steps)))
     return [
-        f"objective.prior={PRIOR}",
-        "model.dropout=0.0",
-        "model.attention_dropout=0.0",
-        *([f"train.start_length={START_LENGTH}", short] if length % START_LENGTH == 0 else []),
+        *(f"{key}={quick[key]}" for key in AS_IN_QUICK),
+        *([f"train.start_length={start}", f"train.length_warmup_steps={short}"] if length % start == 0 else []),
         f"train.batch_size={batch}",
         f"train.micro_batch_size={math.gcd(batch, speed.micro_batch_size)}",
         f"train.warmup_steps={max(1, int(WARMUP_SHARE * steps))}",
