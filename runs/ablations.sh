@@ -31,7 +31,7 @@ variant() { # in the background; waits when as many as wanted are under way
 
 variant electra
 variant bert objective.name=mlm
-variant electra-15 objective.name=electra_15 objective.prior=0.87
+variant electra-15 objective.name=electra_15
 variant replace-mlm objective.name=replace_mlm
 variant all-tokens-mlm objective.name=all_tokens_mlm
 variant electric objective.name=electric

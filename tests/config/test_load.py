@@ -71,6 +71,7 @@ def test_two_budgets_in_one_layer_are_refused(tmp_path):
     [
         (["objective.whole_words=true", "objective.mask_draw=with_replacement"], "whole_words needs mask_draw"),
         (["objective.algorithm=two_stage"], "starts the discriminator from the generator's weights"),
+        (["objective.name=electra_15", "objective.prior=0.5"], "prior 0.5 is a share of all tokens"),
         (["objective.generator.kind=uniform", "objective.algorithm=adversarial"], "trains a masked-LM generator"),
         (["train.micro_batch_size=100"], "micro_batch_size 100 does not divide batch_size 128"),
         (["train.start_length=100", "train.length_warmup_steps=9"], "start_length 100 does not divide length 128"),

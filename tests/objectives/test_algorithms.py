@@ -69,6 +69,26 @@ def test_the_adversarial_baseline_learns_the_reward(make_objective, batch, draws
     assert error().item() < 0.7 * before
 
 
+def test_the_adversarial_baseline_is_fitted_by_cross_entropy(make_objective, batch, draws):
+    objective = make_objective(*ADVERSARIAL)
+    found = torch.autograd.grad(objective(batch, draws).loss, list(objective.baseline.parameters()))
+
+    corrupted = objective.corrupt(batch, draws)
+    masked = corrupted.masked
+    scores = objective.network(corrupted.ids, batch.attention, batch.types)
+    hidden = objective.generator.encoder(masked.ids, batch.attention, batch.types)
+    losses = []
+    for row, slot in torch.nonzero(masked.weights).tolist():
+        position = masked.positions[row, slot]
+        replaced = corrupted.ids[row, position] != batch.ids[row, position]
+        given_to_truth = (scores if replaced else -scores)[row, position].sigmoid().item()
+        guess = objective.baseline(hidden[row, position]).sigmoid()
+        losses.append(-given_to_truth * guess.log() - (1 - given_to_truth) * (1 - guess).log())
+    expected = torch.autograd.grad(torch.stack(losses).mean(), list(objective.baseline.parameters()))
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)
+
+
 def test_the_adversarial_generator_is_not_trained_by_likelihood(make_objective, batch, draws):
     """Where the reward is what was expected nothing pulls at the generator, however badly it predicts."""
     objective = make_objective(*ADVERSARIAL, "objective.discriminator_weight=0.0")

@@ -5,10 +5,13 @@ import torch
 from transformers import AutoModel, AutoTokenizer, ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
 
 import electra
-from electra.config.load import difference, load_config
+from electra.config.load import load_config
 from electra.errors import CheckpointError
-from electra.model.networks import MaskedLM
+from electra.model.encoder import Encoder
+from electra.model.networks import Discriminator, MaskedLM
+from electra.model.pretrained import Pretrained
 from electra.recipes import convert
+from electra.recipes.convert import write_model
 
 
 @pytest.fixture
@@ -104,9 +107,16 @@ def test_export_and_import_come_back_to_the_same_model(exported, tmp_path, tiny_
         for (name, one), (_, other) in zip(ours.named_parameters(), theirs.named_parameters(), strict=True):
             assert torch.equal(one, other), name
     config = load_config(tmp_path / "run")
-    assert config.model == tiny_config.model
-    ours, theirs = tiny_config.objective.generator, config.objective.generator
-    assert difference(ours, theirs) == {"rate": (2.0, 1.0)}  # which is no part of a model
+    assert (config.model, config.objective) == (tiny_config.model, tiny_config.objective)
+
+
+def test_a_model_of_smalls_width_goes_on_with_smalls_schedule(tokenizer, tiny_config, tmp_path):
+    shape = {"hidden_size": 256, "heads": 4, "layers": 1, "max_length": 512}
+    network = Discriminator(Encoder(tiny_config.model.model_copy(update=shape)))
+    write_model(Pretrained(network, tokenizer), tmp_path / "theirs")
+    electra.import_model(tmp_path / "theirs", tmp_path / "run")
+    config, small = load_config(tmp_path / "run"), load_config("small")
+    assert (config.train, config.objective) == (small.train, small.objective)
 
 
 def test_discriminator_and_generator_can_come_from_two_folders(tiny_folder, tmp_path):

@@ -9,8 +9,9 @@ import torch
 
 import electra
 from electra.config.load import load_config
-from electra.errors import ConfigError
-from electra.model.networks import Discriminator, MaskedLM
+from electra.data.tokens.tokenizer import wordpiece
+from electra.errors import CheckpointError, ConfigError
+from electra.model.networks import Discriminator, EnergyModel, MaskedLM
 from electra.recipes.pretrain import pretrain
 from electra.training.run import read_records
 
@@ -25,6 +26,16 @@ def test_a_finished_run_gives_a_model_that_detects(config):
     found = model.detect("the chef ate the soup .")
     assert [detection.token for detection in found] == ["the", "chef", "ate", "the", "soup", "."]
     assert all(0 < detection.probability < 1 for detection in found)
+
+
+def test_the_energies_of_electric_are_not_taken_for_chances_of_being_replaced(config, records, tmp_path):
+    electra.export(pretrain(config("objective.name=electric", "train.steps=1")), tmp_path / "hf")
+    model = electra.load(tmp_path / "hf")
+    assert isinstance(model.network, EnergyModel)
+    with pytest.raises(CheckpointError, match="Electric's gives energies"):
+        model.detect("the chef ate the soup .")
+    second = pretrain(config(f"init={tmp_path / 'hf'}", "train.steps=1", out="second"))
+    assert any("has no discriminator head" in line.get("warning", "") for line in records(second))
 
 
 def test_metrics_tell_of_both_networks(config, records):
@@ -243,3 +254,12 @@ def test_weights_of_another_size_are_refused_in_one_line(config):
     first = pretrain(config("train.steps=1", out="first"))
     with pytest.raises(ConfigError, match=r"init: the model has hidden_size 32, the config says 64$"):
         pretrain(config(f"init={first}", "model.hidden_size=64", out="second"))
+
+
+def test_weights_of_another_vocabulary_of_the_same_size_are_refused_in_one_line(config, tokenizer):
+    first = pretrain(config("train.steps=1", out="first"))
+    pieces = tokenizer.backend.get_vocab()
+    pieces["cat"], pieces["dog"] = pieces["dog"], pieces["cat"]
+    wordpiece(sorted(pieces, key=pieces.__getitem__)).save(first / "model")
+    with pytest.raises(ConfigError, match=r"another vocabulary than the corpus, such as 'dog' for 'cat': build the"):
+        pretrain(config(f"init={first}", out="second"))

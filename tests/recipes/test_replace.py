@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from electra.errors import CheckpointError
-from electra.model.pretrained import Pretrained
+from electra.model.pretrained import Pretrained, load
 from electra.recipes.replace import Judged, detection_auc, replace_and_detect
 
 TEXT = "the chef ate the meal and then the cat sat"
@@ -22,6 +22,14 @@ def test_the_probabilities_are_those_of_the_corrupted_text(tiny_model):
     framed = torch.tensor([[tiny_model.tokenizer.cls_id, *ids, tiny_model.tokenizer.sep_id]])
     expected = tiny_model.network(framed).sigmoid()[0, 1:-1].tolist()
     assert [token.probability for token in judged] == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_model_stays_as_it_is(tiny_folder):
+    model = load(tiny_folder)
+    torch.nn.init.constant_(model.network.head.score.bias, 0.7)
+    before = model.detect(TEXT)
+    replace_and_detect(model, TEXT)
+    assert model.detect(TEXT) == before
 
 
 def test_the_same_seed_gives_the_same_replacements(tiny_model):

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from electra.config.load import load_config
+from electra.data.tokens.tokenizer import load_tokenizer
 from electra.errors import CheckpointError, ConfigError, DataError
 from electra.model.pretrained import load
 from electra.recipes import plan as planning
@@ -17,6 +18,7 @@ from electra.recipes.plan import choose, make_plan, measure_text
 from electra.recipes.train import PLAN, describe, train
 
 SMALL = ["model.layers=1", "model.hidden_size=32", "model.embedding_size=16", "model.heads=1"]
+SET = [*SMALL, "train.steps=3", "model.vocab_size=100"]
 HOURS = 30 / 3600
 
 
@@ -49,7 +51,7 @@ def text(tmp_path_factory):
 def trained(text, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "meals"
     said = []
-    train(text, hours=HOURS, out=folder, overrides=[*SMALL, "train.steps=3"], say=said.append)
+    train(text, hours=HOURS, out=folder, overrides=SET, say=said.append)
     return folder, said
 
 
@@ -78,11 +80,12 @@ def test_fewer_hours_are_not_put_down_to_the_text_where_it_is_hardly_read(plan):
     assert not any("too often" in line for line in describe(replace(plan, epochs=0.2)))
 
 
-def test_the_plan_begins_with_short_sequences(plan):
-    config = plan.config()
-    assert config.train.start_length == planning.START_LENGTH
-    assert 1 <= config.train.length_warmup_steps <= planning.MOST_SHORT
-    assert (config.objective.prior, config.model.dropout, config.model.attention_dropout) == (planning.PRIOR, 0.0, 0.0)
+def test_the_plan_begins_as_quick_does(plan):
+    config, quick = plan.config(), load_config("quick")
+    assert config.train.start_length == quick.train.start_length
+    assert config.train.length_warmup_steps == min(quick.train.length_warmup_steps, plan.steps // 10)
+    assert config.objective.prior == quick.objective.prior
+    assert (config.model.dropout, config.model.attention_dropout) == (quick.model.dropout, 0.0)
 
 
 def test_a_size_that_the_text_is_too_little_for_is_not_even_timed(plan):
@@ -109,6 +112,18 @@ def test_what_the_user_sets_goes_over_the_plan(trained):
     config = load_config(trained[0])
     assert (config.train.steps, config.train.hours, config.model.layers) == (3, None, 1)
     assert json.loads((trained[0] / PLAN).read_text())["steps"] == 3
+
+
+def test_the_vocabulary_has_the_size_that_the_user_sets(trained):
+    assert load_tokenizer(trained[0] / "tokenizer").vocab_size == 100
+    assert load_config(trained[0]).model.vocab_size == 100
+
+
+def test_a_text_with_fewer_pieces_than_the_user_sets_gives_what_it_has(tmp_path, text):
+    overrides = [*SMALL, "train.steps=1", "model.vocab_size=5000"]
+    train(text, hours=HOURS, out=tmp_path / "run", overrides=overrides)
+    pieces = load_tokenizer(tmp_path / "run/tokenizer").vocab_size
+    assert 100 < load_config(tmp_path / "run").model.vocab_size == pieces < 1000
 
 
 def test_text_is_measured_in_bytes_of_utf8(tmp_path):
@@ -147,7 +162,7 @@ def test_one_call_leaves_a_model_with_its_card_and_its_plan(trained):
 def test_the_same_call_again_goes_on_without_new_work(trained, text):
     folder, _ = trained
     made = {path: path.stat().st_mtime_ns for path in [folder / PLAN, folder / "tokenizer", folder / "corpus"]}
-    train(text, hours=HOURS, out=folder, overrides=[*SMALL, "train.steps=3"])
+    train(text, hours=HOURS, out=folder, overrides=SET)
     assert all(path.stat().st_mtime_ns == before for path, before in made.items())
     steps = [json.loads(line)["step"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert max(steps) == 3
@@ -156,7 +171,7 @@ def test_the_same_call_again_goes_on_without_new_work(trained, text):
 def test_another_budget_in_the_same_folder_is_refused(trained, text):
     folder, _ = trained
     with pytest.raises(ConfigError, match="planned with other hours"):
-        train(text, hours=2 * HOURS, out=folder, overrides=[*SMALL, "train.steps=3"])
+        train(text, hours=2 * HOURS, out=folder, overrides=SET)
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path, text):

@@ -24,9 +24,10 @@ def import_(
     ] = None,
 ) -> None:
     """Take in a Hugging Face model: config.toml and model/, as a run has them."""
-    from electra.model.networks import Discriminator, MaskedLM
+    from electra.model.networks import Discriminator, EnergyModel, MaskedLM
     from electra.recipes.convert import import_model
 
     model = import_model(source, out, generator)
-    kind = {Discriminator: "discriminator", MaskedLM: "masked LM"}.get(type(model.network), "bare encoder (no head)")
+    kinds = {Discriminator: "discriminator", EnergyModel: "energy model", MaskedLM: "masked LM"}
+    kind = kinds.get(type(model.network), "bare encoder (no head)")
     typer.echo(f"{out}: {kind}{' and generator' if model.generator else ''}, read back, logits equal")

@@ -155,9 +155,15 @@ class Detection(ReplacedTokens):
     """What the objectives that detect replaced tokens have in common."""
 
     discriminator_weight: NonNegative = Field(50.0, description="weight of the discriminator's loss")
-    prior: Annotated[float, Field(gt=0, lt=1)] = Field(
-        0.5, description="chance of being replaced that the discriminator starts from for every token (original: 0.5)"
+    prior: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        None,
+        description="share of all tokens that the discriminator takes for replaced at first (original: even odds)",
     )
+
+    @property
+    def first_chance(self) -> float:
+        """Give the chance of being replaced that the discriminator starts from for a token that its loss counts."""
+        return self.prior or 0.5
 
 
 class ElectraObjective(Detection):
@@ -189,6 +195,19 @@ class Electra15Objective(Detection):
     """Replaced token detection whose loss counts the masked positions alone (section 3.5)."""
 
     name: Literal["electra_15"] = Field("electra_15", description="detection at the masked positions alone")
+
+    @property
+    def first_chance(self) -> float:
+        """Give the same of the masked tokens, the only ones that are ever replaced."""
+        return self.prior / self.mask_fraction if self.prior else 0.5
+
+    @model_validator(mode="after")
+    def _only_masked_tokens_are_replaced(self) -> Self:
+        if self.prior and self.prior >= self.mask_fraction:
+            raise ValueError(
+                f"prior {self.prior:g} is a share of all tokens, of which {self.mask_fraction:g} are masked: set less"
+            )
+        return self
 
 
 class ReplaceMLMObjective(ReplacedTokens):

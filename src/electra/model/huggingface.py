@@ -22,11 +22,12 @@ from electra.model.heads import (
     QuestionAnsweringHead,
     TaggingHead,
 )
-from electra.model.networks import Discriminator, MaskedLM, Problem, TaskNetwork
+from electra.model.networks import Discriminator, EnergyModel, MaskedLM, Problem, TaskNetwork
 from electra.model.weights import PATTERNS, SAFE, read_tensors, write_tensors
 
-Network = Discriminator | MaskedLM | TaskNetwork | Encoder
+Network = Discriminator | EnergyModel | MaskedLM | TaskNetwork | Encoder
 FILES = ("config.json", *PATTERNS)
+ENERGIES = {"token_scores": "energies"}  # in the config.json of an EnergyModel, for which `transformers` has no word
 
 
 class Layout(NamedTuple):
@@ -122,6 +123,7 @@ def write_network(network: Network, folder: Path, dtype: torch.dtype = torch.flo
         "tie_word_embeddings": True,
         "dtype": str(dtype).removeprefix("torch."),
         **(_describe_labels(network) if isinstance(network, TaskNetwork) else {}),
+        **(ENERGIES if isinstance(network, EnergyModel) else {}),
     }
     (folder / "config.json").write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
     prefix = "" if isinstance(network, Encoder) else "electra."
@@ -193,7 +195,7 @@ def _with_head(encoder: Encoder, names: Collection[str], folder: Path) -> Networ
     if kind is None:
         return encoder
     if kind is DiscriminatorHead:
-        return Discriminator(encoder)
+        return EnergyModel(encoder) if described.items() >= ENERGIES.items() else Discriminator(encoder)
     if kind is GeneratorHead:
         return MaskedLM(encoder)
     if kind not in LABELLED:

@@ -16,8 +16,8 @@ from electra.model.two_tower import TwoTowerGenerator
 Problem = Literal["single_label_classification", "multi_label_classification", "regression"]  # Hugging Face's words
 
 
-class Discriminator(nn.Module):
-    """An encoder that scores every token: is it the original one or a replacement?"""
+class TokenScorer(nn.Module):
+    """An encoder that gives every token a score."""
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
@@ -25,9 +25,17 @@ class Discriminator(nn.Module):
         self.head = DiscriminatorHead(encoder.config)
 
     def forward(self, ids: Tensor, attention: Tensor | None = None, types: Tensor | None = None) -> Tensor:
-        """Give (B, L) scores, positive for replaced."""
+        """Give (B, L) scores, the higher the less a token belongs where it stands."""
         scores: Tensor = self.head(self.encoder(ids, attention, types))
         return scores
+
+
+class Discriminator(TokenScorer):
+    """Is a token the original one or a replacement? The score is the logit of its being replaced."""
+
+
+class EnergyModel(TokenScorer):
+    """Electric's main network: the score is an energy, which says nothing of replacements without the noise's log q."""
 
 
 class MaskedLM(nn.Module):

@@ -83,7 +83,9 @@ class Pretrained:
         """Give for every token, of however many, the probability that it was replaced."""
         detector = self._used
         if not isinstance(detector, Discriminator):
-            raise CheckpointError("this model has no discriminator head, so it cannot detect replaced tokens")
+            raise CheckpointError(
+                "this model has no discriminator head (Electric's gives energies): it cannot detect replaced tokens"
+            )
         count = len(ids)
         probabilities = np.zeros(count)
         nearest_edge = np.full(count, -1)

@@ -33,15 +33,16 @@ class AdversarialRTD(ReplacedTokenDetection):
         discriminator_loss, verdicts = detect(scores, replaced, self.counted(batch, corrupted))
         with torch.no_grad():
             losses = F.binary_cross_entropy_with_logits(scores.float(), replaced.float(), reduction="none")
-            reward = losses.gather(1, masked.positions)  # (B, N)
-        # b(x^masked, t) = -log sigmoid(w · h_G + b), fitted to the reward it predicts
-        with torch.no_grad():
+            reward = losses.gather(1, masked.positions)  # (B, N): -log of the probability that was given to the truth
             hidden = self.generator.encoder(masked.ids, batch.attention, batch.types)
-        expected = F.softplus(-self.baseline(hidden).squeeze(-1).float()).gather(1, masked.positions)
+        baseline = self.baseline(hidden).squeeze(-1).float().gather(1, masked.positions)
+        expected = -F.logsigmoid(baseline).detach()  # b(x^masked, t) = -log sigmoid(w · h_G + bias)
         policy = sampled_from(corrupted.logits, self.config.temperature, corrupted.forbidden)
         log_p = policy.log_softmax(-1).gather(-1, corrupted.proposed[..., None]).squeeze(-1)
-        policy_loss = weighted_mean(-(reward - expected.detach()) * log_p, masked.weights)
-        baseline_loss = weighted_mean((expected - reward).square(), masked.weights)
+        policy_loss = weighted_mean(-(reward - expected) * log_p, masked.weights)
+        # Cross-entropy between sigmoid(w · h_G + bias) and the probability whose -log the reward is.
+        fit = F.binary_cross_entropy_with_logits(baseline, (-reward).exp(), reduction="none")
+        baseline_loss = weighted_mean(fit, masked.weights)
         generator_loss = self.generator_weight * (policy_loss + baseline_loss)
         loss = generator_loss + self.discriminator_weight * discriminator_loss
         return Step(loss, corrupted.ids, corrupted.generator, verdicts=verdicts)

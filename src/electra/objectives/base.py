@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from electra.data.feeding.batch import Batch
 from electra.model import kernels
-from electra.model.networks import Discriminator, GeneratorNetwork, MaskedLM
+from electra.model.networks import Discriminator, EnergyModel, GeneratorNetwork, MaskedLM
 from electra.objectives.draws import Draws
 from electra.objectives.masking import Masked
 
@@ -51,7 +51,7 @@ class Step:
 class Objective(nn.Module):
     """A training objective: from a batch and the random numbers for it to a loss."""
 
-    network: Discriminator | MaskedLM  # what is kept after pre-training
+    network: Discriminator | EnergyModel | MaskedLM  # what is kept after pre-training
     generator: GeneratorNetwork | None
 
     @abstractmethod

@@ -9,7 +9,7 @@ from torch import Tensor
 from electra.config.schema import ElectricObjective
 from electra.data.feeding.batch import Batch
 from electra.data.tokens.tokenizer import Tokenizer
-from electra.model.networks import Discriminator, Networks
+from electra.model.networks import EnergyModel, GeneratorNetwork
 from electra.objectives.base import Objective, Predictions, Step, detect, sample, sampled_from, weighted_mean
 from electra.objectives.draws import Draws
 from electra.objectives.masking import Masker, everywhere, put_back
@@ -23,14 +23,16 @@ class Electric(Objective):
     never noise, and q is not trained for them.
     """
 
-    network: Discriminator
+    network: EnergyModel
 
-    def __init__(self, config: ElectricObjective, tokenizer: Tokenizer, networks: Networks) -> None:
+    def __init__(
+        self, config: ElectricObjective, tokenizer: Tokenizer, generator: GeneratorNetwork, network: EnergyModel
+    ) -> None:
         super().__init__()
         self.config = config
         self.mask = Masker(config, tokenizer)
-        self.generator = networks.generator
-        self.network = networks.discriminator
+        self.generator = generator
+        self.network = network
         self.offset = math.log(config.mask_fraction / (1 - config.mask_fraction))
 
     def forward(self, batch: Batch[Tensor], draws: Draws) -> Step:

@@ -1,8 +1,6 @@
 """Replaced token detection: ELECTRA (section 2 of the paper)."""
 
-import math
-
-from torch import Tensor, nn
+from torch import Tensor
 
 from electra.config.schema import Detection
 from electra.data.feeding.batch import Batch
@@ -22,7 +20,6 @@ class ReplacedTokenDetection(CorruptingObjective):
     def __init__(self, config: Detection, tokenizer: Tokenizer, networks: Networks) -> None:
         super().__init__(config, tokenizer, networks.generator)
         self.network = networks.discriminator
-        nn.init.constant_(self.network.head.score.bias, math.log(config.prior / (1 - config.prior)))
         self.generator_weight = config.generator_weight
         self.discriminator_weight = config.discriminator_weight
 

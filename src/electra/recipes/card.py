@@ -4,12 +4,13 @@ import torch
 
 from electra.model.encoder import Encoder
 from electra.model.huggingface import layout
-from electra.model.networks import Discriminator, MaskedLM, TaskNetwork
+from electra.model.networks import Discriminator, EnergyModel, MaskedLM, TaskNetwork
 from electra.model.pretrained import Pretrained
 
 USES = {
     TaskNetwork: "Fine-tuned for a task: see `task.json` and the labels in `config.json`.",
     Discriminator: "Every token gets a score: positive means that it looks replaced. Made to be fine-tuned.",
+    EnergyModel: "Trained with Electric: every token gets an energy, low where it fits. Made to be fine-tuned.",
     MaskedLM: "A masked language model: it predicts the tokens at [MASK].",
     Encoder: "A bare encoder, to be fine-tuned.",
 }

@@ -91,17 +91,24 @@ def _write_task_model(model: TaskModel, folder: Path, dtype: torch.dtype) -> Non
 def config_of(model: Pretrained) -> PretrainConfig:
     """Describe a model as a pre-training config, the rest as in the preset of the nearest size."""
     shape = model.encoder.config
-    presets = [load_config(name) for name in preset_names()]
+    # What eases a start from nothing, as in `quick`, would only set back a model that has learnt already.
+    presets = [
+        preset
+        for preset in map(load_config, preset_names())
+        if preset.train.start_length is None and preset.train.start_batch_size is None
+    ]
     nearest = min(presets, key=lambda preset: abs(preset.model.hidden_size - shape.hidden_size))
+    usual = nearest.objective
+    assert isinstance(usual, ElectraObjective)
+    assert isinstance(usual.generator, MaskedLMGenerator)
     objective: ElectraObjective | MLMObjective
     if isinstance(model.network, MaskedLM):
-        objective = MLMObjective(mask_fraction=nearest.objective.mask_fraction)
+        objective = MLMObjective(mask_fraction=usual.mask_fraction)
     else:
         generator = _describe_generator(shape, model) if model.generator else _usual_generator(shape)
-        objective = ElectraObjective(mask_fraction=nearest.objective.mask_fraction, generator=generator)
-    # Short sequences first are for weights that know nothing yet.
-    no_warmup = {"start_length": None, "length_warmup_steps": None}
-    train = nearest.train.model_copy(update={"length": min(nearest.train.length, shape.max_length), **no_warmup})
+        generator = generator.model_copy(update={"rate": usual.generator.rate})
+        objective = usual.model_copy(update={"generator": generator})
+    train = nearest.train.model_copy(update={"length": min(nearest.train.length, shape.max_length)})
     return PretrainConfig(model=shape, objective=objective, train=train)
 
 

@@ -3,24 +3,27 @@
 import torch
 from torch import nn
 
+from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import ConfigError
 from electra.model.encoder import DisentangledEmbeddings, Encoder
-from electra.model.networks import Discriminator, MaskedLM
-from electra.model.pretrained import Pretrained
+from electra.model.networks import Discriminator, EnergyModel, MaskedLM
+from electra.model.pretrained import Pretrained, find_folder
 from electra.model.two_tower import TwoTowerGenerator
 from electra.objectives.base import Objective
 
+HEADS = {Discriminator: "discriminator", EnergyModel: "energy", MaskedLM: "masked-LM"}
 
-def initialise(objective: Objective, model: Pretrained, source: str) -> list[str]:
+
+def initialise(objective: Objective, model: Pretrained, tokenizer: Tokenizer, source: str) -> list[str]:
     """Copy what the model has into the objective's networks and say what it lacks."""
     warnings = []
+    _check_vocabulary(tokenizer, model.tokenizer, source)
     _copy_encoder(objective.network.encoder, model.encoder, "the model")
     main = model.network
     if type(main) is type(objective.network) and not isinstance(main, Encoder):
         objective.network.head.load_state_dict(main.head.state_dict())
     else:
-        kind = "discriminator" if isinstance(objective.network, Discriminator) else "masked-LM"
-        warnings.append(f"{source} has no {kind} head: it starts from random weights")
+        warnings.append(f"{source} has no {HEADS[type(objective.network)]} head: it starts from random weights")
     if isinstance(objective.generator, MaskedLM):
         if model.generator is None:
             warnings.append(f"{source} has no generator: it starts from random weights")
@@ -31,6 +34,17 @@ def initialise(objective: Objective, model: Pretrained, source: str) -> list[str
     elif isinstance(objective.generator, TwoTowerGenerator):
         warnings.append(f"{source} has no two-tower generator: it starts from random weights")
     return warnings
+
+
+def _check_vocabulary(ours: Tokenizer, theirs: Tokenizer, source: str) -> None:
+    """Refuse weights that learnt other tokens under the ids of the corpus."""
+    wanted, found = ours.backend.get_vocab(), theirs.backend.get_vocab()
+    if wanted != found:
+        number = min(number for _, number in wanted.items() ^ found.items())
+        raise ConfigError(
+            f"init: {source} has another vocabulary than the corpus, such as {theirs.token(number)!r} for "
+            f"{ours.token(number)!r}: build the corpus with --tokenizer {find_folder(source)}"
+        )
 
 
 def _restore_shared(objective: Objective, model: Pretrained) -> None:

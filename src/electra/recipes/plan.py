@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from electra.config.load import load_config
+from electra.config.load import gather, load_config
 from electra.config.schema import PretrainConfig
 from electra.data.reading.text import Tally, read_documents
 from electra.errors import ConfigError, DataError
@@ -26,8 +26,8 @@ SMALLEST_VOCABULARY, LARGEST_VOCABULARY = 1024, 30_522
 TOKENS_PER_PARAMETER = 20  # read in training; with fewer a smaller model comes out better
 MOST_EPOCHS = 40  # of the same text; then more hours hardly help
 WARMUP_SHARE, FEWEST_UPDATES, SMALLEST_BATCH = 0.06, 2000, 16
-START_LENGTH, SHORT_SHARE, MOST_SHORT = 16, 0.1, 1000  # short sequences first: so many tokens, updates at most
-PRIOR = 0.13  # share of the tokens that is replaced once a generator begins to learn
+SHORT_SHARE = 0.1  # of the updates read short sequences, or as many updates as in `quick` where that is less
+AS_IN_QUICK = ("objective.prior", "model.dropout", "model.attention_dropout")  # for every size
 SAMPLE_BYTES = 1 << 26  # of text that is read to know how much there is
 SIZES = {"cpu": ("tiny", "quick"), "cuda": ("tiny", "quick", "base")}
 
@@ -42,7 +42,7 @@ class Plan:
     device: str
     text_bytes: int  # estimated from a sample if the text is long
     text_tokens: int
-    vocab_size: int
+    vocab_size: int  # asked for; the text may have fewer pieces
     tokens_per_second: dict[str, float]  # measured, by preset
     preset: str
     settings: list[str]  # key=value on top of the preset
@@ -65,8 +65,7 @@ def make_plan(sources: Sequence[str | Path], *, hours: float, overrides: Sequenc
     names = [str(source) for source in sources]
     text_bytes = measure_text(names)
     text_tokens = max(1, text_bytes // BYTES_PER_TOKEN)
-    vocab_size = vocabulary(text_bytes)
-    shape = [f"model.vocab_size={vocab_size}", f"model.max_length={LENGTH}", f"train.length={LENGTH}"]
+    shape = [f"model.vocab_size={vocabulary(text_bytes)}", f"model.max_length={LENGTH}", f"train.length={LENGTH}"]
     device = _device(load_config("tiny", overrides))
     candidates = {name: load_config(name, [*shape, *overrides]) for name in SIZES[device.type]}
     parameters = {name: flops(_with_steps(config, 1)).parameters["joint"] for name, config in candidates.items()}
@@ -86,7 +85,7 @@ def make_plan(sources: Sequence[str | Path], *, hours: float, overrides: Sequenc
         device=device_name(device),
         text_bytes=text_bytes,
         text_tokens=text_tokens,
-        vocab_size=vocab_size,
+        vocab_size=config.model.vocab_size,
         tokens_per_second={name: round(speed.tokens_per_second, 1) for name, speed in speeds.items()},
         preset=preset,
         settings=settings,
@@ -147,12 +146,12 @@ def _training(config: PretrainConfig, speed: Speed, tokens: float) -> list[str]:
         batch //= 2
     steps = max(1, int(tokens / (batch * length)))
     often = max(10, steps // 20)
-    short = f"train.length_warmup_steps={max(1, min(MOST_SHORT, int(SHORT_SHARE * steps)))}"
+    quick = {key: setting.value for key, setting in gather(PretrainConfig, "quick").items()}
+    start = quick["train.start_length"]
+    short = max(1, min(quick["train.length_warmup_steps"], int(SHORT_SHARE * steps)))
     return [
-        f"objective.prior={PRIOR}",
-        "model.dropout=0.0",
-        "model.attention_dropout=0.0",
-        *([f"train.start_length={START_LENGTH}", short] if length % START_LENGTH == 0 else []),
+        *(f"{key}={quick[key]}" for key in AS_IN_QUICK),
+        *([f"train.start_length={start}", f"train.length_warmup_steps={short}"] if length % start == 0 else []),
         f"train.batch_size={batch}",
         f"train.micro_batch_size={math.gcd(batch, speed.micro_batch_size)}",
         f"train.warmup_steps={max(1, int(WARMUP_SHARE * steps))}",

@@ -15,7 +15,7 @@ from electra.data.feeding.batch import Batch
 from electra.data.feeding.loader import Loader
 from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 from electra.errors import ConfigError
-from electra.model.networks import Discriminator, MaskedLM, plain_encoder
+from electra.model.networks import MaskedLM, plain_encoder
 from electra.model.precision import autocast
 from electra.model.pretrained import ROUNDING, Pretrained, load
 from electra.objectives.base import Objective, Step
@@ -108,7 +108,7 @@ class _Pretraining:
         counts = _token_counts(self.corpora, config.model.vocab_size) if unigram else None
         objective = build_objective(config.objective, config.model, self.tokenizer, counts)
         if config.init is not None:
-            self.warnings += initialise(objective, load(config.init, device="cpu"), config.init)
+            self.warnings += initialise(objective, load(config.init, device="cpu"), self.tokenizer, config.init)
         if isinstance(objective, FrozenGeneratorRTD):
             first = load(self.run.folder / "first_stage", device="cpu").network
             assert isinstance(first, MaskedLM)
@@ -219,7 +219,7 @@ def _factor(objective: Objective, config: PretrainConfig) -> Factor:
 def trained_model(objective: Objective, tokenizer: Tokenizer) -> Pretrained:
     """Give what is kept of an objective, as plain networks."""
     encoder = plain_encoder(objective.network.encoder)
-    network = Discriminator(encoder) if isinstance(objective.network, Discriminator) else MaskedLM(encoder)
+    network = type(objective.network)(encoder)
     network.head = objective.network.head
     generator = objective.generator if isinstance(objective.generator, MaskedLM) else None
     return Pretrained(network, tokenizer, generator)

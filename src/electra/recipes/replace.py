@@ -36,7 +36,9 @@ def replace_and_detect(model: Pretrained, text: str, seed: int = 0) -> list[Judg
     The model's generator proposes the replacements; where it has none they are drawn uniformly from the vocabulary.
     """
     if not isinstance(model.network, Discriminator):
-        raise CheckpointError("this model has no discriminator head, so it cannot detect replaced tokens")
+        raise CheckpointError(
+            "this model has no discriminator head (Electric's gives energies): it cannot detect replaced tokens"
+        )
     tokenizer = model.tokenizer
     pieces = tokenizer.encode([text])[0].ids[: model.encoder.config.max_length - 2]
     ids = torch.tensor([[tokenizer.cls_id, *pieces, tokenizer.sep_id]], device=model.device)

@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from electra.config.load import load_config
@@ -47,9 +47,11 @@ def train(
     say(f"{tokenizer_folder}: {tokenizer.vocab_size:,} pieces")
     corpus = build_corpus(names, tokenizer, length=plan.config().train.length, out=folder / "corpus")
     say(f"{corpus.path}: {corpus.manifest.tokens:,} tokens in {corpus.manifest.sequences:,} sequences")
-    places = (f"data={folder / 'corpus'}", f"out={folder}", f"model.vocab_size={tokenizer.vocab_size}")
+    # Over what the user asked for: the text may have fewer pieces.
+    found = replace(plan, overrides=[*plan.overrides, f"model.vocab_size={tokenizer.vocab_size}"])
     budget = _hours_left(folder, plan, began)
-    return pretrain(plan.config(*places, f"train.hours={budget!r}"), listeners)
+    places = (f"data={folder / 'corpus'}", f"out={folder}")
+    return pretrain(found.config(*places, f"train.hours={budget!r}"), listeners)
 
 
 def describe(plan: Plan) -> list[str]:
