@@ -110,7 +110,7 @@ def test_a_killed_run_goes_on(tune, arguments, tmp_path, checkpoints):
 
 
 def test_a_signal_stops_the_run_with_one_line(tune):
-    with pytest.raises(ElectraError, match="stopped while seed 0 was trained; the same command goes on"):
+    with pytest.raises(ElectraError, match=r"seeds/0: stopped at step 5; the same command goes on$"):
         tune(listeners=[lambda record: record["step"] == 5 and signal.raise_signal(signal.SIGTERM)])
     assert len(tune()["seeds"]) == 1
 

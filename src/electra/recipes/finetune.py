@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from electra.config.finetune import FinetuneConfig
 from electra.config.load import load_finetune_config
-from electra.errors import ConfigError, ElectraError
+from electra.errors import ConfigError
 from electra.model.networks import TaskNetwork
 from electra.model.precision import autocast
 from electra.model.task_model import TaskModel, write_task_model
@@ -181,8 +181,7 @@ class _Seed:
         if not checkpoints.steps():  # what is there is of an attempt that nothing else is left of
             self.best.unlink(missing_ok=True)
         began = time.monotonic()
-        if not train(job, training, Run(self.folder, [self._tell]), checkpoints, self.processes):
-            raise ElectraError(f"stopped while seed {self.seed} was trained; the same command goes on")
+        train(job, training, Run(self.folder, [self._tell]), checkpoints, self.processes)
         seconds = time.monotonic() - began
         if not config.early_stopping:
             self._keep(self._scores(), training.steps)

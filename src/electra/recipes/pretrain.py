@@ -50,8 +50,9 @@ def pretrain(config: PretrainConfig, listeners: Sequence[Listener] = ()) -> Path
     with joined(config.device) as processes:
         whole = _Pretraining(config, processes, list(listeners))  # opens the folder that a first stage lies in
         first = _first_stage(config)
-        if first is None or _Pretraining(first, processes, list(listeners)).work():
-            whole.work()
+        if first is not None:
+            _Pretraining(first, processes, list(listeners)).work()
+        whole.work()
     return Path(config.out)
 
 
@@ -72,8 +73,8 @@ class _Pretraining:
         self.warnings = self._repetition()
         self.samples: list[Sample] = []  # of the latest evaluation
 
-    def work(self) -> bool:
-        """Run the loop, and say whether the budget is spent."""
+    def work(self) -> None:
+        """Run the loop until the budget is spent."""
         config = self.config
         self.objective = self._objective().to(self.processes.device)
         self.heldout = self._heldout()
@@ -93,7 +94,7 @@ class _Pretraining:
             flops_per_token=3 * standard / config.train.length,
             peak=matrix_peak(self.processes.device),
         )
-        return train(
+        train(
             job,
             config.train,
             self.run,

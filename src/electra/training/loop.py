@@ -79,11 +79,8 @@ def _signals() -> Iterator[_Stop]:
             signal.signal(number, handler)
 
 
-def train(job: Job[Any, Any], config: TrainConfig, run: Run, checkpoints: Checkpoints, processes: Processes) -> bool:
-    """Train until the budget is spent, it is enough, or someone asks to stop; go on from the newest checkpoint.
-
-    Gives whether the training is complete, that is, whether nobody asked to stop.
-    """
+def train(job: Job[Any, Any], config: TrainConfig, run: Run, checkpoints: Checkpoints, processes: Processes) -> None:
+    """Train until the budget is spent or it is enough, from the newest checkpoint on; a stop before is an error."""
     update = Update(job.module, job.forward, config, processes, job.factor)
     restored = checkpoints.restore(job.module, update.optimizer)
     state = State(**restored.state) if restored else State()
@@ -96,7 +93,7 @@ def train(job: Job[Any, Any], config: TrainConfig, run: Run, checkpoints: Checkp
     with _signals() as stop:
         if state.step == 0:
             trainer.begin()
-        return trainer.work(stop)
+        trainer.work(stop)
 
 
 class _Trainer:
@@ -129,7 +126,7 @@ class _Trainer:
         saved = time.monotonic()
         self.state.ending = (evaluated - began) + 2 * (saved - evaluated)  # writing the model is like a checkpoint
 
-    def work(self, stop: _Stop) -> bool:
+    def work(self, stop: _Stop) -> None:
         """Update until the budget is spent or a stop is wanted, and write what came of it."""
         job, state = self.job, self.state
         updates = job.updates(state.step)
@@ -156,7 +153,8 @@ class _Trainer:
         if self.processes.first:
             job.finish()
         self.processes.wait()
-        return progress >= 1 or job.enough()
+        if progress < 1 and not job.enough():  # no success, so that a script does not go on with half a model
+            raise ElectraError(f"{self.run.folder}: stopped at step {state.step:,}; the same command goes on")
 
     def _progress(self) -> float:
         """Give the share of the budget that is spent."""
