@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 import electra
 from electra.errors import CheckpointError, ConfigError, ElectraError, TaskError
@@ -113,6 +114,16 @@ def test_a_signal_stops_the_run_with_one_line(tune):
     with pytest.raises(ElectraError, match=r"seeds/0: stopped at step 5; the same command goes on$"):
         tune(listeners=[lambda record: record["step"] == 5 and signal.raise_signal(signal.SIGTERM)])
     assert len(tune()["seeds"]) == 1
+
+
+def test_what_does_not_fit_in_memory_is_one_line(tune):
+    def no_room(record):
+        raise torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 2.00 GiB")
+
+    with pytest.raises(
+        ElectraError, match=r"^batches of 8 inputs of up to \d+ tokens do not fit .*; halve batch_size, "
+    ):
+        tune(listeners=[no_room])
 
 
 def test_another_config_is_refused(tune):

@@ -9,7 +9,7 @@ import torch
 
 import electra
 from electra.config.load import load_config
-from electra.errors import ConfigError
+from electra.errors import ConfigError, ElectraError
 from electra.model.networks import Discriminator, MaskedLM
 from electra.recipes.pretrain import pretrain
 from electra.training.run import read_records
@@ -181,6 +181,20 @@ def test_growing_batches_and_lengths_read_every_sequence_once(config, records):
     lines = records(pretrain(config(*growing, "train.length_warmup_steps=3", "objective.whole_words=true")))
     tokens = [line["tokens"] for line in lines if "loss" in line]
     assert tokens == [number * 4 * 16 for number in (1, 2, 3, 4, 6, 8, 10, 12, 14, 16)]
+
+
+def test_what_does_not_fit_in_memory_is_one_line_and_its_advice_works(config, records):
+    def no_room(record):
+        if record["step"] == 7:
+            raise torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 2.00 GiB")
+
+    with pytest.raises(
+        ElectraError, match=r"^micro-batches of 8 x 16 tokens do not fit in the GPU's memory; "
+    ) as error:
+        pretrain(config(), [no_room])
+    *_, command, path, override = str(error.value).split()
+    assert (command, override) == ("pretrain", "train.micro_batch_size=4")
+    assert records(pretrain(load_config(path, [override])))[-1]["tokens"] == 10 * 8 * 16
 
 
 def test_text_that_is_read_too_often_is_reported_once(config, records):

@@ -20,7 +20,7 @@ from electra.model.task_model import TaskModel, write_task_model
 from electra.objectives.draws import mix
 from electra.recipes.convert import written_beside
 from electra.recipes.evaluate import forward
-from electra.recipes.hardware import record_environment
+from electra.recipes.hardware import fitting, record_environment
 from electra.recipes.results import Results, chosen_seed, summarize_seeds, write_json
 from electra.recipes.tuning import Tuning, new_network, prepare
 from electra.tasks.base import Batch
@@ -138,7 +138,7 @@ class _Seed:
         """Give the scores, after the training where there was none yet."""
         path = self.folder / "result.json"
         if not path.is_file():
-            self._train()
+            self._fit()
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return found
 
@@ -148,10 +148,16 @@ class _Seed:
         if kept.is_file() and json.loads(kept.read_text()) == self.seed:
             return
         if not (self.folder / "model").is_dir():
-            self._train()
+            self._fit()
         with written_beside(place, overwrite=True) as beside:
             shutil.copytree(self.folder / "model", beside, dirs_exist_ok=True)
             write_json(self.seed, beside / kept.name)
+
+    def _fit(self) -> None:
+        config = self.tuning.config
+        what = f"batches of {config.batch_size} inputs of up to {config.max_length} tokens"
+        with fitting(what, "halve batch_size, with another out"):
+            self._train()
 
     def _train(self) -> None:
         config = self.tuning.config

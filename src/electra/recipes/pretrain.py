@@ -27,7 +27,7 @@ from electra.objectives.samples import Sample, take_samples
 from electra.objectives.two_stage import FrozenGeneratorRTD
 from electra.recipes.convert import write_model, written_beside
 from electra.recipes.flops import forward_flops
-from electra.recipes.hardware import matrix_peak, record_environment
+from electra.recipes.hardware import fitting, matrix_peak, record_environment
 from electra.recipes.initialise import initialise
 from electra.training.checkpoint import Checkpoints
 from electra.training.loop import Job, train
@@ -75,6 +75,12 @@ class _Pretraining:
 
     def work(self) -> None:
         """Run the loop until the budget is spent."""
+        size, path = self.config.train.smallest_batch, self.run.folder / "config.toml"
+        halved = f"electra pretrain {path} train.micro_batch_size={max(1, size // 2)}"
+        with fitting(f"micro-batches of {size} x {self.config.train.length} tokens", f"halve them: {halved}"):
+            self._train()
+
+    def _train(self) -> None:
         config = self.config
         self.objective = self._objective().to(self.processes.device)
         self.heldout = self._heldout()

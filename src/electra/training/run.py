@@ -14,6 +14,7 @@ Record = dict[str, Any]
 PREPARED = {"text", "tokenizer", "corpus", "corpus.partial", "plan.json", "first_stage"}  # left by stages before a run
 FREE_TO_CHANGE = (
     *("train.steps", "train.tokens", "train.hours", "checkpoint.", "evaluate.", "log.", "device", "out"),
+    "train.micro_batch_size",  # another machine may have less memory
     *("seeds", "keep", "checkpoint_every", "log_every"),  # of a fine-tuning
 )
 
