@@ -126,6 +126,11 @@ def test_what_does_not_fit_in_memory_is_one_line(tune):
         tune(listeners=[no_room])
 
 
+def test_a_training_that_comes_apart_names_the_keys_that_there_are(tune):
+    with pytest.raises(ElectraError, match=r"lower learning_rate or raise warmup_fraction, with another out$"):
+        tune("learning_rate=1e30", "epochs=2.0")
+
+
 def test_another_config_is_refused(tune):
     tune()
     with pytest.raises(ConfigError, match=r"holds a run of another config \(batch_size differ\)"):

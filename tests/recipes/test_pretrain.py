@@ -197,6 +197,17 @@ def test_what_does_not_fit_in_memory_is_one_line_and_its_advice_works(config, re
     assert records(pretrain(load_config(path, [override])))[-1]["tokens"] == 10 * 8 * 16
 
 
+def test_the_advice_for_a_run_that_comes_apart_works(config, records):
+    rare = ["evaluate.every=1000", "checkpoint.every=1000"]
+    with pytest.raises(ElectraError, match=r"not finite for 20 steps in a row") as error:
+        pretrain(config("train.learning_rate=1e30", "train.warmup_steps=0", "train.steps=30", *rare))
+    *_, path, override = str(error.value).split()
+    assert override == "train.learning_rate=5e+29"
+    run = pretrain(load_config(path, ["train.learning_rate=1e-4", "train.warmup_steps=5"]))
+    *_, latest = (line for line in records(run) if "skipped" in line)
+    assert (latest["step"], latest["skipped"]) == (30, 0)
+
+
 def test_text_that_is_read_too_often_is_reported_once(config, records):
     long = config("train.steps=2000")
 

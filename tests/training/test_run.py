@@ -25,8 +25,8 @@ def test_the_config_that_is_written_reproduces_the_run(run):
 def test_a_run_of_another_config_is_refused_by_the_keys_that_differ(run):
     run.open(load_config("tiny"), load_config)
     before = (run.folder / "config.toml").read_bytes()
-    with pytest.raises(ConfigError, match=r"another config \(seed, train\.learning_rate differ\)") as error:
-        run.open(load_config("tiny", ["seed=5", "train.learning_rate=1.0"]), load_config)
+    with pytest.raises(ConfigError, match=r"another config \(seed, train\.weight_decay differ\)") as error:
+        run.open(load_config("tiny", ["seed=5", "train.weight_decay=1.0"]), load_config)
     assert "\n" not in str(error.value)
     assert (run.folder / "config.toml").read_bytes() == before
 

@@ -177,6 +177,7 @@ class _Seed:
             log_every=config.log_every,
             finish=lambda: None,
             warnings=[],
+            remedy="lower learning_rate or raise warmup_fraction, with another out",
             flops_per_token=0.0,
             peak=None,
             factor=self.tuning.factor,

@@ -75,10 +75,14 @@ class _Pretraining:
 
     def work(self) -> None:
         """Run the loop until the budget is spent."""
-        size, path = self.config.train.smallest_batch, self.run.folder / "config.toml"
-        halved = f"electra pretrain {path} train.micro_batch_size={max(1, size // 2)}"
+        size = self.config.train.smallest_batch
+        halved = self._command(f"train.micro_batch_size={max(1, size // 2)}")
         with fitting(f"micro-batches of {size} x {self.config.train.length} tokens", f"halve them: {halved}"):
             self._train()
+
+    def _command(self, override: str) -> str:
+        """Give the command that goes on with another value of a key, also where `electra train` began the run."""
+        return f"electra pretrain {self.run.folder / 'config.toml'} {override}"
 
     def _train(self) -> None:
         config = self.config
@@ -97,6 +101,8 @@ class _Pretraining:
             log_every=config.log.every,
             finish=self._finish,
             warnings=self.warnings,
+            remedy="lower train.learning_rate or raise train.warmup_steps, and go on from the last good checkpoint: "
+            + self._command(f"train.learning_rate={config.train.learning_rate / 2:g}"),
             flops_per_token=3 * standard / config.train.length,
             peak=matrix_peak(self.processes.device),
         )

@@ -97,6 +97,10 @@ class NoCheckpoints(Checkpoints):
     def save(self, module: nn.Module, optimizer: Optimizer, state: dict[str, Any], best: bool) -> None:
         """Write nothing."""
 
+    def steps(self) -> list[Path]:
+        """Find nothing."""
+        return []
+
     def restore(self, module: nn.Module, optimizer: Optimizer) -> Restored | None:
         """Find nothing."""
         return None

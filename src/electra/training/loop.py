@@ -48,6 +48,7 @@ class Job(Generic[Input, Result]):
     log_every: int
     finish: Callable[[], None]  # writes the result, also when the run is interrupted
     warnings: list[str]  # what is to be said before step 1
+    remedy: str  # what to do where the loss stays without a finite value
     flops_per_token: float
     peak: float | None  # FLOP/s of the hardware, where known
     factor: Callable[[str], float] = lambda name: 1.0  # of the learning rate, by the parameter's name
@@ -147,7 +148,7 @@ class _Trainer:
             if state.step % job.evaluate_every == 0 or progress >= 1:
                 self._evaluate()
                 progress = self._progress()  # the clock went on meanwhile
-            if state.step % job.checkpoint_every == 0 or progress >= 1:
+            if (state.step % job.checkpoint_every == 0 and not self._astray()) or progress >= 1:
                 self._save()
         self._save()
         if self.processes.first:
@@ -165,6 +166,10 @@ class _Trainer:
         allowed = max(self.config.hours * 3600 - self.state.ending - self.latest_update, 1e-9)
         return self.processes.largest((time.monotonic() - self.started) / allowed)
 
+    def _astray(self) -> bool:
+        """Say whether the latest update was left out: weights that lead there are no place to go on from."""
+        return self.optimizer.skipped_in_a_row.item() > 0
+
     def _count_skipped(self) -> None:
         """Report updates that were left out, and give up when there are too many in a row."""
         skipped = int(self.optimizer.skipped.item())
@@ -174,8 +179,8 @@ class _Trainer:
         self.state.skipped = skipped
         if self.optimizer.skipped_in_a_row.item() >= MOST_BAD_STEPS:
             raise ElectraError(
-                f"the loss was not finite for {MOST_BAD_STEPS} steps in a row, up to step {self.state.step}: lower "
-                f"train.learning_rate or raise train.warmup_steps; the last good checkpoint: {self.checkpoints.folder}"
+                f"the loss was not finite for {MOST_BAD_STEPS} steps in a row, up to step {self.state.step}: "
+                f"{self.job.remedy}"
             )
 
     def _log(self, result: Any, rate_of_learning: float) -> None:

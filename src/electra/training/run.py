@@ -15,6 +15,8 @@ PREPARED = {"text", "tokenizer", "corpus", "corpus.partial", "plan.json", "first
 FREE_TO_CHANGE = (
     *("train.steps", "train.tokens", "train.hours", "checkpoint.", "evaluate.", "log.", "device", "out"),
     "train.micro_batch_size",  # another machine may have less memory
+    # What to do about a run that comes apart: go on more carefully from a checkpoint before that.
+    *("train.learning_rate", "train.warmup_steps", "train.clip_norm", "train.precision"),
     *("seeds", "keep", "checkpoint_every", "log_every"),  # of a fine-tuning
 )
 
