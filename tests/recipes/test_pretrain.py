@@ -1,6 +1,7 @@
 """Pre-training from corpus to model folder."""
 
 import json
+import signal
 from pathlib import Path
 from shutil import rmtree
 
@@ -9,8 +10,10 @@ import torch
 
 import electra
 from electra.config.load import load_config
+from electra.data.corpus.shards import open_corpus
 from electra.errors import ConfigError, ElectraError
 from electra.model.networks import Discriminator, MaskedLM
+from electra.recipes import pretrain as pretraining
 from electra.recipes.pretrain import pretrain
 from electra.training.run import read_records
 
@@ -223,6 +226,22 @@ def test_text_that_is_read_too_often_is_reported_once(config, records):
             pretrain(long, [stop])
     (warning,) = [line["warning"] for line in records(Path(long.out)) if "warning" in line]
     assert warning.startswith("the text runs dry")
+
+
+def test_text_that_is_read_too_often_in_some_hours_is_reported_once(config, corpus, records, monkeypatch):
+    monkeypatch.setattr(pretraining, "MOST_EPOCHS", 2)
+    sequences = sum(len(shard) for shard in open_corpus(corpus).shards("train"))
+    crossed = 2 * sequences // 64 + 1
+    stops = [crossed + 1, crossed + 3]
+    for _ in range(2):
+        with pytest.raises(ElectraError, match="stopped at step"):
+            pretrain(
+                config("train.hours=1.0", "train.batch_size=64"),
+                [lambda record: record["step"] in stops and signal.raise_signal(signal.SIGTERM)],
+            )
+    lines = records(Path(config().out))
+    (warning,) = [line for line in lines if "runs dry" in line.get("warning", "")]
+    assert (warning["step"], lines[-1]["step"]) == (crossed, crossed + 3)
 
 
 def test_two_stages_end_with_a_discriminator_of_the_first_stages_generator(config, records, held_out):

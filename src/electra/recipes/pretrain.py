@@ -29,15 +29,16 @@ from electra.recipes.convert import write_model, written_beside
 from electra.recipes.flops import forward_flops
 from electra.recipes.hardware import fitting, matrix_peak, record_environment
 from electra.recipes.initialise import initialise
+from electra.recipes.plan import MOST_EPOCHS
 from electra.training.checkpoint import Checkpoints
 from electra.training.loop import Job, train
 from electra.training.optim import Factor
 from electra.training.processes import Processes, joined
-from electra.training.run import Record, Run, trackers
+from electra.training.run import Record, Run, read_records, trackers
 from electra.training.schedule import length_at, micro_batches, micro_batches_before, total_steps
 from electra.training.update import Network
 
-MANY_EPOCHS = 40  # of the same text; the paper's small model reads its own about five times
+DRY = "the text runs dry"
 FIXED = 20_200_323  # the seed of held-out masks: the same for every run, so that points compare
 Listener = Callable[[Record], None]
 Input = tuple[Batch[Tensor], Draws]  # a micro-batch and the random numbers for it
@@ -70,6 +71,10 @@ class _Pretraining:
             record_environment(folder, processes)
             self.run.listeners += trackers(folder, config.log)
         processes.wait()
+        self.text_tokens = config.train.length * sum(
+            len(part) for each in self.corpora for part in each.shards("train")
+        )
+        self.dry = False  # whether it is known to have been read too often
         self.warnings = self._repetition()
         self.samples: list[Sample] = []  # of the latest evaluation
 
@@ -198,16 +203,25 @@ class _Pretraining:
         """Write the samples of an evaluation with its step, and warn where its metrics look ill."""
         if "heldout_loss" in record:
             self.run.show({"step": record["step"], "samples": [asdict(sample) for sample in self.samples]})
-        for warning in diagnose(record):
+        for warning in diagnose(record) + self._too_often(record):
             self.run.report({"step": record["step"], "warning": warning})
 
     def _repetition(self) -> list[str]:
-        steps = total_steps(self.config.train)
-        sequences = sum(len(shard) for corpus in self.corpora for shard in corpus.shards("train"))
-        epochs = steps * self.config.train.batch_size / sequences if steps and sequences else 0
-        if epochs <= MANY_EPOCHS:
+        """Warn of text that will be read too often; how often a budget in hours reads it shows on the way."""
+        train = self.config.train
+        epochs = (total_steps(train) or 0) * train.batch_size * train.length / max(self.text_tokens, 1)
+        if epochs <= MOST_EPOCHS:
             return []
-        return [f"the text runs dry: it will be read {epochs:.0f} times; more text or fewer steps would do better"]
+        return [f"{DRY}: it will be read {epochs:.0f} times; more text or fewer steps would do better"]
+
+    def _too_often(self, record: Record) -> list[str]:
+        """Warn of text that was read too often, unless the run was warned before."""
+        if self.dry or record.get("tokens", 0) <= MOST_EPOCHS * self.text_tokens:
+            return []
+        self.dry = True
+        if any(DRY in earlier.get("warning", "") for earlier in read_records(self.run.metrics)):
+            return []
+        return [f"{DRY}: it was read {MOST_EPOCHS} times; more text or fewer hours would do better"]
 
 
 def _first_stage(config: PretrainConfig) -> PretrainConfig | None:
