@@ -131,6 +131,15 @@ def test_a_training_that_comes_apart_names_the_keys_that_there_are(tune):
         tune("learning_rate=1e30", "epochs=2.0")
 
 
+def test_a_folder_in_which_a_seed_trains_is_refused(tune):
+    def meddle(record):
+        if record["step"] == 3:
+            with pytest.raises(CheckpointError, match="another process is training"):
+                tune()
+
+    assert len(tune(listeners=[meddle])["seeds"]) == 1
+
+
 def test_another_config_is_refused(tune):
     tune()
     with pytest.raises(ConfigError, match=r"holds a run of another config \(batch_size differ\)"):

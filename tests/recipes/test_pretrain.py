@@ -11,7 +11,7 @@ import torch
 import electra
 from electra.config.load import load_config
 from electra.data.corpus.shards import open_corpus
-from electra.errors import ConfigError, ElectraError
+from electra.errors import CheckpointError, ConfigError, ElectraError
 from electra.model.networks import Discriminator, MaskedLM
 from electra.recipes import pretrain as pretraining
 from electra.recipes.pretrain import pretrain
@@ -156,6 +156,15 @@ def test_another_config_in_the_same_folder_is_refused(config):
     pretrain(config())
     with pytest.raises(ConfigError, match=r"another config \(objective\.mask_fraction differ\); choose another out"):
         pretrain(config("objective.mask_fraction=0.3"))
+
+
+def test_a_folder_in_which_a_run_trains_is_refused(config, records):
+    def meddle(record):
+        if record["step"] == 3:
+            with pytest.raises(CheckpointError, match="another process is training"):
+                pretrain(config())
+
+    assert records(pretrain(config(), [meddle]))[-1]["step"] == 10
 
 
 def test_a_run_needs_a_corpus_and_a_folder():

@@ -58,25 +58,28 @@ def finetune(config: FinetuneConfig, listeners: Sequence[Listener] = ()) -> Resu
     """Fine-tune with every seed that is not done yet, keep one model, and give what `results.json` holds."""
     if config.out is None:
         raise ConfigError("where to? set out=RUN, the folder of the run")
-    if config.learning_rates:
-        return _sweep(config, Path(config.out), listeners)
-    tuning = prepare(config)
-    folder = Path(config.out)
-    Run(folder, []).open(tuning.config, load_finetune_config)
-    for listener in listeners:
-        for said in tuning.task.detected():
-            listener({"detected": said})
     with joined(config.device) as processes:
         if processes.world_size > 1:
             raise ConfigError("fine-tuning takes one device: start it without torchrun")
+        work = _sweep if config.learning_rates else _tune
+        return work(config, Path(config.out), processes, listeners)
+
+
+def _tune(config: FinetuneConfig, folder: Path, processes: Processes, listeners: Sequence[Listener]) -> Results:
+    """Fine-tune with one learning rate."""
+    tuning = prepare(config)
+    with Run(folder, []).open(tuning.config, load_finetune_config):
+        for listener in listeners:
+            for said in tuning.task.detected():
+                listener({"detected": said})
         record_environment(folder, processes)
         seeds = [_Seed(tuning, seed, folder, processes, listeners).result() for seed in tuning.config.seed_list]
         kept = chosen_seed(seeds, tuning.task.metric, config.keep)
         _Seed(tuning, kept, folder, processes, listeners).move_model(folder / "model")
-    results = _describe(tuning) | {"kept": kept, "seeds": seeds} | summarize_seeds(seeds)
-    write_json(results, folder / "results.json")
-    for seed in (folder / "seeds").iterdir():
-        shutil.rmtree(seed / "model", ignore_errors=True)
+        results = _describe(tuning) | {"kept": kept, "seeds": seeds} | summarize_seeds(seeds)
+        write_json(results, folder / "results.json")
+        for seed in (folder / "seeds").iterdir():
+            shutil.rmtree(seed / "model", ignore_errors=True)
     return results
 
 
@@ -97,20 +100,19 @@ def _describe(tuning: Tuning) -> Results:
     }
 
 
-def _sweep(config: FinetuneConfig, folder: Path, listeners: Sequence[Listener]) -> Results:
+def _sweep(config: FinetuneConfig, folder: Path, processes: Processes, listeners: Sequence[Listener]) -> Results:
     """Fine-tune once for each learning rate, and keep the run with the best median on dev."""
-    Run(folder, []).open(config, load_finetune_config)
-    found: dict[float, Results] = {}
-    for rate in config.learning_rates:
-        out = str(folder / f"rate-{rate:g}")
-        found[rate] = finetune(
-            config.model_copy(update={"learning_rate": rate, "learning_rates": [], "out": out}), listeners
-        )
-    best = max(found.values(), key=lambda results: results["median"][results["metric"]])
-    with written_beside(folder / "model", overwrite=True) as model:
-        shutil.copytree(folder / f"rate-{best['learning_rate']:g}" / "model", model, dirs_exist_ok=True)
-    results = best | {"sweep": {f"{rate:g}": results["median"] for rate, results in found.items()}}
-    write_json(results, folder / "results.json")
+    with Run(folder, []).open(config, load_finetune_config):
+        found: dict[float, Results] = {}
+        for rate in config.learning_rates:
+            out = folder / f"rate-{rate:g}"
+            changes = {"learning_rate": rate, "learning_rates": [], "out": str(out)}
+            found[rate] = _tune(config.model_copy(update=changes), out, processes, listeners)
+        best = max(found.values(), key=lambda results: results["median"][results["metric"]])
+        with written_beside(folder / "model", overwrite=True) as model:
+            shutil.copytree(folder / f"rate-{best['learning_rate']:g}" / "model", model, dirs_exist_ok=True)
+        results = best | {"sweep": {f"{rate:g}": results["median"] for rate, results in found.items()}}
+        write_json(results, folder / "results.json")
     return results
 
 

@@ -1,6 +1,7 @@
 """Pre-training, whole: corpora, objective, loop, and the model folder in the end."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -49,11 +50,14 @@ def pretrain(config: PretrainConfig, listeners: Sequence[Listener] = ()) -> Path
     if config.data is None or config.out is None:
         raise ConfigError("pretrain needs data=CORPUS and out=RUN")
     with joined(config.device) as processes:
-        whole = _Pretraining(config, processes, list(listeners))  # opens the folder that a first stage lies in
-        first = _first_stage(config)
-        if first is not None:
-            _Pretraining(first, processes, list(listeners)).work()
-        whole.work()
+        whole = _Pretraining(config, processes, list(listeners))
+        with whole.opened():  # a first stage lies in its folder
+            first = _first_stage(config)
+            if first is not None:
+                stage = _Pretraining(first, processes, list(listeners))
+                with stage.opened():
+                    stage.work()
+            whole.work()
     return Path(config.out)
 
 
@@ -64,19 +68,26 @@ class _Pretraining:
         self.corpora = [open_corpus(path) for path in _folders(config)]
         self.tokenizer = load_tokenizer(self.corpora[0].path / "tokenizer")
         _check_corpus(config, self.corpora[0], self.tokenizer)
-        folder = Path(config.out)
-        self.run = Run(folder, [*listeners, self._watch])
-        if processes.first:
-            self.run.open(config, load_config)
-            record_environment(folder, processes)
-            self.run.listeners += trackers(folder, config.log)
-        processes.wait()
+        self.run = Run(Path(config.out), [*listeners, self._watch])
         self.text_tokens = config.train.length * sum(
             len(part) for each in self.corpora for part in each.shards("train")
         )
         self.dry = False  # whether it is known to have been read too often
         self.warnings = self._repetition()
         self.samples: list[Sample] = []  # of the latest evaluation
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Hold the run's folder, which the first of the processes does for all."""
+        if not self.processes.first:
+            self.processes.wait()
+            yield
+            return
+        with self.run.open(self.config, load_config):
+            record_environment(self.run.folder, self.processes)
+            self.run.listeners += trackers(self.run.folder, self.config.log)
+            self.processes.wait()
+            yield
 
     def work(self) -> None:
         """Run the loop until the budget is spent."""
