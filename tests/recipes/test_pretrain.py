@@ -275,6 +275,13 @@ def test_a_run_starts_from_the_networks_of_another(config, records, held_out, sh
     assert held_out(second)[0]["heldout_loss"] == pytest.approx(held_out(first)[-1]["heldout_loss"], rel=1e-4)
 
 
+def test_a_run_that_has_begun_no_longer_needs_what_it_started_from(config, records):
+    first = pretrain(config("train.steps=1", out="first"))
+    pretrain(config(f"init={first}", "train.steps=2", out="second"))
+    rmtree(first)
+    assert records(pretrain(config(f"init={first}", "train.steps=3", out="second")))[-1]["step"] == 3
+
+
 def test_a_missing_generator_is_built_with_a_warning(config, records, tmp_path):
     electra.export(pretrain(config("train.steps=1", out="first")), tmp_path / "exported")
     rmtree(tmp_path / "exported" / "generator")

@@ -49,6 +49,14 @@ def test_without_checkpoints_there_is_nothing_to_restore(checkpoints):
     assert checkpoints.restore(*trained(1)) is None
 
 
+def test_training_has_begun_with_the_first_update_that_is_saved(checkpoints):
+    assert not checkpoints.begun()
+    save(checkpoints, 0)
+    assert not checkpoints.begun()
+    save(checkpoints, 1)
+    assert checkpoints.begun()
+
+
 def test_no_checkpoints_are_none_whatever_lies_in_the_working_directory(tmp_path, monkeypatch):
     (tmp_path / "step-00000001").mkdir()
     monkeypatch.chdir(tmp_path)

@@ -69,6 +69,7 @@ class _Pretraining:
         self.tokenizer = load_tokenizer(self.corpora[0].path / "tokenizer")
         _check_corpus(config, self.corpora[0], self.tokenizer)
         self.run = Run(Path(config.out), [*listeners, self._watch])
+        self.checkpoints = Checkpoints(self.run.folder / "checkpoints", config.checkpoint.keep)
         self.text_tokens = config.train.length * sum(
             len(part) for each in self.corpora for part in each.shards("train")
         )
@@ -122,13 +123,7 @@ class _Pretraining:
             flops_per_token=3 * standard / config.train.length,
             peak=matrix_peak(self.processes.device),
         )
-        train(
-            job,
-            config.train,
-            self.run,
-            Checkpoints(self.run.folder / "checkpoints", config.checkpoint.keep),
-            self.processes,
-        )
+        train(job, config.train, self.run, self.checkpoints, self.processes)
 
     def _objective(self) -> Objective:
         config = self.config
@@ -136,7 +131,7 @@ class _Pretraining:
         unigram = getattr(getattr(config.objective, "generator", None), "kind", None) == "unigram"
         counts = _token_counts(self.corpora, config.model.vocab_size) if unigram else None
         objective = build_objective(config.objective, config.model, self.tokenizer, counts)
-        if config.init is not None:
+        if config.init is not None and not self.checkpoints.begun():
             self.warnings += initialise(objective, load(config.init, device="cpu"), config.init)
         if isinstance(objective, FrozenGeneratorRTD):
             first = load(self.run.folder / "first_stage", device="cpu").network
