@@ -122,6 +122,21 @@ def test_the_best_checkpoint_is_that_of_the_lowest_held_out_loss(config, records
     assert len(list((run / "checkpoints").glob("step-*"))) <= 3
 
 
+def test_a_run_goes_back_to_its_best_checkpoint_when_newer_ones_are_removed(config, records):
+    often = ["evaluate.every=1", "checkpoint.every=1"]
+    pretrain(config(*often, "train.steps=5", "train.learning_rate=5e-3"))
+    run = pretrain(config(*often, "train.learning_rate=1.0"))
+    before, best = records(run), (run / "checkpoints" / "best").read_text()
+    step = int(best.removeprefix("step-"))
+    assert step < 8  # older than the newest two
+    for newer in (run / "checkpoints").glob("step-*"):
+        if newer.name > best:
+            rmtree(newer)
+    after = records(pretrain(config(*often, "train.learning_rate=5e-3")))
+    assert [line for line in after if line["step"] <= step] == [line for line in before if line["step"] <= step]
+    assert after[-1]["heldout_loss"] < before[-1]["heldout_loss"]
+
+
 def test_a_damaged_checkpoint_is_reported_and_the_one_before_is_used(config, records, weights):
     run = pretrain(config())
     before = records(run), weights(run)

@@ -32,7 +32,7 @@ class Restored:
 
 
 class Checkpoints:
-    """The checkpoints of a run: the newest few and the best."""
+    """The checkpoints of a run: the newest few, and the best, to go back to where a run was spoilt later."""
 
     def __init__(self, folder: Path, keep: int) -> None:
         self.folder = folder
