@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 import electra
 from electra.errors import CheckpointError, ConfigError, ElectraError, TaskError
@@ -110,9 +111,33 @@ def test_a_killed_run_goes_on(tune, arguments, tmp_path, checkpoints):
 
 
 def test_a_signal_stops_the_run_with_one_line(tune):
-    with pytest.raises(ElectraError, match="stopped while seed 0 was trained; the same command goes on"):
+    with pytest.raises(ElectraError, match=r"seeds/0: stopped at step 5; the same command goes on$"):
         tune(listeners=[lambda record: record["step"] == 5 and signal.raise_signal(signal.SIGTERM)])
     assert len(tune()["seeds"]) == 1
+
+
+def test_what_does_not_fit_in_memory_is_one_line(tune):
+    def no_room(record):
+        raise torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 2.00 GiB")
+
+    with pytest.raises(
+        ElectraError, match=r"^batches of 8 inputs of up to \d+ tokens do not fit .*; halve batch_size, "
+    ):
+        tune(listeners=[no_room])
+
+
+def test_a_training_that_comes_apart_names_the_keys_that_there_are(tune):
+    with pytest.raises(ElectraError, match=r"lower learning_rate or raise warmup_fraction, with another out$"):
+        tune("learning_rate=1e30", "epochs=2.0")
+
+
+def test_a_folder_in_which_a_seed_trains_is_refused(tune):
+    def meddle(record):
+        if record["step"] == 3:
+            with pytest.raises(CheckpointError, match="another process is training"):
+                tune()
+
+    assert len(tune(listeners=[meddle])["seeds"]) == 1
 
 
 def test_another_config_is_refused(tune):

@@ -1,6 +1,7 @@
 """Pre-training from corpus to model folder."""
 
 import json
+import signal
 from pathlib import Path
 from shutil import rmtree
 
@@ -9,9 +10,11 @@ import torch
 
 import electra
 from electra.config.load import load_config
+from electra.data.corpus.shards import open_corpus
 from electra.data.tokens.tokenizer import wordpiece
-from electra.errors import CheckpointError, ConfigError
+from electra.errors import CheckpointError, ConfigError, ElectraError
 from electra.model.networks import Discriminator, EnergyModel, MaskedLM
+from electra.recipes import pretrain as pretraining
 from electra.recipes.pretrain import pretrain
 from electra.training.run import read_records
 
@@ -130,6 +133,21 @@ def test_the_best_checkpoint_is_that_of_the_lowest_held_out_loss(config, records
     assert len(list((run / "checkpoints").glob("step-*"))) <= 3
 
 
+def test_a_run_goes_back_to_its_best_checkpoint_when_newer_ones_are_removed(config, records):
+    often = ["evaluate.every=1", "checkpoint.every=1"]
+    pretrain(config(*often, "train.steps=5", "train.learning_rate=5e-3"))
+    run = pretrain(config(*often, "train.learning_rate=1.0"))
+    before, best = records(run), (run / "checkpoints" / "best").read_text()
+    step = int(best.removeprefix("step-"))
+    assert step < 8  # older than the newest two
+    for newer in (run / "checkpoints").glob("step-*"):
+        if newer.name > best:
+            rmtree(newer)
+    after = records(pretrain(config(*often, "train.learning_rate=5e-3")))
+    assert [line for line in after if line["step"] <= step] == [line for line in before if line["step"] <= step]
+    assert after[-1]["heldout_loss"] < before[-1]["heldout_loss"]
+
+
 def test_a_damaged_checkpoint_is_reported_and_the_one_before_is_used(config, records, weights):
     run = pretrain(config())
     before = records(run), weights(run)
@@ -166,6 +184,15 @@ def test_another_config_in_the_same_folder_is_refused(config):
         pretrain(config("objective.mask_fraction=0.3"))
 
 
+def test_a_folder_in_which_a_run_trains_is_refused(config, records):
+    def meddle(record):
+        if record["step"] == 3:
+            with pytest.raises(CheckpointError, match="another process is training"):
+                pretrain(config())
+
+    assert records(pretrain(config(), [meddle]))[-1]["step"] == 10
+
+
 def test_a_run_needs_a_corpus_and_a_folder():
     with pytest.raises(ConfigError, match="pretrain needs data=CORPUS and out=RUN"):
         pretrain(load_config("tiny"))
@@ -194,6 +221,31 @@ def test_growing_batches_and_lengths_read_every_sequence_once(config, records):
     assert tokens == [number * 4 * 16 for number in (1, 2, 3, 4, 6, 8, 10, 12, 14, 16)]
 
 
+def test_what_does_not_fit_in_memory_is_one_line_and_its_advice_works(config, records):
+    def no_room(record):
+        if record["step"] == 7:
+            raise torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 2.00 GiB")
+
+    with pytest.raises(
+        ElectraError, match=r"^micro-batches of 8 x 16 tokens do not fit in the GPU's memory; "
+    ) as error:
+        pretrain(config(), [no_room])
+    *_, command, path, override = str(error.value).split()
+    assert (command, override) == ("pretrain", "train.micro_batch_size=4")
+    assert records(pretrain(load_config(path, [override])))[-1]["tokens"] == 10 * 8 * 16
+
+
+def test_the_advice_for_a_run_that_comes_apart_works(config, records):
+    rare = ["evaluate.every=1000", "checkpoint.every=1000"]
+    with pytest.raises(ElectraError, match=r"not finite for 20 steps in a row") as error:
+        pretrain(config("train.learning_rate=1e30", "train.warmup_steps=0", "train.steps=30", *rare))
+    *_, path, override = str(error.value).split()
+    assert override == "train.learning_rate=5e+29"
+    run = pretrain(load_config(path, ["train.learning_rate=1e-4", "train.warmup_steps=5"]))
+    *_, latest = (line for line in records(run) if "skipped" in line)
+    assert (latest["step"], latest["skipped"]) == (30, 0)
+
+
 def test_text_that_is_read_too_often_is_reported_once(config, records):
     long = config("train.steps=2000")
 
@@ -209,6 +261,22 @@ def test_text_that_is_read_too_often_is_reported_once(config, records):
             pretrain(long, [stop])
     (warning,) = [line["warning"] for line in records(Path(long.out)) if "warning" in line]
     assert warning.startswith("the text runs dry")
+
+
+def test_text_that_is_read_too_often_in_some_hours_is_reported_once(config, corpus, records, monkeypatch):
+    monkeypatch.setattr(pretraining, "MOST_EPOCHS", 2)
+    sequences = sum(len(shard) for shard in open_corpus(corpus).shards("train"))
+    crossed = 2 * sequences // 64 + 1
+    stops = [crossed + 1, crossed + 3]
+    for _ in range(2):
+        with pytest.raises(ElectraError, match="stopped at step"):
+            pretrain(
+                config("train.hours=1.0", "train.batch_size=64"),
+                [lambda record: record["step"] in stops and signal.raise_signal(signal.SIGTERM)],
+            )
+    lines = records(Path(config().out))
+    (warning,) = [line for line in lines if "runs dry" in line.get("warning", "")]
+    assert (warning["step"], lines[-1]["step"]) == (crossed, crossed + 3)
 
 
 def test_two_stages_end_with_a_discriminator_of_the_first_stages_generator(config, records, held_out):
@@ -231,6 +299,13 @@ def test_a_run_starts_from_the_networks_of_another(config, records, held_out, sh
     second = pretrain(config(kind, f"init={first}", "train.steps=1", out="second"))
     assert not any("warning" in line and line["step"] == 0 for line in records(second))
     assert held_out(second)[0]["heldout_loss"] == pytest.approx(held_out(first)[-1]["heldout_loss"], rel=1e-4)
+
+
+def test_a_run_that_has_begun_no_longer_needs_what_it_started_from(config, records):
+    first = pretrain(config("train.steps=1", out="first"))
+    pretrain(config(f"init={first}", "train.steps=2", out="second"))
+    rmtree(first)
+    assert records(pretrain(config(f"init={first}", "train.steps=3", out="second")))[-1]["step"] == 3
 
 
 def test_a_missing_generator_is_built_with_a_warning(config, records, tmp_path):

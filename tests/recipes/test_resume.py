@@ -1,6 +1,7 @@
 """A run that is killed, stopped or spread over processes gives what an undisturbed one gives."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 
 import electra
 from electra.data.corpus.shards import open_corpus
+from electra.errors import ElectraError
 from electra.recipes.pretrain import pretrain
 
 KILL = str(Path(__file__).with_name("kill.py"))
@@ -76,7 +78,9 @@ def test_kills_while_checkpoints_are_written_never_stop_a_run(arguments, config,
 def test_a_signal_saves_and_the_run_goes_on_bit_for_bit(config, records, weights, number):
     before = signal.getsignal(number)
     whole = pretrain(config(out="whole"))
-    run = pretrain(config(), [lambda record: record["step"] == 3 and signal.raise_signal(number)])
+    run = Path(config().out)
+    with pytest.raises(ElectraError, match=r"run: stopped at step 3; the same command goes on$"):
+        pretrain(config(), [lambda record: record["step"] == 3 and signal.raise_signal(number)])
     assert signal.getsignal(number) == before
     assert newest(run) == "step-00000003"
     assert electra.load(run).detect("the cat sat .")
@@ -86,7 +90,7 @@ def test_a_signal_saves_and_the_run_goes_on_bit_for_bit(config, records, weights
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
-def test_the_command_ends_well_when_it_is_told_to_stop(arguments, config, number):
+def test_a_command_that_is_told_to_stop_saves_and_says_so(arguments, config, number):
     run = Path(config().out)
     process = start("-m", "electra", "pretrain", *arguments(*ENDLESS), "--quiet")
     patience = time.monotonic() + 120
@@ -95,8 +99,8 @@ def test_the_command_ends_well_when_it_is_told_to_stop(arguments, config, number
         time.sleep(0.05)
     process.send_signal(number)
     output, errors = process.communicate(timeout=120)
-    assert (process.returncode, errors) == (0, "")
-    assert str(run / "model") in output
+    assert (process.returncode, output) == (2, "")
+    assert re.fullmatch(rf"electra: {run}: stopped at step [\d,]+; the same command goes on\n", errors)
     assert electra.load(run).detect("the cat sat .")
     assert newest(run) > "step-00000001"
 
@@ -112,7 +116,9 @@ def test_a_second_ctrl_c_does_not_wait(config):
 
 
 def test_a_stop_in_the_first_of_two_stages_does_not_start_the_second(config, records):
-    run = pretrain(config(*TWO_STAGE), [lambda record: record["step"] == 3 and signal.raise_signal(signal.SIGTERM)])
+    run = Path(config().out)
+    with pytest.raises(ElectraError, match=r"first_stage: stopped at step 3"):
+        pretrain(config(*TWO_STAGE), [lambda record: record["step"] == 3 and signal.raise_signal(signal.SIGTERM)])
     assert newest(run / "first_stage") == "step-00000003"
     assert not (run / "metrics.jsonl").exists()
     pretrain(config(*TWO_STAGE))

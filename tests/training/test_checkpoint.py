@@ -4,7 +4,7 @@ from torch import nn
 
 from electra.config.load import load_config
 from electra.errors import CheckpointError
-from electra.training.checkpoint import Checkpoints
+from electra.training.checkpoint import Checkpoints, NoCheckpoints
 from electra.training.optim import build_optimizer
 
 
@@ -47,6 +47,20 @@ def test_a_checkpoint_gives_everything_back(checkpoints, optimizer):
 
 def test_without_checkpoints_there_is_nothing_to_restore(checkpoints):
     assert checkpoints.restore(*trained(1)) is None
+
+
+def test_training_has_begun_with_the_first_update_that_is_saved(checkpoints):
+    assert not checkpoints.begun()
+    save(checkpoints, 0)
+    assert not checkpoints.begun()
+    save(checkpoints, 1)
+    assert checkpoints.begun()
+
+
+def test_no_checkpoints_are_none_whatever_lies_in_the_working_directory(tmp_path, monkeypatch):
+    (tmp_path / "step-00000001").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert NoCheckpoints().steps() == []
 
 
 def test_the_newest_ones_and_the_best_are_kept(checkpoints):

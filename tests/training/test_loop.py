@@ -49,6 +49,7 @@ def trained(tmp_path):
             evaluate=lambda network: {"loss": (module.weight.item() - 3.0) ** 2},
             finish=lambda: None,
             warnings=["mind the gap"],
+            remedy="tread softly",
             flops_per_token=1.0,
             peak=None,
             **{"evaluate_every": 10, "checkpoint_every": 5, "log_every": 1, **changes},
@@ -97,12 +98,13 @@ def test_one_bad_micro_batch_spoils_its_update_alone(trained):
 
 
 def test_many_bad_steps_in_a_row_end_the_run_with_the_last_checkpoint_whole(trained, tmp_path):
-    with pytest.raises(ElectraError, match=rf"not finite for {MOST_BAD_STEPS} steps in a row, up to step 28") as error:
+    with pytest.raises(
+        ElectraError, match=rf"not finite for {MOST_BAD_STEPS} steps in a row, up to step 28: tread softly$"
+    ):
         trained(lambda step: [1.0 if step < 8 else math.nan], steps=100, checkpoint_every=8, evaluate_every=1000)
-    assert "\n" not in str(error.value)
-    module, _, checkpoints = trained(lambda step: [1.0], steps=40, evaluate_every=1000)
+    assert max((tmp_path / "run/checkpoints").glob("step-*")).name == "step-00000008"
+    module, *_ = trained(lambda step: [1.0], steps=40, evaluate_every=1000)
     assert math.isfinite(module.weight.item())
-    assert checkpoints.steps()
 
 
 def test_a_run_stops_at_once_when_its_budget_is_spent(trained):

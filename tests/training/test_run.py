@@ -14,41 +14,54 @@ def run(tmp_path):
     return Run(tmp_path / "run", [])
 
 
+def begin(run, *overrides):
+    with run.open(load_config("tiny", list(overrides)), load_config):
+        pass
+
+
 def lines(run):
     return [json.loads(line) for line in run.metrics.read_text().splitlines()]
 
 
 def test_the_config_that_is_written_reproduces_the_run(run):
-    config = load_config("tiny", ["seed=5"])
-    run.open(config, load_config)
-    assert load_config(str(run.folder / "config.toml")) == config
+    begin(run, "seed=5")
+    assert load_config(str(run.folder / "config.toml")) == load_config("tiny", ["seed=5"])
 
 
 def test_a_run_of_another_config_is_refused_by_the_keys_that_differ(run):
-    run.open(load_config("tiny"), load_config)
+    begin(run)
     before = (run.folder / "config.toml").read_bytes()
-    with pytest.raises(ConfigError, match=r"another config \(seed, train\.learning_rate differ\)") as error:
-        run.open(load_config("tiny", ["seed=5", "train.learning_rate=1.0"]), load_config)
+    with pytest.raises(ConfigError, match=r"another config \(seed, train\.weight_decay differ\)") as error:
+        begin(run, "seed=5", "train.weight_decay=1.0")
     assert "\n" not in str(error.value)
     assert (run.folder / "config.toml").read_bytes() == before
 
 
 def test_a_run_may_get_another_budget_and_other_intervals(run):
-    run.open(load_config("tiny"), load_config)
-    longer = load_config("tiny", ["train.steps=9", "checkpoint.keep=1", "log.every=1", "evaluate.every=3"])
-    run.open(longer, load_config)
-    assert load_config(str(run.folder / "config.toml")) == longer
+    begin(run)
+    longer = ["train.steps=9", "checkpoint.keep=1", "log.every=1", "evaluate.every=3"]
+    begin(run, *longer)
+    assert load_config(str(run.folder / "config.toml")) == load_config("tiny", longer)
+
+
+def test_a_folder_is_for_one_process_at_a_time(run):
+    for _ in range(2):
+        with (
+            run.open(load_config("tiny"), load_config),
+            pytest.raises(CheckpointError, match=r"^another process is training .*run; wait for it, or choose another"),
+        ):
+            begin(Run(run.folder, []), "seed=5")
 
 
 def test_a_folder_that_is_no_run_is_refused(run):
     run.folder.mkdir()
     (run.folder / "thesis.txt").write_text("important")
     with pytest.raises(CheckpointError, match=r"exists and is not a run: it holds thesis\.txt; choose another out"):
-        run.open(load_config("tiny"), load_config)
+        begin(run)
 
 
 def test_metrics_of_steps_that_will_be_taken_again_are_dropped(run):
-    run.open(load_config("tiny"), load_config)
+    begin(run)
     for step in (0, 5, 10, 15):
         run.report({"step": step})
     run.rewind(10)
@@ -56,7 +69,7 @@ def test_metrics_of_steps_that_will_be_taken_again_are_dropped(run):
 
 
 def test_samples_of_steps_that_will_be_taken_again_are_dropped(run):
-    run.open(load_config("tiny"), load_config)
+    begin(run)
     for step in (0, 5, 10):
         run.show({"step": step, "samples": ["the cat"]})
     run.rewind(5)
@@ -64,7 +77,7 @@ def test_samples_of_steps_that_will_be_taken_again_are_dropped(run):
 
 
 def test_a_line_that_a_kill_cut_short_is_dropped(run):
-    run.open(load_config("tiny"), load_config)
+    begin(run)
     run.report({"step": 1})
     with run.metrics.open("a") as file:
         file.write('{"step": 1, "lo')
@@ -76,13 +89,13 @@ def test_a_line_that_a_kill_cut_short_is_dropped(run):
 def test_listeners_hear_every_record(run):
     heard = []
     run.listeners.append(heard.append)
-    run.open(load_config("tiny"), load_config)
+    begin(run)
     run.report({"step": 3, "loss": 1.5})
     assert heard == [{"step": 3, "loss": 1.5}]
 
 
 def test_a_number_that_is_not_finite_is_null(run):
-    run.open(load_config("tiny"), load_config)
+    begin(run)
     run.report({"step": 3, "loss": float("nan"), "gradient_norm": float("inf")})
     assert lines(run) == [{"step": 3, "loss": None, "gradient_norm": None}]
 

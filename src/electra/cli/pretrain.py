@@ -33,7 +33,4 @@ def pretrain(
 
     with LiveLine(quiet) as line:
         folder = run(config, [line])
-    if (folder / "model").is_dir():
-        typer.echo(f"{folder}: the model is in {folder / 'model'}")
-    else:  # stopped in the first of two stages
-        typer.echo(f"{folder}: no model yet; the same command goes on")
+    typer.echo(f"{folder}: the model is in {folder / 'model'}")

@@ -322,7 +322,9 @@ class CheckpointConfig(Section):
     """What is kept of a run, so that it can go on."""
 
     every: PositiveInt = Field(1000, description="updates between checkpoints")
-    keep: PositiveInt = Field(2, description="newest checkpoints that are kept; the best one stays too")
+    keep: PositiveInt = Field(
+        2, description="newest checkpoints that are kept; that of the lowest held-out loss stays too"
+    )
 
 
 class EvaluateConfig(Section):

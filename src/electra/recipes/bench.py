@@ -8,11 +8,10 @@ from torch import Tensor
 from electra.config.load import load_config
 from electra.config.schema import PretrainConfig
 from electra.data.tokens.tokenizer import SPECIAL_TOKENS
-from electra.errors import ElectraError
 from electra.objectives.draws import mix
 from electra.recipes.bench_huggingface import CarefulGlue, HuggingFaceStep, TypicalGlue
 from electra.recipes.flops import forward_flops
-from electra.recipes.hardware import matrix_peak
+from electra.recipes.hardware import fitting, matrix_peak
 from electra.recipes.profile import profile
 from electra.recipes.speed import TOKENIZER, JointStep
 from electra.recipes.timing import Against, Bench, Row, Trial, measured, take_turns
@@ -37,14 +36,12 @@ def bench(
     torch.manual_seed(mix(config.seed))
     ids = torch.randint(len(SPECIAL_TOKENS), config.model.vocab_size, (batch, length), device=device)
     trials = {}
-    try:
+    with fitting(f"{batch} x {length} tokens of {size}", "lower --batch"):
         for name, build in _variants(config, device, against).items():
             say(f"{size} {batch} x {length}: warming up {name}")
             trials[name] = Trial(build, ids, device)
         say(f"{size} {batch} x {length}: timing for {seconds:g} seconds")
         take_turns(list(trials.values()), seconds)
-    except torch.OutOfMemoryError:
-        raise ElectraError(f"{size} at {batch} x {length} does not fit in the GPU's memory; lower --batch") from None
     ours = trials["electra"].work
     assert isinstance(ours, JointStep)
     return Bench(_rows(trials, config, size), profile(ours, ids) if profiled else [])

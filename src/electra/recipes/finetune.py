@@ -13,14 +13,14 @@ from torch import Tensor, nn
 
 from electra.config.finetune import FinetuneConfig
 from electra.config.load import load_finetune_config
-from electra.errors import ConfigError, ElectraError
+from electra.errors import ConfigError
 from electra.model.networks import TaskNetwork
 from electra.model.precision import autocast
 from electra.model.task_model import TaskModel, write_task_model
 from electra.objectives.draws import mix
 from electra.recipes.convert import written_beside
 from electra.recipes.evaluate import forward
-from electra.recipes.hardware import record_environment
+from electra.recipes.hardware import fitting, record_environment
 from electra.recipes.results import Results, chosen_seed, summarize_seeds, write_json
 from electra.recipes.tuning import Tuning, new_network, prepare
 from electra.tasks.base import Batch
@@ -58,25 +58,28 @@ def finetune(config: FinetuneConfig, listeners: Sequence[Listener] = ()) -> Resu
     """Fine-tune with every seed that is not done yet, keep one model, and give what `results.json` holds."""
     if config.out is None:
         raise ConfigError("where to? set out=RUN, the folder of the run")
-    if config.learning_rates:
-        return _sweep(config, Path(config.out), listeners)
-    tuning = prepare(config)
-    folder = Path(config.out)
-    Run(folder, []).open(tuning.config, load_finetune_config)
-    for listener in listeners:
-        for said in tuning.task.detected():
-            listener({"detected": said})
     with joined(config.device) as processes:
         if processes.world_size > 1:
             raise ConfigError("fine-tuning takes one device: start it without torchrun")
+        work = _sweep if config.learning_rates else _tune
+        return work(config, Path(config.out), processes, listeners)
+
+
+def _tune(config: FinetuneConfig, folder: Path, processes: Processes, listeners: Sequence[Listener]) -> Results:
+    """Fine-tune with one learning rate."""
+    tuning = prepare(config)
+    with Run(folder, []).open(tuning.config, load_finetune_config):
+        for listener in listeners:
+            for said in tuning.task.detected():
+                listener({"detected": said})
         record_environment(folder, processes)
         seeds = [_Seed(tuning, seed, folder, processes, listeners).result() for seed in tuning.config.seed_list]
         kept = chosen_seed(seeds, tuning.task.metric, config.keep)
         _Seed(tuning, kept, folder, processes, listeners).move_model(folder / "model")
-    results = _describe(tuning) | {"kept": kept, "seeds": seeds} | summarize_seeds(seeds)
-    write_json(results, folder / "results.json")
-    for seed in (folder / "seeds").iterdir():
-        shutil.rmtree(seed / "model", ignore_errors=True)
+        results = _describe(tuning) | {"kept": kept, "seeds": seeds} | summarize_seeds(seeds)
+        write_json(results, folder / "results.json")
+        for seed in (folder / "seeds").iterdir():
+            shutil.rmtree(seed / "model", ignore_errors=True)
     return results
 
 
@@ -97,20 +100,19 @@ def _describe(tuning: Tuning) -> Results:
     }
 
 
-def _sweep(config: FinetuneConfig, folder: Path, listeners: Sequence[Listener]) -> Results:
+def _sweep(config: FinetuneConfig, folder: Path, processes: Processes, listeners: Sequence[Listener]) -> Results:
     """Fine-tune once for each learning rate, and keep the run with the best median on dev."""
-    Run(folder, []).open(config, load_finetune_config)
-    found: dict[float, Results] = {}
-    for rate in config.learning_rates:
-        out = str(folder / f"rate-{rate:g}")
-        found[rate] = finetune(
-            config.model_copy(update={"learning_rate": rate, "learning_rates": [], "out": out}), listeners
-        )
-    best = max(found.values(), key=lambda results: results["median"][results["metric"]])
-    with written_beside(folder / "model", overwrite=True) as model:
-        shutil.copytree(folder / f"rate-{best['learning_rate']:g}" / "model", model, dirs_exist_ok=True)
-    results = best | {"sweep": {f"{rate:g}": results["median"] for rate, results in found.items()}}
-    write_json(results, folder / "results.json")
+    with Run(folder, []).open(config, load_finetune_config):
+        found: dict[float, Results] = {}
+        for rate in config.learning_rates:
+            out = folder / f"rate-{rate:g}"
+            changes = {"learning_rate": rate, "learning_rates": [], "out": str(out)}
+            found[rate] = _tune(config.model_copy(update=changes), out, processes, listeners)
+        best = max(found.values(), key=lambda results: results["median"][results["metric"]])
+        with written_beside(folder / "model", overwrite=True) as model:
+            shutil.copytree(folder / f"rate-{best['learning_rate']:g}" / "model", model, dirs_exist_ok=True)
+        results = best | {"sweep": {f"{rate:g}": results["median"] for rate, results in found.items()}}
+        write_json(results, folder / "results.json")
     return results
 
 
@@ -138,7 +140,7 @@ class _Seed:
         """Give the scores, after the training where there was none yet."""
         path = self.folder / "result.json"
         if not path.is_file():
-            self._train()
+            self._fit()
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return found
 
@@ -148,10 +150,16 @@ class _Seed:
         if kept.is_file() and json.loads(kept.read_text()) == self.seed:
             return
         if not (self.folder / "model").is_dir():
-            self._train()
+            self._fit()
         with written_beside(place, overwrite=True) as beside:
             shutil.copytree(self.folder / "model", beside, dirs_exist_ok=True)
             write_json(self.seed, beside / kept.name)
+
+    def _fit(self) -> None:
+        config = self.tuning.config
+        what = f"batches of {config.batch_size} inputs of up to {config.max_length} tokens"
+        with fitting(what, "halve batch_size, with another out"):
+            self._train()
 
     def _train(self) -> None:
         config = self.tuning.config
@@ -171,6 +179,7 @@ class _Seed:
             log_every=config.log_every,
             finish=lambda: None,
             warnings=[],
+            remedy="lower learning_rate or raise warmup_fraction, with another out",
             flops_per_token=0.0,
             peak=None,
             factor=self.tuning.factor,
@@ -181,8 +190,7 @@ class _Seed:
         if not checkpoints.steps():  # what is there is of an attempt that nothing else is left of
             self.best.unlink(missing_ok=True)
         began = time.monotonic()
-        if not train(job, training, Run(self.folder, [self._tell]), checkpoints, self.processes):
-            raise ElectraError(f"stopped while seed {self.seed} was trained; the same command goes on")
+        train(job, training, Run(self.folder, [self._tell]), checkpoints, self.processes)
         seconds = time.monotonic() - began
         if not config.early_stopping:
             self._keep(self._scores(), training.steps)

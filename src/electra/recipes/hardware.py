@@ -3,11 +3,14 @@
 import json
 import platform
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 
 from electra import __version__
+from electra.errors import ElectraError
 from electra.recipes.results import write_json
 from electra.training.processes import Processes
 
@@ -29,6 +32,15 @@ def matrix_peak(device: torch.device) -> float | None:
         left @ right
     torch.cuda.synchronize(device)
     return 10 * 2 * size**3 / (time.perf_counter() - began)
+
+
+@contextmanager
+def fitting(what: str, remedy: str) -> Iterator[None]:
+    """Say in one line what does not fit in a GPU's memory, and what to do about it."""
+    try:
+        yield
+    except torch.OutOfMemoryError as problem:
+        raise ElectraError(f"{what} do not fit in the GPU's memory; {remedy}") from problem
 
 
 def device_name(device: torch.device) -> str:

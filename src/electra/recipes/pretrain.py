@@ -1,6 +1,7 @@
 """Pre-training, whole: corpora, objective, loop, and the model folder in the end."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -27,17 +28,18 @@ from electra.objectives.samples import Sample, take_samples
 from electra.objectives.two_stage import FrozenGeneratorRTD
 from electra.recipes.convert import write_model, written_beside
 from electra.recipes.flops import forward_flops
-from electra.recipes.hardware import matrix_peak, record_environment
+from electra.recipes.hardware import fitting, matrix_peak, record_environment
 from electra.recipes.initialise import initialise
+from electra.recipes.plan import MOST_EPOCHS
 from electra.training.checkpoint import Checkpoints
 from electra.training.loop import Job, train
 from electra.training.optim import Factor
 from electra.training.processes import Processes, joined
-from electra.training.run import Record, Run, trackers
+from electra.training.run import Record, Run, read_records, trackers
 from electra.training.schedule import length_at, micro_batches, micro_batches_before, total_steps
 from electra.training.update import Network
 
-MANY_EPOCHS = 40  # of the same text; the paper's small model reads its own about five times
+DRY = "the text runs dry"
 FIXED = 20_200_323  # the seed of held-out masks: the same for every run, so that points compare
 Listener = Callable[[Record], None]
 Input = tuple[Batch[Tensor], Draws]  # a micro-batch and the random numbers for it
@@ -48,9 +50,13 @@ def pretrain(config: PretrainConfig, listeners: Sequence[Listener] = ()) -> Path
     if config.data is None or config.out is None:
         raise ConfigError("pretrain needs data=CORPUS and out=RUN")
     with joined(config.device) as processes:
-        whole = _Pretraining(config, processes, list(listeners))  # opens the folder that a first stage lies in
-        first = _first_stage(config)
-        if first is None or _Pretraining(first, processes, list(listeners)).work():
+        whole = _Pretraining(config, processes, list(listeners))
+        with whole.opened():  # a first stage lies in its folder
+            first = _first_stage(config)
+            if first is not None:
+                stage = _Pretraining(first, processes, list(listeners))
+                with stage.opened():
+                    stage.work()
             whole.work()
     return Path(config.out)
 
@@ -62,18 +68,40 @@ class _Pretraining:
         self.corpora = [open_corpus(path) for path in _folders(config)]
         self.tokenizer = load_tokenizer(self.corpora[0].path / "tokenizer")
         _check_corpus(config, self.corpora[0], self.tokenizer)
-        folder = Path(config.out)
-        self.run = Run(folder, [*listeners, self._watch])
-        if processes.first:
-            self.run.open(config, load_config)
-            record_environment(folder, processes)
-            self.run.listeners += trackers(folder, config.log)
-        processes.wait()
+        self.run = Run(Path(config.out), [*listeners, self._watch])
+        self.checkpoints = Checkpoints(self.run.folder / "checkpoints", config.checkpoint.keep)
+        self.text_tokens = config.train.length * sum(
+            len(part) for each in self.corpora for part in each.shards("train")
+        )
+        self.dry = False  # whether it is known to have been read too often
         self.warnings = self._repetition()
         self.samples: list[Sample] = []  # of the latest evaluation
 
-    def work(self) -> bool:
-        """Run the loop, and say whether the budget is spent."""
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Hold the run's folder, which the first of the processes does for all."""
+        if not self.processes.first:
+            self.processes.wait()
+            yield
+            return
+        with self.run.open(self.config, load_config):
+            record_environment(self.run.folder, self.processes)
+            self.run.listeners += trackers(self.run.folder, self.config.log)
+            self.processes.wait()
+            yield
+
+    def work(self) -> None:
+        """Run the loop until the budget is spent."""
+        size = self.config.train.smallest_batch
+        halved = self._command(f"train.micro_batch_size={max(1, size // 2)}")
+        with fitting(f"micro-batches of {size} x {self.config.train.length} tokens", f"halve them: {halved}"):
+            self._train()
+
+    def _command(self, override: str) -> str:
+        """Give the command that goes on with another value of a key, also where `electra train` began the run."""
+        return f"electra pretrain {self.run.folder / 'config.toml'} {override}"
+
+    def _train(self) -> None:
         config = self.config
         self.objective = self._objective().to(self.processes.device)
         self.heldout = self._heldout()
@@ -90,16 +118,12 @@ class _Pretraining:
             log_every=config.log.every,
             finish=self._finish,
             warnings=self.warnings,
+            remedy="lower train.learning_rate or raise train.warmup_steps, and go on from the last good checkpoint: "
+            + self._command(f"train.learning_rate={config.train.learning_rate / 2:g}"),
             flops_per_token=3 * standard / config.train.length,
             peak=matrix_peak(self.processes.device),
         )
-        return train(
-            job,
-            config.train,
-            self.run,
-            Checkpoints(self.run.folder / "checkpoints", config.checkpoint.keep),
-            self.processes,
-        )
+        train(job, config.train, self.run, self.checkpoints, self.processes)
 
     def _objective(self) -> Objective:
         config = self.config
@@ -107,7 +131,7 @@ class _Pretraining:
         unigram = getattr(getattr(config.objective, "generator", None), "kind", None) == "unigram"
         counts = _token_counts(self.corpora, config.model.vocab_size) if unigram else None
         objective = build_objective(config.objective, config.model, self.tokenizer, counts)
-        if config.init is not None:
+        if config.init is not None and not self.checkpoints.begun():
             self.warnings += initialise(objective, load(config.init, device="cpu"), self.tokenizer, config.init)
         if isinstance(objective, FrozenGeneratorRTD):
             first = load(self.run.folder / "first_stage", device="cpu").network
@@ -185,16 +209,25 @@ class _Pretraining:
         """Write the samples of an evaluation with its step, and warn where its metrics look ill."""
         if "heldout_loss" in record:
             self.run.show({"step": record["step"], "samples": [asdict(sample) for sample in self.samples]})
-        for warning in diagnose(record):
+        for warning in diagnose(record) + self._too_often(record):
             self.run.report({"step": record["step"], "warning": warning})
 
     def _repetition(self) -> list[str]:
-        steps = total_steps(self.config.train)
-        sequences = sum(len(shard) for corpus in self.corpora for shard in corpus.shards("train"))
-        epochs = steps * self.config.train.batch_size / sequences if steps and sequences else 0
-        if epochs <= MANY_EPOCHS:
+        """Warn of text that will be read too often; how often a budget in hours reads it shows on the way."""
+        train = self.config.train
+        epochs = (total_steps(train) or 0) * train.batch_size * train.length / max(self.text_tokens, 1)
+        if epochs <= MOST_EPOCHS:
             return []
-        return [f"the text runs dry: it will be read {epochs:.0f} times; more text or fewer steps would do better"]
+        return [f"{DRY}: it will be read {epochs:.0f} times; more text or fewer steps would do better"]
+
+    def _too_often(self, record: Record) -> list[str]:
+        """Warn of text that was read too often, unless the run was warned before."""
+        if self.dry or record.get("tokens", 0) <= MOST_EPOCHS * self.text_tokens:
+            return []
+        self.dry = True
+        if any(DRY in earlier.get("warning", "") for earlier in read_records(self.run.metrics)):
+            return []
+        return [f"{DRY}: it was read {MOST_EPOCHS} times; more text or fewer hours would do better"]
 
 
 def _first_stage(config: PretrainConfig) -> PretrainConfig | None:

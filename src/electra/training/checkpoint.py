@@ -32,7 +32,7 @@ class Restored:
 
 
 class Checkpoints:
-    """The checkpoints of a run: the newest few and the best."""
+    """The checkpoints of a run: the newest few, and the best, to go back to where a run was spoilt later."""
 
     def __init__(self, folder: Path, keep: int) -> None:
         self.folder = folder
@@ -41,7 +41,7 @@ class Checkpoints:
     def save(self, module: nn.Module, optimizer: Optimizer, state: dict[str, Any], best: bool) -> None:
         """Write a checkpoint; `state` has the step."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        name = f"step-{state['step']:08d}"
+        name = _name(state["step"])
         for left in self.folder.glob(".step-*.partial"):  # by a kill while a checkpoint was written or removed
             shutil.rmtree(left)
         beside = self.folder / f".{name}.partial"
@@ -62,6 +62,10 @@ class Checkpoints:
     def steps(self) -> list[Path]:
         """List the checkpoints, oldest first."""
         return sorted(path for path in self.folder.glob("step-*") if path.is_dir())
+
+    def begun(self) -> bool:
+        """Say whether an update is saved: from there a run goes on, whatever it started from."""
+        return any(path.name > _name(0) for path in self.steps())
 
     def restore(self, module: nn.Module, optimizer: Optimizer) -> Restored | None:
         """Load the newest checkpoint that is whole into module and optimizer; None where there is no checkpoint."""
@@ -97,9 +101,17 @@ class NoCheckpoints(Checkpoints):
     def save(self, module: nn.Module, optimizer: Optimizer, state: dict[str, Any], best: bool) -> None:
         """Write nothing."""
 
+    def steps(self) -> list[Path]:
+        """Find nothing."""
+        return []
+
     def restore(self, module: nn.Module, optimizer: Optimizer) -> Restored | None:
         """Find nothing."""
         return None
+
+
+def _name(step: int) -> str:
+    return f"step-{step:08d}"
 
 
 def load_weights(module: nn.Module, checkpoint: Path) -> None:

@@ -48,6 +48,7 @@ class Job(Generic[Input, Result]):
     log_every: int
     finish: Callable[[], None]  # writes the result, also when the run is interrupted
     warnings: list[str]  # what is to be said before step 1
+    remedy: str  # what to do where the loss stays without a finite value
     flops_per_token: float
     peak: float | None  # FLOP/s of the hardware, where known
     factor: Callable[[str], float] = lambda name: 1.0  # of the learning rate, by the parameter's name
@@ -79,11 +80,8 @@ def _signals() -> Iterator[_Stop]:
             signal.signal(number, handler)
 
 
-def train(job: Job[Any, Any], config: TrainConfig, run: Run, checkpoints: Checkpoints, processes: Processes) -> bool:
-    """Train until the budget is spent, it is enough, or someone asks to stop; go on from the newest checkpoint.
-
-    Gives whether the training is complete, that is, whether nobody asked to stop.
-    """
+def train(job: Job[Any, Any], config: TrainConfig, run: Run, checkpoints: Checkpoints, processes: Processes) -> None:
+    """Train until the budget is spent or it is enough, from the newest checkpoint on; a stop before is an error."""
     update = Update(job.module, job.forward, config, processes, job.factor)
     restored = checkpoints.restore(job.module, update.optimizer)
     state = State(**restored.state) if restored else State()
@@ -96,7 +94,7 @@ def train(job: Job[Any, Any], config: TrainConfig, run: Run, checkpoints: Checkp
     with _signals() as stop:
         if state.step == 0:
             trainer.begin()
-        return trainer.work(stop)
+        trainer.work(stop)
 
 
 class _Trainer:
@@ -129,7 +127,7 @@ class _Trainer:
         saved = time.monotonic()
         self.state.ending = (evaluated - began) + 2 * (saved - evaluated)  # writing the model is like a checkpoint
 
-    def work(self, stop: _Stop) -> bool:
+    def work(self, stop: _Stop) -> None:
         """Update until the budget is spent or a stop is wanted, and write what came of it."""
         job, state = self.job, self.state
         updates = job.updates(state.step)
@@ -150,13 +148,14 @@ class _Trainer:
             if state.step % job.evaluate_every == 0 or progress >= 1:
                 self._evaluate()
                 progress = self._progress()  # the clock went on meanwhile
-            if state.step % job.checkpoint_every == 0 or progress >= 1:
+            if (state.step % job.checkpoint_every == 0 and not self._astray()) or progress >= 1:
                 self._save()
         self._save()
         if self.processes.first:
             job.finish()
         self.processes.wait()
-        return progress >= 1 or job.enough()
+        if progress < 1 and not job.enough():  # no success, so that a script does not go on with half a model
+            raise ElectraError(f"{self.run.folder}: stopped at step {state.step:,}; the same command goes on")
 
     def _progress(self) -> float:
         """Give the share of the budget that is spent."""
@@ -167,6 +166,10 @@ class _Trainer:
         allowed = max(self.config.hours * 3600 - self.state.ending - self.latest_update, 1e-9)
         return self.processes.largest((time.monotonic() - self.started) / allowed)
 
+    def _astray(self) -> bool:
+        """Say whether the latest update was left out: weights that lead there are no place to go on from."""
+        return self.optimizer.skipped_in_a_row.item() > 0
+
     def _count_skipped(self) -> None:
         """Report updates that were left out, and give up when there are too many in a row."""
         skipped = int(self.optimizer.skipped.item())
@@ -176,8 +179,8 @@ class _Trainer:
         self.state.skipped = skipped
         if self.optimizer.skipped_in_a_row.item() >= MOST_BAD_STEPS:
             raise ElectraError(
-                f"the loss was not finite for {MOST_BAD_STEPS} steps in a row, up to step {self.state.step}: lower "
-                f"train.learning_rate or raise train.warmup_steps; the last good checkpoint: {self.checkpoints.folder}"
+                f"the loss was not finite for {MOST_BAD_STEPS} steps in a row, up to step {self.state.step}: "
+                f"{self.job.remedy}"
             )
 
     def _log(self, result: Any, rate_of_learning: float) -> None:

@@ -2,18 +2,23 @@
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from electra.config.load import difference, dump_config
 from electra.config.schema import LogConfig, Section
+from electra.data.lock import alone
 from electra.errors import CheckpointError, ConfigError
 
 Record = dict[str, Any]
 PREPARED = {"text", "tokenizer", "corpus", "corpus.partial", "plan.json", "first_stage"}  # left by stages before a run
 FREE_TO_CHANGE = (
     *("train.steps", "train.tokens", "train.hours", "checkpoint.", "evaluate.", "log.", "device", "out"),
+    "train.micro_batch_size",  # another machine may have less memory
+    # What to do about a run that comes apart: go on more carefully from a checkpoint before that.
+    *("train.learning_rate", "train.warmup_steps", "train.clip_norm", "train.precision"),
     *("seeds", "keep", "checkpoint_every", "log_every"),  # of a fine-tuning
 )
 
@@ -39,9 +44,18 @@ class Run:
         self.metrics = folder / "metrics.jsonl"
         self.samples = folder / "samples.jsonl"
 
-    def open(self, config: Section, load: Callable[[Path], Section]) -> None:
-        """Write the config, or make sure that the run that is there already is this one."""
+    @contextmanager
+    def open(self, config: Section, load: Callable[[Path], Section]) -> Iterator[None]:
+        """Hold the folder for this process alone, and write the config."""
         check_place(self.folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        refusal = CheckpointError(f"another process is training {self.folder}; wait for it, or choose another out")
+        with alone(self.folder / ".lock", refusal):
+            self._write_config(config, load)
+            yield
+
+    def _write_config(self, config: Section, load: Callable[[Path], Section]) -> None:
+        """Write the config after making sure that the run that is there already is this one."""
         path = self.folder / "config.toml"
         if path.is_file():
             changed = [key for key in difference(load(path), config) if not key.startswith(FREE_TO_CHANGE)]
@@ -49,7 +63,6 @@ class Run:
                 raise ConfigError(
                     f"{self.folder} holds a run of another config ({', '.join(changed[:3])} differ); choose another out"
                 )
-        self.folder.mkdir(parents=True, exist_ok=True)
         beside = path.with_name(".config.toml.partial")
         beside.write_text(dump_config(config), encoding="utf-8")
         beside.replace(path)

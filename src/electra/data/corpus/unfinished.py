@@ -6,7 +6,6 @@ OUT.partial/groups/00000.json   one finished group of text: its shards, its repo
 OUT.partial/groups/00000.npy    the keys of its documents, by which later duplicates are found
 """
 
-import fcntl
 import json
 import os
 import shutil
@@ -21,6 +20,7 @@ import numpy as np
 from electra.data.cleaning.clean import Keys
 from electra.data.cleaning.sieve import Dropped, Report
 from electra.data.corpus.shards import MANIFEST, Shard, Split, write_whole
+from electra.data.lock import alone
 from electra.errors import DataError
 
 
@@ -49,11 +49,7 @@ class Unfinished:
     def opened(self, settings: Mapping[str, Any]) -> Iterator[None]:
         """Hold the folder for this process alone and check that it is of the same settings."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / "lock").open("w") as lock:  # the system frees it when the process dies
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise DataError(f"another process is building {self.out}; wait for it") from None
+        with alone(self.folder / "lock", DataError(f"another process is building {self.out}; wait for it")):
             self._check_settings(json.loads(json.dumps(settings)))
             self.corpus.mkdir(exist_ok=True)
             self.groups.mkdir(exist_ok=True)

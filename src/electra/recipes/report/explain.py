@@ -35,8 +35,9 @@ EXPLANATIONS = (
         "the loss was not finite",
         "A gradient was infinite or not a number, so that update was left out. One now and then does no harm; many in "
         "a row mean that the training is coming apart, and the run stops by itself after twenty.",
-        "Lower train.learning_rate or raise train.warmup_steps, and go on from the last good checkpoint. In float32 "
-        "(train.precision=float32) one sees whether rounding is to blame.",
+        "Lower train.learning_rate or raise train.warmup_steps, and go on from the last good checkpoint: electra "
+        "pretrain RUN/config.toml train.learning_rate=VALUE. With train.precision=float32 one sees whether rounding is "
+        "to blame.",
     ),
     Explanation(
         "the text runs dry",
