@@ -9,7 +9,7 @@ import torch
 
 from electra.config.load import load_config
 from electra.data.tokens.tokenizer import load_tokenizer
-from electra.errors import CheckpointError, ConfigError, DataError
+from electra.errors import CheckpointError, ConfigError, DataError, ElectraError
 from electra.model.pretrained import load
 from electra.recipes import plan as planning
 from electra.recipes import speed
@@ -98,6 +98,27 @@ def test_with_tokens_enough_the_next_size_is_timed_and_taken(text, monkeypatch):
     plan = make_plan([text], hours=1000, overrides=["model.layers=1", "train.length=16"])
     assert plan.preset == "quick"
     assert plan.tokens_per_second.keys() == {"tiny", "quick"}
+
+
+@pytest.mark.parametrize("fit", [0, 1])
+def test_a_size_that_the_memory_is_too_small_for_is_left_out(text, monkeypatch, fit):
+    """Of a GPU on which only the first networks find room, or none."""
+    draw, built = torch.randint, []
+
+    def full(*arguments, **options):
+        if isinstance(arguments[2], tuple) and len(built) >= fit:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        built.append(arguments)
+        return draw(*arguments, **options)
+
+    monkeypatch.setattr(planning, "TOKENS_PER_PARAMETER", 0)
+    monkeypatch.setattr(torch, "randint", full)
+    overrides = ["model.layers=1", "train.length=16", "train.batch_size=2"]
+    if fit:
+        assert make_plan([text], hours=1000, overrides=overrides).preset == "tiny"
+    else:
+        with pytest.raises(ElectraError, match=r"^the GPU has no memory left; free some, or say --set device=cpu$"):
+            make_plan([text], hours=1000, overrides=overrides)
 
 
 def test_the_plan_warms_up_for_a_share_of_the_steps(plan):

@@ -13,7 +13,7 @@ import torch
 from electra.config.load import gather, load_config
 from electra.config.schema import PretrainConfig
 from electra.data.reading.text import Tally, read_documents
-from electra.errors import ConfigError, DataError
+from electra.errors import ConfigError, DataError, ElectraError
 from electra.recipes.flops import flops
 from electra.recipes.hardware import device_name
 from electra.recipes.speed import Speed, measure_speed
@@ -107,7 +107,12 @@ def _speeds(
     for name, config in candidates.items():
         if speeds and reach < TOKENS_PER_PARAMETER * parameters[name]:
             break  # larger models are slower still
-        speeds[name] = measure_speed(config, device)
+        try:
+            speeds[name] = measure_speed(config, device)
+        except torch.OutOfMemoryError as problem:
+            if not speeds:
+                raise ElectraError("the GPU has no memory left; free some, or say --set device=cpu") from problem
+            break  # nor will a larger one fit
         reach = min(reach, hours * 3600 * speeds[name].tokens_per_second)
     return speeds
 
