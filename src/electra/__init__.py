@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from electra.recipes.report.page import report as report
     from electra.recipes.train import train as train
 
-# On ARM, PyTorch gives freed memory back after 10 ms and gets it again a moment later, at a sixth of a training step.
+# On ARM, PyTorch gives freed memory back after 10 ms and gets it again a moment later: a sixth of a training step.
 # It reads this when it is first imported.
 os.environ.setdefault("MIMALLOC_PURGE_DELAY", "1000")
 

@@ -20,15 +20,20 @@ def draws(batch):
     return draw(1, 0, *batch.ids.shape, device="cpu")
 
 
+def judged(objective, batch, draws):
+    """What the generator put in, the discriminator's scores of it, and what the baseline sees."""
+    corrupted = objective.corrupt(batch, draws)
+    scores = objective.network(corrupted.ids, batch.attention, batch.types)
+    hidden = objective.generator.encoder(corrupted.masked.ids, batch.attention, batch.types)
+    return corrupted, corrupted.masked, scores, hidden
+
+
 @pytest.mark.parametrize("changes", [[], ["objective.temperature=2.0"], ["objective.forbid_original=true"]])
 def test_the_adversarial_gradient_is_that_of_reinforce(make_objective, batch, draws, changes):
     objective = make_objective(*ADVERSARIAL, "objective.discriminator_weight=0.0", *changes)
     found = torch.autograd.grad(objective(batch, draws).loss, list(objective.generator.parameters()), allow_unused=True)
 
-    corrupted = objective.corrupt(batch, draws)
-    masked = corrupted.masked
-    scores = objective.network(corrupted.ids, batch.attention, batch.types)
-    hidden = objective.generator.encoder(masked.ids, batch.attention, batch.types)
+    corrupted, masked, scores, hidden = judged(objective, batch, draws)
     surrogate = []
     for row, slot in torch.nonzero(masked.weights).tolist():
         position = masked.positions[row, slot]
@@ -52,11 +57,8 @@ def test_the_adversarial_baseline_learns_the_reward(make_objective, batch, draws
     optimizer = torch.optim.Adam(objective.baseline.parameters(), lr=0.05)
 
     def error() -> torch.Tensor:
-        corrupted = objective.corrupt(batch, draws)
-        masked = corrupted.masked
-        scores = objective.network(corrupted.ids, batch.attention, batch.types)
+        corrupted, masked, scores, hidden = judged(objective, batch, draws)
         reward = F.binary_cross_entropy_with_logits(scores, (corrupted.ids != batch.ids).float(), reduction="none")
-        hidden = objective.generator.encoder(masked.ids, batch.attention, batch.types)
         expected = F.softplus(-objective.baseline(hidden).squeeze(-1))
         used = masked.weights > 0
         return (expected - reward).gather(1, masked.positions)[used].abs().mean()
@@ -73,10 +75,7 @@ def test_the_adversarial_baseline_is_fitted_by_cross_entropy(make_objective, bat
     objective = make_objective(*ADVERSARIAL)
     found = torch.autograd.grad(objective(batch, draws).loss, list(objective.baseline.parameters()))
 
-    corrupted = objective.corrupt(batch, draws)
-    masked = corrupted.masked
-    scores = objective.network(corrupted.ids, batch.attention, batch.types)
-    hidden = objective.generator.encoder(masked.ids, batch.attention, batch.types)
+    corrupted, masked, scores, hidden = judged(objective, batch, draws)
     losses = []
     for row, slot in torch.nonzero(masked.weights).tolist():
         position = masked.positions[row, slot]
