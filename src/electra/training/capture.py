@@ -37,7 +37,11 @@ class Captured(Generic[Result]):
         return result
 
     def _record(self, inputs: Any) -> tuple[torch.cuda.CUDAGraph, Any, Result]:
-        places, state, before = _cloned(inputs), torch.cuda.get_rng_state(), [kept.clone() for kept in self.changes]
+        places, state, before = (
+            _mapped(inputs, Tensor.clone),
+            torch.cuda.get_rng_state(),
+            [kept.clone() for kept in self.changes],
+        )
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
@@ -49,7 +53,7 @@ class Captured(Generic[Result]):
         graph = torch.cuda.CUDAGraph()
         # Only this thread's calls belong to the recording: another one may be reading batches.
         with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
-            result = self.function(*places)
+            result = _mapped(self.function(*places), Tensor.detach)  # its graph would tie the weights to this recording
         torch.cuda.set_rng_state(state)
         return graph, places, result
 
@@ -65,11 +69,11 @@ def _tensors(value: Any) -> Iterator[Tensor]:
             yield from _tensors(part)
 
 
-def _cloned(value: Any) -> Any:
+def _mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
     if isinstance(value, Tensor):
-        return value.clone()
+        return change(value)
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{field.name: _cloned(getattr(value, field.name)) for field in fields(value)})
+        return replace(value, **{field.name: _mapped(getattr(value, field.name), change) for field in fields(value)})
     if isinstance(value, dict):
-        return {name: _cloned(part) for name, part in value.items()}
-    return tuple(map(_cloned, value)) if isinstance(value, tuple) else value
+        return {name: _mapped(part, change) for name, part in value.items()}
+    return tuple(_mapped(part, change) for part in value) if isinstance(value, tuple) else value

@@ -8,7 +8,9 @@ from torch import Tensor, nn
 from torch.optim.adamw import adamw
 
 from electra.config.schema import TrainConfig
-from electra.training.weights import Weights
+from electra.training.weights import ALIGNED, Weights
+
+PIECES = 32  # that a group is cut into on a GPU: all of it works on a small group then
 
 Factor = Callable[[str], float]  # from a weight's name to the multiple of the learning rate that it learns with
 
@@ -46,13 +48,16 @@ class Optimizer:
         scale = self.parts * ((self.norm + 1e-6) / config.clip_norm).clamp(min=1.0)
         step = self.updates if config.optimizer == "adamw" else torch.full_like(self.updates, 1e9)
         for (decay, factor), part in weights.groups.items():
+            values, gradients, means, squares = (
+                _pieces(vector[part]) for vector in (weights.values, weights.gradient, self.means, self.squares)
+            )
             adamw(
-                [weights.values[part]],
-                [weights.gradient[part]],
-                [self.means[part]],
-                [self.squares[part]],
+                values,
+                gradients,
+                means,
+                squares,
                 [],
-                [step.clone()],
+                list(step.repeat(len(values)).unbind()),
                 fused=True,
                 grad_scale=scale,
                 found_inf=bad,
@@ -113,3 +118,10 @@ def layer_factor(name: str, layers: int, decay: float, off_by_one: bool = False)
     in_layer = re.match(r"encoder\.layers\.(\d+)\.", name)
     depth = layers - int(in_layer[1]) if in_layer else layers + 1
     return decay ** (depth + off_by_one)
+
+
+def _pieces(group: Tensor) -> list[Tensor]:
+    if not group.is_cuda:
+        return [group]
+    size = -(-len(group) // (PIECES * ALIGNED)) * ALIGNED
+    return list(torch.split(group, size))

@@ -15,9 +15,8 @@ def kept(seeds: Tensor, shape: torch.Size, chance: float) -> Tensor:
     """Say which numbers are kept of a tensor whose last dimension is its columns, all others its rows."""
     rows, columns = shape[:-1].numel(), shape[-1]
     of_row = hashed(torch.arange(rows, device=seeds.device), seeds[0])
-    of_column = hashed(torch.arange(columns, device=seeds.device), seeds[1])
-    mixed = of_row[:, None] + of_column & WORD
-    return (((mixed ^ (mixed >> 16)) * 0x9E3779B1 & WORD) >= threshold(chance)).view(shape)
+    of_column = hashed(torch.arange(columns, device=seeds.device), seeds[1]) | 1
+    return ((of_row[:, None] * of_column & WORD) >= threshold(chance)).view(shape)
 
 
 def hashed(place: Tensor, seed: Tensor) -> Tensor:

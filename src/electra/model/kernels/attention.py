@@ -15,24 +15,28 @@ from electra.model.kernels.dropout import keeps, threshold
 from electra.model.kernels.launch import on_device, sum_rows
 
 WARPS = 8  # of a program
+LN_2: tl.constexpr = tl.constexpr(math.log(2))  # scores are powers of two, which a GPU knows: `bits` is their scale
 
 
 @triton.jit
-def _scores(q, k, texts, sequence, tokens, scale, L: tl.constexpr, TEXTS: tl.constexpr, PRECISION: tl.constexpr):
-    """Give the (L, L) scores of a head, far below zero where a token is not seen."""
+def _scores(
+    q, k, texts, sequence, tokens, L: tl.constexpr, TEXTS: tl.constexpr, RAGGED: tl.constexpr, PRECISION: tl.constexpr
+):
+    """Give the (L, L) scores of a head, but for their scale; far below zero where a token is not seen."""
     row = tl.arange(0, L)
-    scores = tl.dot(q, tl.trans(k), input_precision=PRECISION) * scale
-    seen = (row < tokens)[None, :]
+    scores = tl.dot(q, tl.trans(k), input_precision=PRECISION)
+    if RAGGED:
+        scores = tl.where((row < tokens)[None, :], scores, -1.0e30)
     if TEXTS:
         text = tl.load(texts + sequence * tokens + row, mask=row < tokens, other=-1)
-        seen = seen & (text[:, None] == text[None, :])
-    return tl.where(seen, scores, -1.0e30)
+        scores = tl.where(text[:, None] == text[None, :], scores, -1.0e30)
+    return scores
 
 
 @triton.jit
 def _attention_forward(
-    projected, texts, seeds, out, log_sum, tokens, heads, threshold, scale, keep_scale,
-    L: tl.constexpr, D: tl.constexpr, TEXTS: tl.constexpr, DROPS: tl.constexpr, PRECISION: tl.constexpr,
+    projected, texts, seeds, out, log_sum, tokens, heads, threshold, bits, keep_scale, L: tl.constexpr,
+    D: tl.constexpr, TEXTS: tl.constexpr, RAGGED: tl.constexpr, DROPS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     sequence, head = tl.program_id(0) // heads, tl.program_id(0) % heads
     row, inner = tl.arange(0, L), tl.arange(0, D)
@@ -42,23 +46,24 @@ def _attention_forward(
     q = tl.load(projected + place, mask=inside, other=0.0)
     k = tl.load(projected + place + width, mask=inside, other=0.0)
     v = tl.load(projected + place + 2 * width, mask=inside, other=0.0)
-    scores = _scores(q, k, texts, sequence, tokens, scale, L, TEXTS, PRECISION)
-    most = tl.max(scores, 1)
-    share = tl.exp(scores - most[:, None])
+    scores = _scores(q, k, texts, sequence, tokens, L, TEXTS, RAGGED, PRECISION)
+    most = tl.max(scores, 1) * bits
+    share = tl.exp2(scores * bits - most[:, None])
     total = tl.sum(share, 1)
     at = tl.program_id(0) * tokens + row
     if DROPS:
-        share = tl.where(keeps(at, row, seeds, threshold), share * keep_scale, 0.0)
-    mixed = tl.dot(share.to(v.dtype), v, input_precision=PRECISION) / total[:, None]
+        share = tl.where(keeps(at, row, seeds, threshold), share, 0.0)
+    mixed = tl.dot(share.to(v.dtype), v, input_precision=PRECISION) * (keep_scale / total)[:, None]
     into = (sequence * tokens + row)[:, None] * width + head * D + inner[None, :]
     tl.store(out + into, mixed.to(out.dtype.element_ty), mask=inside)
-    tl.store(log_sum + at, most + tl.log(total), mask=row < tokens)
+    tl.store(log_sum + at, most + tl.log2(total), mask=row < tokens)
 
 
 @triton.jit
 def _attention_backward(
-    projected, texts, seeds, out, log_sum, gradient, to_projected, partial, tokens, heads, threshold, scale, keep_scale,
-    L: tl.constexpr, D: tl.constexpr, TEXTS: tl.constexpr, DROPS: tl.constexpr, PRECISION: tl.constexpr,
+    projected, texts, seeds, out, log_sum, gradient, to_projected, partial, tokens, heads, threshold, bits, keep_scale,
+    L: tl.constexpr, D: tl.constexpr, TEXTS: tl.constexpr, RAGGED: tl.constexpr, DROPS: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     sequence, head = tl.program_id(0) // heads, tl.program_id(0) % heads
     row, inner = tl.arange(0, L), tl.arange(0, D)
@@ -72,19 +77,19 @@ def _attention_backward(
     d = tl.load(gradient + at, mask=inside, other=0.0)
     mixed = tl.load(out + at, mask=inside, other=0.0)
     sums = tl.load(log_sum + tl.program_id(0) * tokens + row, mask=row < tokens, other=0.0)
-    scores = _scores(q, k, texts, sequence, tokens, scale, L, TEXTS, PRECISION)
-    share = tl.where(inside, tl.exp(scores - sums[:, None]), 0.0)
+    scores = _scores(q, k, texts, sequence, tokens, L, TEXTS, RAGGED, PRECISION)
+    share = tl.exp2(scores * bits - sums[:, None])
     to_share = tl.dot(d, tl.trans(v), input_precision=PRECISION)
     used = share
     if DROPS:
         keep = keeps(tl.program_id(0) * tokens + row, row, seeds, threshold)
-        used = tl.where(keep, share * keep_scale, 0.0)
-        to_share = tl.where(keep, to_share * keep_scale, 0.0)
-    along = tl.sum(d.to(tl.float32) * mixed.to(tl.float32), 1)
-    to_scores = (share * (to_share - along[:, None]) * scale).to(q.dtype)
-    to_v = tl.dot(tl.trans(used.to(d.dtype)), d, input_precision=PRECISION)
-    to_k = tl.dot(tl.trans(to_scores), q, input_precision=PRECISION)
-    to_q = tl.dot(to_scores, k, input_precision=PRECISION)
+        used = tl.where(keep, share, 0.0)
+        to_share = tl.where(keep, to_share, 0.0)
+    along = tl.sum(d.to(tl.float32) * mixed.to(tl.float32), 1) / keep_scale
+    to_scores = (share * (to_share - along[:, None])).to(q.dtype)
+    to_v = tl.dot(tl.trans(used.to(d.dtype)), d, input_precision=PRECISION) * keep_scale
+    to_k = tl.dot(tl.trans(to_scores), q, input_precision=PRECISION) * (bits * LN_2 * keep_scale)
+    to_q = tl.dot(to_scores, k, input_precision=PRECISION) * (bits * LN_2 * keep_scale)
     kind = to_projected.dtype.element_ty
     tl.store(to_projected + place, to_q.to(kind), mask=inside)
     tl.store(to_projected + place + width, to_k.to(kind), mask=inside)
@@ -142,7 +147,7 @@ def _size(tokens: int) -> int:
 
 
 def _scales(triple: int, heads: int, chance: float) -> tuple[float, float]:
-    return 1 / math.sqrt(triple // 3 // heads), 1 / (1 - chance)
+    return (triple // 3 // heads) ** -0.5 / math.log(2), 1 / (1 - chance)
 
 
 def _shape(projected: Tensor, heads: int, texts: Tensor | None, chance: float) -> dict[str, object]:
@@ -150,6 +155,7 @@ def _shape(projected: Tensor, heads: int, texts: Tensor | None, chance: float) -
         "L": _size(projected.size(1)),
         "D": projected.size(2) // 3 // heads,
         "TEXTS": texts is not None,
+        "RAGGED": projected.size(1) != _size(projected.size(1)),
         "DROPS": chance > 0,
         "PRECISION": "ieee" if projected.dtype == torch.float32 else "tf32",
     }

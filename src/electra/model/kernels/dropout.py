@@ -17,12 +17,15 @@ def _hash(place, seed):
 
 
 @triton.jit
-def keeps(rows, columns, seeds, threshold):
-    """Say which numbers in these rows and columns are kept; two words at `seeds` make a dropout differ from others."""
+def keeps(rows, columns, seeds, threshold, TURNED: tl.constexpr = False):
+    """Say which numbers in these rows and columns are kept; two words at `seeds` make a dropout differ from others.
+
+    Turned, the answer has the columns down and the rows across.
+    """
     of_row = _hash(rows, tl.load(seeds).to(tl.uint32))
-    of_column = _hash(columns, tl.load(seeds + 1).to(tl.uint32))
-    mixed = of_row[:, None] + of_column[None, :]
-    return (mixed ^ (mixed >> 16)) * 0x9E3779B1 >= threshold
+    of_column = _hash(columns, tl.load(seeds + 1).to(tl.uint32)) | 1  # odd, so that no bit of the row is lost
+    mixed = of_column[:, None] * of_row[None, :] if TURNED else of_row[:, None] * of_column[None, :]
+    return mixed >= threshold
 
 
 def threshold(chance: float) -> int:

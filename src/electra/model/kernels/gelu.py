@@ -10,8 +10,9 @@ from torch import Tensor
 
 from electra.model.kernels.launch import Layout, on_device, sum_rows
 
-FORWARD = Layout(numbers=4096, warps=4)
-BACKWARD = Layout(numbers=4096, warps=8, programs=4)
+FORWARD = Layout(numbers=2048, warps=4)
+BACKWARD = Layout(numbers=2048, warps=4, programs=8)
+WIDEST = 1024  # columns of a program
 
 
 @triton.jit
@@ -29,7 +30,7 @@ def _below(x, bell):
 @triton.jit
 def _gelu_forward(x, bias, out, tokens, F: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr):
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    columns = tl.arange(0, WIDTH)
+    columns = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     inside = (rows < tokens)[:, None] & (columns < F)[None, :]
     place = rows[:, None] * F + columns[None, :]
     b = tl.load(bias + columns, mask=columns < F, other=0.0).to(tl.float32)
@@ -43,7 +44,7 @@ def _gelu_backward(
     gradient, x, bias, partial, tokens,
     F: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr, TURNS: tl.constexpr,
 ):  # fmt: skip
-    columns = tl.arange(0, WIDTH)
+    columns = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     b = tl.load(bias + columns, mask=columns < F, other=0.0).to(tl.float32)
     of_bias = tl.zeros((ROWS, WIDTH), tl.float32)
     for turn in range(TURNS):
@@ -63,10 +64,11 @@ def bias_gelu(x: Tensor, bias: Tensor) -> Tensor:
     """Give gelu(x + bias), (T, F)."""
     tokens, width = x.shape
     out = torch.empty_like(x)
-    rows, rounded = FORWARD.rows(width), triton.next_power_of_2(width)
+    columns = _columns(width)
+    rows = FORWARD.rows(columns)
     with on_device(x):
-        _gelu_forward[(triton.cdiv(tokens, rows),)](
-            x, bias, out, tokens, F=width, ROWS=rows, WIDTH=rounded, num_warps=FORWARD.warps
+        _gelu_forward[(triton.cdiv(tokens, rows), triton.cdiv(width, columns))](
+            x, bias, out, tokens, F=width, ROWS=rows, WIDTH=columns, num_warps=FORWARD.warps
         )
     return out
 
@@ -74,11 +76,17 @@ def bias_gelu(x: Tensor, bias: Tensor) -> Tensor:
 def bias_gelu_backward(gradient: Tensor, x: Tensor, bias: Tensor) -> Tensor:
     """Turn the output's gradient into x's, in place, and give that of the bias."""
     tokens, width = x.shape
-    programs, turns = BACKWARD.shares(tokens, width, x.device)
+    columns = _columns(width)
+    programs, turns = BACKWARD.shares(tokens, columns, x.device)
     partial = torch.empty(programs, width, dtype=torch.float32, device=x.device)
     with on_device(x):
-        _gelu_backward[(programs,)](
-            gradient, x, bias, partial, tokens, F=width, ROWS=BACKWARD.rows(width),
-            WIDTH=triton.next_power_of_2(width), TURNS=turns, num_warps=BACKWARD.warps,
+        _gelu_backward[(programs, triton.cdiv(width, columns))](
+            gradient, x, bias, partial, tokens, F=width, ROWS=BACKWARD.rows(columns), WIDTH=columns, TURNS=turns,
+            num_warps=BACKWARD.warps,
         )  # fmt: skip
     return sum_rows(partial, bias.dtype)
+
+
+def _columns(width: int) -> int:
+    columns: int = min(WIDEST, triton.next_power_of_2(width))
+    return columns

@@ -3,6 +3,9 @@
 The layout and the names are those of `attention`, which is faster where all scores of a head fit on the chip.
 """
 
+import math
+from typing import NamedTuple
+
 import torch
 import triton
 import triton.language as tl
@@ -11,8 +14,20 @@ from torch import Tensor
 from electra.model.kernels.dropout import keeps, threshold
 from electra.model.kernels.launch import on_device, sum_rows
 
-BLOCK = 64  # queries or keys at a time
-WARPS = 4
+
+class Blocks(NamedTuple):
+    """How many queries and keys a program takes at a time; the best of those that were measured on an H200."""
+
+    queries: int
+    keys: int
+    warps: int
+
+
+LN_2: tl.constexpr = tl.constexpr(math.log(2))  # scores are powers of two, which a GPU knows: `bits` is their scale
+
+FORWARD = Blocks(queries=128, keys=64, warps=8)
+TO_QUERIES = Blocks(queries=64, keys=32, warps=4)
+TO_KEYS_AND_VALUES = Blocks(queries=32, keys=64, warps=4)
 
 
 @triton.jit
@@ -23,126 +38,150 @@ def _part(table, sequence, tokens, row, head, width, D: tl.constexpr):
 
 
 @triton.jit
-def _scores(q, k, row, column, texts, sequence, tokens, scale, TEXTS: tl.constexpr, PRECISION: tl.constexpr):
-    """Give the scores of some queries and some keys, far below zero where a token is not seen."""
-    scores = tl.dot(q, tl.trans(k), input_precision=PRECISION) * scale
-    seen = (column < tokens)[None, :]
+def _seen(row, column, texts, sequence, tokens, TEXTS: tl.constexpr, TURNED: tl.constexpr):
+    """Say which keys are seen by which queries: queries down and keys across, or turned."""
+    real = column < tokens
+    seen = real[:, None] if TURNED else real[None, :]
     if TEXTS:
         of_query = tl.load(texts + sequence * tokens + row, mask=row < tokens, other=-1)
-        of_key = tl.load(texts + sequence * tokens + column, mask=column < tokens, other=-1)
-        seen = seen & (of_query[:, None] == of_key[None, :])
-    return tl.where(seen, scores, -1.0e30)
+        of_key = tl.load(texts + sequence * tokens + column, mask=real, other=-1)
+        if TURNED:
+            seen = seen & (of_key[:, None] == of_query[None, :])
+        else:
+            seen = seen & (of_query[:, None] == of_key[None, :])
+    return seen
 
 
 @triton.jit
 def _long_forward(
-    projected, texts, seeds, out, log_sum, tokens, heads, threshold, scale, keep_scale,
-    BLOCKS: tl.constexpr, SIZE: tl.constexpr, D: tl.constexpr, TEXTS: tl.constexpr, DROPS: tl.constexpr,
-    PRECISION: tl.constexpr,
+    projected, texts, seeds, out, log_sum, tokens, heads, threshold, bits, keep_scale,
+    QUERIES: tl.constexpr, KEYS: tl.constexpr, D: tl.constexpr, TEXTS: tl.constexpr,
+    RAGGED: tl.constexpr, DROPS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     sequence, head, width = tl.program_id(0) // heads, tl.program_id(0) % heads, heads * D
-    row = tl.program_id(1) * SIZE + tl.arange(0, SIZE)
+    row = tl.program_id(1) * QUERIES + tl.arange(0, QUERIES)
     at = tl.program_id(0) * tokens + row
     q = _part(projected, sequence, tokens, row, head, 3 * width, D)
-    most = tl.full((SIZE,), -float("inf"), tl.float32)
-    total = tl.zeros((SIZE,), tl.float32)
-    mixed = tl.zeros((SIZE, D), tl.float32)
-    for block in range(BLOCKS):
-        column = block * SIZE + tl.arange(0, SIZE)
+    most = tl.full((QUERIES,), -float("inf"), tl.float32)
+    total = tl.zeros((QUERIES,), tl.float32)
+    mixed = tl.zeros((QUERIES, D), tl.float32)
+    for block in range(tl.cdiv(tokens, KEYS)):
+        column = block * KEYS + tl.arange(0, KEYS)
         k = _part(projected + width, sequence, tokens, column, head, 3 * width, D)
         v = _part(projected + 2 * width, sequence, tokens, column, head, 3 * width, D)
-        scores = _scores(q, k, row, column, texts, sequence, tokens, scale, TEXTS, PRECISION)
-        higher = tl.maximum(most, tl.max(scores, 1))
-        share = tl.exp(scores - higher[:, None])
-        fade = tl.exp(most - higher)
+        scores = tl.dot(q, tl.trans(k), input_precision=PRECISION)
+        if TEXTS or RAGGED:
+            scores = tl.where(_seen(row, column, texts, sequence, tokens, TEXTS, False), scores, -1.0e30)
+        higher = tl.maximum(most, tl.max(scores, 1) * bits)
+        share = tl.exp2(scores * bits - higher[:, None])
+        fade = tl.exp2(most - higher)
         total = total * fade + tl.sum(share, 1)
         if DROPS:
-            share = tl.where(keeps(at, column, seeds, threshold), share * keep_scale, 0.0)
+            share = tl.where(keeps(at, column, seeds, threshold), share, 0.0)
         mixed = mixed * fade[:, None] + tl.dot(share.to(v.dtype), v, input_precision=PRECISION)
         most = higher
     place = (sequence * tokens + row)[:, None] * width + head * D + tl.arange(0, D)[None, :]
-    tl.store(out + place, (mixed / total[:, None]).to(out.dtype.element_ty), mask=(row < tokens)[:, None])
-    tl.store(log_sum + at, most + tl.log(total), mask=row < tokens)
+    mixed *= (keep_scale / total)[:, None]
+    tl.store(out + place, mixed.to(out.dtype.element_ty), mask=(row < tokens)[:, None])
+    tl.store(log_sum + at, most + tl.log2(total), mask=row < tokens)
 
 
 @triton.jit
 def _shares(
-    q, k, v, d, mixed, row, column, texts, seeds, log_sum, sequence, tokens, threshold, scale, keep_scale,
-    TEXTS: tl.constexpr, DROPS: tl.constexpr, PRECISION: tl.constexpr,
+    q, k, v, d, sums, along, row, column, texts, seeds, sequence, tokens, threshold, bits,
+    TURNED: tl.constexpr, TEXTS: tl.constexpr, RAGGED: tl.constexpr, DROPS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Give the shares that values were mixed by, and the gradient of the scores."""
-    at = tl.program_id(0) * tokens + row
-    scores = _scores(q, k, row, column, texts, sequence, tokens, scale, TEXTS, PRECISION)
-    sums = tl.load(log_sum + at, mask=row < tokens, other=0.0)
-    share = tl.where((row < tokens)[:, None], tl.exp(scores - sums[:, None]), 0.0)
-    to_share = tl.dot(d, tl.trans(v), input_precision=PRECISION)
+    """Give the shares that values were mixed by, and the gradient of the scores, but for their scales.
+
+    Queries go down and keys across, or turned.
+    """
+    if TURNED:
+        scores = tl.dot(k, tl.trans(q), input_precision=PRECISION)
+        to_share = tl.dot(v, tl.trans(d), input_precision=PRECISION)
+        sums, along = sums[None, :], along[None, :]
+    else:
+        scores = tl.dot(q, tl.trans(k), input_precision=PRECISION)
+        to_share = tl.dot(d, tl.trans(v), input_precision=PRECISION)
+        sums, along = sums[:, None], along[:, None]
+    share = tl.exp2(scores * bits - sums)
+    if TEXTS or RAGGED:
+        share = tl.where(_seen(row, column, texts, sequence, tokens, TEXTS, TURNED), share, 0.0)
     used = share
     if DROPS:
-        keep = keeps(at, column, seeds, threshold)
-        used = tl.where(keep, share * keep_scale, 0.0)
-        to_share = tl.where(keep, to_share * keep_scale, 0.0)
-    along = tl.sum(d.to(tl.float32) * mixed.to(tl.float32), 1)
-    to_scores = share * (to_share - along[:, None]) * scale
-    return used.to(q.dtype), to_scores.to(q.dtype)
-
-
-@triton.jit
-def _to_keys_and_values(
-    projected, texts, seeds, out, log_sum, gradient, to_projected, partial, tokens, heads, threshold, scale, keep_scale,
-    BLOCKS: tl.constexpr, SIZE: tl.constexpr, D: tl.constexpr, TEXTS: tl.constexpr, DROPS: tl.constexpr,
-    PRECISION: tl.constexpr,
-):  # fmt: skip
-    sequence, head, width = tl.program_id(0) // heads, tl.program_id(0) % heads, heads * D
-    column = tl.program_id(1) * SIZE + tl.arange(0, SIZE)
-    k = _part(projected + width, sequence, tokens, column, head, 3 * width, D)
-    v = _part(projected + 2 * width, sequence, tokens, column, head, 3 * width, D)
-    to_k = tl.zeros((SIZE, D), tl.float32)
-    to_v = tl.zeros((SIZE, D), tl.float32)
-    for block in range(BLOCKS):
-        row = block * SIZE + tl.arange(0, SIZE)
-        q = _part(projected, sequence, tokens, row, head, 3 * width, D)
-        d = _part(gradient, sequence, tokens, row, head, width, D)
-        mixed = _part(out, sequence, tokens, row, head, width, D)
-        used, to_scores = _shares(
-            q, k, v, d, mixed, row, column, texts, seeds, log_sum, sequence, tokens, threshold, scale, keep_scale,
-            TEXTS, DROPS, PRECISION,
-        )  # fmt: skip
-        to_v += tl.dot(tl.trans(used), d, input_precision=PRECISION)
-        to_k += tl.dot(tl.trans(to_scores), q, input_precision=PRECISION)
-    inner, real = tl.arange(0, D), (column < tokens)[:, None]
-    place = (sequence * tokens + column)[:, None] * (3 * width) + head * D + inner[None, :]
-    tl.store(to_projected + width + place, to_k.to(to_projected.dtype.element_ty), mask=real)
-    tl.store(to_projected + 2 * width + place, to_v.to(to_projected.dtype.element_ty), mask=real)
-    into = partial + (sequence * BLOCKS + tl.program_id(1)) * 3 * width + head * D + inner
-    tl.store(into + width, tl.sum(to_k, 0))
-    tl.store(into + 2 * width, tl.sum(to_v, 0))
+        keep = keeps(tl.program_id(0) * tokens + row, column, seeds, threshold, TURNED)
+        used = tl.where(keep, share, 0.0)
+        to_share = tl.where(keep, to_share, 0.0)
+    return used.to(q.dtype), (share * (to_share - along)).to(q.dtype)
 
 
 @triton.jit
 def _to_queries(
-    projected, texts, seeds, out, log_sum, gradient, to_projected, partial, tokens, heads, threshold, scale, keep_scale,
-    BLOCKS: tl.constexpr, SIZE: tl.constexpr, D: tl.constexpr, TEXTS: tl.constexpr, DROPS: tl.constexpr,
-    PRECISION: tl.constexpr,
+    projected, texts, seeds, out, log_sum, gradient, along, to_projected, partial, tokens, heads, threshold, bits,
+    keep_scale, QUERIES: tl.constexpr, KEYS: tl.constexpr, D: tl.constexpr, TEXTS: tl.constexpr,
+    RAGGED: tl.constexpr, DROPS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     sequence, head, width = tl.program_id(0) // heads, tl.program_id(0) % heads, heads * D
-    row = tl.program_id(1) * SIZE + tl.arange(0, SIZE)
+    row = tl.program_id(1) * QUERIES + tl.arange(0, QUERIES)
+    at = tl.program_id(0) * tokens + row
     q = _part(projected, sequence, tokens, row, head, 3 * width, D)
     d = _part(gradient, sequence, tokens, row, head, width, D)
     mixed = _part(out, sequence, tokens, row, head, width, D)
-    to_q = tl.zeros((SIZE, D), tl.float32)
-    for block in range(BLOCKS):
-        column = block * SIZE + tl.arange(0, SIZE)
+    sums = tl.load(log_sum + at, mask=row < tokens, other=0.0)
+    own = tl.sum(d.to(tl.float32) * mixed.to(tl.float32), 1) / keep_scale
+    tl.store(along + at, own, mask=row < tokens)
+    to_q = tl.zeros((QUERIES, D), tl.float32)
+    for block in range(tl.cdiv(tokens, KEYS)):
+        column = block * KEYS + tl.arange(0, KEYS)
         k = _part(projected + width, sequence, tokens, column, head, 3 * width, D)
         v = _part(projected + 2 * width, sequence, tokens, column, head, 3 * width, D)
         _, to_scores = _shares(
-            q, k, v, d, mixed, row, column, texts, seeds, log_sum, sequence, tokens, threshold, scale, keep_scale,
-            TEXTS, DROPS, PRECISION,
+            q, k, v, d, sums, own, row, column, texts, seeds, sequence, tokens, threshold, bits,
+            False, TEXTS, RAGGED, DROPS, PRECISION,
         )  # fmt: skip
         to_q += tl.dot(to_scores, k, input_precision=PRECISION)
+    to_q *= bits * LN_2 * keep_scale
     inner = tl.arange(0, D)
     place = (sequence * tokens + row)[:, None] * (3 * width) + head * D + inner[None, :]
     tl.store(to_projected + place, to_q.to(to_projected.dtype.element_ty), mask=(row < tokens)[:, None])
-    tl.store(partial + (sequence * BLOCKS + tl.program_id(1)) * 3 * width + head * D + inner, tl.sum(to_q, 0))
+    into = partial + (sequence * tl.num_programs(1) + tl.program_id(1)) * width + head * D + inner
+    tl.store(into, tl.sum(to_q, 0))
+
+
+@triton.jit
+def _to_keys_and_values(
+    projected, texts, seeds, log_sum, gradient, along, to_projected, partial, tokens, heads, threshold, bits,
+    keep_scale, QUERIES: tl.constexpr, KEYS: tl.constexpr, D: tl.constexpr, TEXTS: tl.constexpr,
+    RAGGED: tl.constexpr, DROPS: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Keys down, queries across: so both products that follow take the shares as they lie in the registers."""
+    sequence, head, width = tl.program_id(0) // heads, tl.program_id(0) % heads, heads * D
+    column = tl.program_id(1) * KEYS + tl.arange(0, KEYS)
+    k = _part(projected + width, sequence, tokens, column, head, 3 * width, D)
+    v = _part(projected + 2 * width, sequence, tokens, column, head, 3 * width, D)
+    to_k = tl.zeros((KEYS, D), tl.float32)
+    to_v = tl.zeros((KEYS, D), tl.float32)
+    for block in range(tl.cdiv(tokens, QUERIES)):
+        row = block * QUERIES + tl.arange(0, QUERIES)
+        at = tl.program_id(0) * tokens + row
+        q = _part(projected, sequence, tokens, row, head, 3 * width, D)
+        d = _part(gradient, sequence, tokens, row, head, width, D)
+        sums = tl.load(log_sum + at, mask=row < tokens, other=0.0)
+        own = tl.load(along + at, mask=row < tokens, other=0.0)
+        used, to_scores = _shares(
+            q, k, v, d, sums, own, row, column, texts, seeds, sequence, tokens, threshold, bits,
+            True, TEXTS, RAGGED, DROPS, PRECISION,
+        )  # fmt: skip
+        to_v += tl.dot(used, d, input_precision=PRECISION)
+        to_k += tl.dot(to_scores, q, input_precision=PRECISION)
+    to_v *= keep_scale
+    to_k *= bits * LN_2 * keep_scale
+    inner, real = tl.arange(0, D), (column < tokens)[:, None]
+    place = (sequence * tokens + column)[:, None] * (3 * width) + head * D + inner[None, :]
+    tl.store(to_projected + width + place, to_k.to(to_projected.dtype.element_ty), mask=real)
+    tl.store(to_projected + 2 * width + place, to_v.to(to_projected.dtype.element_ty), mask=real)
+    into = partial + (sequence * tl.num_programs(1) + tl.program_id(1)) * 2 * width + head * D + inner
+    tl.store(into, tl.sum(to_k, 0))
+    tl.store(into + width, tl.sum(to_v, 0))
 
 
 def attend(projected: Tensor, heads: int, texts: Tensor | None, seeds: Tensor, chance: float) -> tuple[Tensor, Tensor]:
@@ -150,11 +189,10 @@ def attend(projected: Tensor, heads: int, texts: Tensor | None, seeds: Tensor, c
     sequences, tokens, triple = projected.shape
     out = projected.new_empty(sequences, tokens, triple // 3)
     log_sum = torch.empty(sequences * heads, tokens, dtype=torch.float32, device=projected.device)
-    blocks = triton.cdiv(tokens, BLOCK)
     with on_device(projected):
-        _long_forward[(sequences * heads, blocks)](
+        _long_forward[(sequences * heads, triton.cdiv(tokens, FORWARD.queries))](
             projected, texts, seeds, out, log_sum, tokens, heads, *_numbers(triple // 3 // heads, chance),
-            **_shape(projected, heads, texts, chance), num_warps=WARPS,
+            **_shape(projected, heads, texts, chance), **_cut(FORWARD, tokens),
         )  # fmt: skip
     return out, log_sum
 
@@ -165,26 +203,39 @@ def attend_backward(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Give the gradient of the projected states (B, L, 3H), and its sum over all tokens (3H,)."""
     sequences, tokens, triple = projected.shape
-    blocks = triton.cdiv(tokens, BLOCK)
-    to_projected = torch.empty_like(projected)
-    partial = torch.empty(sequences * blocks, triple, dtype=torch.float32, device=projected.device)
+    of_queries, of_keys = triton.cdiv(tokens, TO_QUERIES.queries), triton.cdiv(tokens, TO_KEYS_AND_VALUES.keys)
+    to_projected, along = torch.empty_like(projected), torch.empty_like(log_sum)
+    partial = log_sum.new_empty(sequences * of_queries, triple // 3)
+    partials = log_sum.new_empty(sequences * of_keys, triple // 3 * 2)
+    numbers, shape = _numbers(triple // 3 // heads, chance), _shape(projected, heads, texts, chance)
     with on_device(projected):
-        for kernel in (_to_keys_and_values, _to_queries):
-            kernel[(sequences * heads, blocks)](
-                projected, texts, seeds, out, log_sum, gradient, to_projected, partial, tokens, heads,
-                *_numbers(triple // 3 // heads, chance), **_shape(projected, heads, texts, chance), num_warps=WARPS,
-            )  # fmt: skip
-    return to_projected, sum_rows(partial, projected.dtype)
+        _to_queries[(sequences * heads, of_queries)](
+            projected, texts, seeds, out, log_sum, gradient, along, to_projected, partial, tokens, heads, *numbers,
+            **shape, **_cut(TO_QUERIES, tokens),
+        )  # fmt: skip
+        _to_keys_and_values[(sequences * heads, of_keys)](
+            projected, texts, seeds, log_sum, gradient, along, to_projected, partials, tokens, heads, *numbers,
+            **shape, **_cut(TO_KEYS_AND_VALUES, tokens),
+        )  # fmt: skip
+    to_bias = torch.cat([sum_rows(part, projected.dtype) for part in (partial, partials)])
+    return to_projected, to_bias
 
 
 def _numbers(size: int, chance: float) -> tuple[int, float, float]:
-    return threshold(chance), size**-0.5, 1 / (1 - chance)
+    return threshold(chance), size**-0.5 / math.log(2), 1 / (1 - chance)
+
+
+def _cut(blocks: Blocks, tokens: int) -> dict[str, object]:
+    return {
+        "QUERIES": blocks.queries,
+        "KEYS": blocks.keys,
+        "RAGGED": tokens % blocks.keys != 0,
+        "num_warps": blocks.warps,
+    }
 
 
 def _shape(projected: Tensor, heads: int, texts: Tensor | None, chance: float) -> dict[str, object]:
     return {
-        "BLOCKS": triton.cdiv(projected.size(1), BLOCK),
-        "SIZE": BLOCK,
         "D": projected.size(2) // 3 // heads,
         "TEXTS": texts is not None,
         "DROPS": chance > 0,

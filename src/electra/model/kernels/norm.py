@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from electra.model.kernels.dropout import keeps, threshold
 from electra.model.kernels.launch import Layout, on_device, sum_rows
 
-FORWARD = Layout(numbers=4096, warps=4)
+FORWARD = Layout(numbers=2048, warps=4)
 BACKWARD = Layout(numbers=4096, warps=8, programs=2)
 BACKWARD_NARROW = Layout(numbers=1024, warps=4, programs=4)  # below NARROW columns
 NARROW = 128
