@@ -76,4 +76,7 @@ def _mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
         return replace(value, **{field.name: _mapped(getattr(value, field.name), change) for field in fields(value)})
     if isinstance(value, dict):
         return {name: _mapped(part, change) for name, part in value.items()}
-    return tuple(_mapped(part, change) for part in value) if isinstance(value, tuple) else value
+    if isinstance(value, tuple):
+        parts = [_mapped(part, change) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    return value

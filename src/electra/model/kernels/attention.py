@@ -15,6 +15,7 @@ from electra.model.kernels.dropout import keeps, threshold
 from electra.model.kernels.launch import on_device, sum_rows
 
 WARPS = 8  # of a program
+UNSEEN: tl.constexpr = tl.constexpr(-(2.0**100))  # a power of two: scaling it is exact, so that differences of two are zero
 LN_2: tl.constexpr = tl.constexpr(math.log(2))  # scores are powers of two, which a GPU knows: `bits` is their scale
 
 
@@ -26,10 +27,10 @@ def _scores(
     row = tl.arange(0, L)
     scores = tl.dot(q, tl.trans(k), input_precision=PRECISION)
     if RAGGED:
-        scores = tl.where((row < tokens)[None, :], scores, -1.0e30)
+        scores = tl.where((row < tokens)[None, :], scores, UNSEEN)
     if TEXTS:
         text = tl.load(texts + sequence * tokens + row, mask=row < tokens, other=-1)
-        scores = tl.where(text[:, None] == text[None, :], scores, -1.0e30)
+        scores = tl.where(text[:, None] == text[None, :], scores, UNSEEN)
     return scores
 
 

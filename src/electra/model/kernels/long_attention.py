@@ -23,6 +23,7 @@ class Blocks(NamedTuple):
     warps: int
 
 
+UNSEEN: tl.constexpr = tl.constexpr(-(2.0**100))  # a power of two: scaling it is exact, so that differences of two are zero
 LN_2: tl.constexpr = tl.constexpr(math.log(2))  # scores are powers of two, which a GPU knows: `bits` is their scale
 
 FORWARD = Blocks(queries=128, keys=64, warps=8)
@@ -71,7 +72,7 @@ def _long_forward(
         v = _part(projected + 2 * width, sequence, tokens, column, head, 3 * width, D)
         scores = tl.dot(q, tl.trans(k), input_precision=PRECISION)
         if TEXTS or RAGGED:
-            scores = tl.where(_seen(row, column, texts, sequence, tokens, TEXTS, False), scores, -1.0e30)
+            scores = tl.where(_seen(row, column, texts, sequence, tokens, TEXTS, False), scores, UNSEEN)
         higher = tl.maximum(most, tl.max(scores, 1) * bits)
         share = tl.exp2(scores * bits - higher[:, None])
         fade = tl.exp2(most - higher)
