@@ -128,6 +128,18 @@ def _write_tasks(folder: Path) -> None:
         (folder / f"squad/{split}-v2.0.json").write_text(json.dumps(data))
 
 
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs/quickstart.md"], ids=lambda page: page.stem)
+def test_the_first_example_shows_what_comes_out(page):
+    """Probabilities differ by a little from machine to machine."""
+    command, shown = next(commands(page))
+    rows, expected = (
+        [line.split("\t") for line in text.splitlines()]
+        for text in (CliRunner().invoke(app, shlex.split(command)[1:]).stdout, shown)
+    )
+    assert [row[1:] for row in rows] == [row[1:] for row in expected]
+    assert [float(row[0]) for row in rows] == pytest.approx([float(row[0]) for row in expected], abs=0.01)
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if any(commands(page))], ids=lambda page: page.stem)
 def test_every_command_of_the_page_runs(page, world, tiny_folder):
     if not any("out=runs/small" in command for command, _ in commands(page)):

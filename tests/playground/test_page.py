@@ -39,11 +39,12 @@ def free_port() -> int:
 
 
 @contextmanager
-def served(model: Path, watched: Path):
+def served(model: Path | None, watched: Path):
     """Run `electra play` as a user does, and give the page's address; then interrupt it as a user does."""
     (watched / "sitecustomize.py").write_text(WATCH)
     paths = [str(watched), *filter(None, [os.environ.get("PYTHONPATH")])]
-    command = [sys.executable, "-m", "electra", "play", str(model), "--port", str(free_port()), "--no-browser"]
+    named = [str(model)] if model else []
+    command = [sys.executable, "-m", "electra", "play", *named, "--port", str(free_port()), "--no-browser"]
     with (watched / "stderr").open("w") as errors:
         process = subprocess.Popen(
             command,
@@ -67,6 +68,13 @@ def pretrained(tiny_folder, tmp_path_factory):
     watched = tmp_path_factory.mktemp("served")
     with served(tiny_folder, watched) as address:
         yield address, watched / "stderr"
+
+
+@pytest.fixture
+def embedded(tmp_path):
+    """The address of a page for which no model was named, served for longer than it is looked at."""
+    with served(None, tmp_path) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
@@ -178,6 +186,16 @@ def test_the_server_itself_asks_nobody_outside(pretrained, visit):
     asked = set(re.findall(r"^connects (\S+)$", pretrained[1].read_text(), re.MULTILINE))
     assert "127.0.0.1" in asked  # gradio greets its own server, so the watch does see what there is to see
     assert asked <= {"127.0.0.1", "localhost", "None"}
+
+
+def test_without_a_model_the_page_is_that_of_the_embedded_one_and_shows_what_it_finds(embedded, visit):
+    one = visit(embedded)
+    one.wait("header", "the model that comes with electra")
+    flagged = one.page.locator("#found .flagged").all_inner_texts()
+    assert [text.split()[0] for text in flagged] == ["there", "a", "the"]
+    one.page.get_by_role("tab", name="Fool it").click()
+    one.page.get_by_role("checkbox", name="man").check()
+    one.wait("#verdict .outcome", re.compile("Fooled|Caught|Unchanged"))
 
 
 def test_a_fine_tuned_form_answers(tuned_run, visit, tmp_path):

@@ -5,7 +5,6 @@ import pytest
 
 import electra
 from electra.errors import CheckpointError, ConfigError
-from electra.model import embedded
 from electra.model.networks import Discriminator
 from electra.model.pretrained import Pretrained
 from electra.playground import play as module
@@ -22,13 +21,6 @@ def test_a_port_that_is_taken_is_one_line(tiny_folder):
         port = other.getsockname()[1]
         with pytest.raises(ConfigError, match=rf"^port {port} is taken; choose another one with --port, such as"):
             electra.play(tiny_folder, port, browser=False)
-
-
-@needs_gradio
-def test_without_a_model_the_one_at_hand_is_asked_for(monkeypatch, tmp_path):
-    monkeypatch.setattr(embedded, "FOLDER", tmp_path / "none")
-    with pytest.raises(CheckpointError, match="which model"):
-        electra.play(port=0)
 
 
 def test_without_gradio_the_extra_is_named(monkeypatch, tiny_folder):

@@ -1,62 +1,99 @@
-"""The model that comes with the package: its shape fits the limit, and the script that makes it runs."""
+"""The model that comes with the package: what is shipped, what it can do, and the script that makes it."""
 
 import os
+import re
 import subprocess
 import sys
+import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
 import torch
+from entries import RESULTS, points, records
+from hatchling.build import build_sdist, build_wheel
 from safetensors.torch import load_file
-from typer.testing import CliRunner
 
 import electra
-from electra.cli import app
 from electra.config.load import load_config
-from electra.data.tokens.tokenizer import SPECIAL_TOKENS, wordpiece
-from electra.model import embedded
-from electra.model.networks import build_networks
-from electra.model.pretrained import Pretrained
-from electra.recipes.convert import write_model
+from electra.model.pretrained import EMBEDDED, Pretrained
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "runs" / "embedded.sh"
 LIMIT = 8_000_000
+ENTRY = RESULTS / "2026-11-15-embedded"
 
 
 @pytest.fixture(scope="module")
-def folder(recorded, tmp_path_factory) -> Path:
-    """An untrained model of the script's shape, with pieces of six letters, as English has on average."""
-    place = tmp_path_factory.mktemp("embedded")
-    pretrain = next(command for command in recorded("embedded.sh", "out", "1", "text") if command[0] == "pretrain")
-    config = load_config(pretrain[1], pretrain[2:])
-    pieces = [f"p{number:05}" for number in range(config.model.vocab_size - len(SPECIAL_TOKENS))]
-    networks = build_networks(config.model, config.objective.generator)
-    model = Pretrained(networks.discriminator, wordpiece([*SPECIAL_TOKENS, *pieces]), networks.generator)
-    write_model(model, place / "whole")
-    electra.export(place / "whole", place / "embedded", "bf16")
-    return place / "embedded"
+def model() -> Pretrained:
+    return electra.load(device="cpu")
 
 
-def test_the_embedded_models_shape_keeps_to_the_limit(folder):
-    sizes = {path: path.stat().st_size for path in folder.rglob("*") if path.is_file()}
+def suspicion(model: Pretrained, text: str) -> dict[str, float]:
+    return {token: probability for token, probability, _ in model.detect(text)}
+
+
+def test_the_embedded_model_keeps_to_the_limit():
+    sizes = {path: path.stat().st_size for path in EMBEDDED.rglob("*") if path.is_file()}
     assert 0.9 * LIMIT < sum(sizes.values()) <= LIMIT
 
 
-def test_the_embedded_model_has_tied_embeddings_once_in_each_file(folder):
-    for file in (folder / "model.safetensors", folder / "generator" / "model.safetensors"):
+def test_the_embedded_model_is_in_what_is_built_of_the_package(tmp_path, monkeypatch):
+    shipped = {str(path.relative_to(ROOT / "src")) for path in EMBEDDED.rglob("*") if path.is_file()}
+    monkeypatch.chdir(ROOT)
+    with zipfile.ZipFile(tmp_path / build_wheel(str(tmp_path))) as wheel:
+        assert shipped <= set(wheel.namelist())
+    with tarfile.open(tmp_path / build_sdist(str(tmp_path))) as sdist:
+        assert shipped <= {name.partition("/src/")[2] for name in sdist.getnames()}
+
+
+def test_the_embedded_model_has_the_shape_that_the_script_trains(model, recorded):
+    pretrain = next(command for command in recorded("embedded.sh", "out", "1", "text") if command[0] == "pretrain")
+    config = load_config(pretrain[1], pretrain[2:])
+    assert model.encoder.config == config.model
+    assert model.generator.encoder.config.hidden_size == config.objective.generator.width * config.model.hidden_size
+
+
+def test_the_embedded_model_has_tied_embeddings_once_in_each_file():
+    for file in (EMBEDDED / "model.safetensors", EMBEDDED / "generator" / "model.safetensors"):
         tensors = load_file(file)
         vocabulary = [name for name, tensor in tensors.items() if 8000 in tensor.shape and tensor.ndim == 2]
         assert vocabulary == ["electra.embeddings.word_embeddings.weight"]
         assert {tensor.dtype for tensor in tensors.values()} == {torch.bfloat16}
 
 
-def test_the_embedded_model_computes_in_float32_and_is_found_without_a_name(folder, monkeypatch):
-    assert {weight.dtype for weight in electra.load(folder, device="cpu").network.parameters()} == {torch.float32}
-    monkeypatch.setattr(embedded, "FOLDER", folder)
-    result = CliRunner().invoke(app, ["detect", "p00001 p00002"])
-    assert result.exit_code == 0, result.output
-    assert len(result.stdout.splitlines()) > 1
+def test_the_embedded_model_computes_in_float32(model):
+    assert {weight.dtype for weight in model.network.parameters()} == {torch.float32}
+
+
+def test_the_embedded_model_finds_a_wrong_word_and_leaves_the_right_one_alone(model):
+    wrong = suspicion(model, "I think that you are write.")
+    assert max(wrong, key=wrong.get) == "write"
+    assert wrong["write"] > 0.5
+    assert max(suspicion(model, "I think that you are right.").values()) < 0.2
+
+
+def test_the_embedded_models_generator_guesses_a_hidden_word(model):
+    encoding = model.tokenizer.encode(["He shook his head and said nothing."])[0]
+    place = encoding.tokens.index("head")
+    assert model.propose(encoding.ids, [place])[0].argmax() == encoding.ids[place]
+
+
+def test_the_embedded_models_card_says_what_the_ledger_says():
+    (tuned,) = points(ENTRY)
+    heldout = records(ENTRY / "metrics.jsonl")[-1]
+    measured = {
+        f"{heldout['heldout_discriminator_auc']:.3f}",
+        f"{heldout['heldout_discriminator_recall']:.0%}",
+        f"{heldout['heldout_discriminator_precision']:.0%}",
+        f"{heldout['heldout_generator_hidden_accuracy']:.1%}",
+        tuned.cell("sst-2"),
+        tuned.cell("mrpc").removesuffix(" (5)"),
+    }
+    card = (EMBEDDED / "README.md").read_text(encoding="utf-8")
+    scores = re.findall(r"\| ([^|]+) \|$", card.partition("## Scores")[2].partition("## Limits")[0], re.MULTILINE)
+    assert {score.replace(" %", "%") for score in scores if score.strip()} == measured
+    assert f"{tuned.steps:,} updates" in card
 
 
 @pytest.mark.slow

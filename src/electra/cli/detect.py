@@ -13,8 +13,8 @@ from electra.cli.options import Json
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
-        epilog='Examples:\n\n  electra detect runs/small "the chef ate the car"\n\n'
-        "  electra detect google/electra-small-discriminator --json < letter.txt"
+        epilog='Examples:\n\n  electra detect "I think that you are write."\n\n'
+        "  electra detect runs/small --json < letter.txt"
     )(detect)
 
 
@@ -22,7 +22,8 @@ def detect(
     model: Annotated[
         str | None,
         typer.Argument(
-            metavar="MODEL", help="A run, a Hugging Face folder or a hub name; the model at hand when not given."
+            metavar="MODEL",
+            help="A run, a Hugging Face folder or a hub name; the model that comes with electra when not given.",
         ),
     ] = None,
     text: Annotated[str | None, typer.Argument(help="The text; standard input when not given.")] = None,
@@ -30,15 +31,13 @@ def detect(
 ) -> None:
     """Give each token's probability of being replaced.
 
-    A single argument with a space in it that is no folder is a text for the model at hand.
+    A single argument with a space in it that is no folder is a text for the model that comes with electra.
     """
     from electra.errors import DataError
-    from electra.model.embedded import model_or_embedded
-    from electra.model.pretrained import load
+    from electra.model.pretrained import EMBEDDED, load
 
     if model and text is None and _is_text(model):
         model, text = None, model
-    source = model_or_embedded(model)
     if text is None:
         if sys.stdin.isatty():
             raise DataError("no text: give it as an argument or on standard input")
@@ -46,7 +45,7 @@ def detect(
             text = sys.stdin.buffer.read().decode()
         except UnicodeDecodeError as problem:
             raise DataError(f"standard input is not valid UTF-8 at byte {problem.start}") from None
-    detections = load(source).detect(text)
+    detections = load(model or EMBEDDED).detect(text)
     if as_json:
         tokens = [
             {"token": token, "probability": probability, "start": start, "end": end}

@@ -9,16 +9,15 @@ from electra.playground import PORT
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog="Examples:\n\n  electra play runs/small\n\n  electra play runs/mrpc --port 8000 --no-browser")(
-        play
-    )
+    app.command(epilog="Examples:\n\n  electra play\n\n  electra play runs/mrpc --port 8000 --no-browser")(play)
 
 
 def play(
     model: Annotated[
         str | None,
         typer.Argument(
-            metavar="MODEL", help="A run, a Hugging Face folder or a hub name; the model at hand when not given."
+            metavar="MODEL",
+            help="A run, a Hugging Face folder or a hub name; the model that comes with electra when not given.",
         ),
     ] = None,
     port: Annotated[
@@ -27,9 +26,10 @@ def play(
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Do not open the page in a browser.")] = False,
 ) -> None:
     """Serve a page to see replaced tokens, to fool the discriminator, or to ask a fine-tuned model."""
+    from electra.model.pretrained import EMBEDDED
     from electra.playground.play import play as serve
 
     def ready(address: str) -> None:
         typer.echo(f"{address}  (Ctrl+C ends it)")
 
-    serve(model, port, not no_browser, ready)
+    serve(model or EMBEDDED, port, not no_browser, ready)

@@ -19,6 +19,7 @@ from electra.model.networks import Discriminator, MaskedLM
 from electra.model.precision import Precision, as_used
 from electra.model.windows import Batch, batches
 
+EMBEDDED = Path(__file__).parents[1] / "embedded"  # the model that comes with the package, its generator inside
 GENERATOR = "generator"  # the folder of the generator inside the discriminator's
 TASK = "task.json"  # what a fine-tuned model was made for
 ROUNDING = 256  # an embedding may be this much larger than the vocabulary: sizes are rounded up for speed
@@ -172,11 +173,11 @@ class Pretrained:
         return results
 
 
-def load(source: str | Path, device: str | None = None, precision: Precision = "auto") -> Pretrained:
-    """Load a run of ours, a Hugging Face folder or a hub name; on the GPU where there is one.
+def load(source: str | Path = EMBEDDED, device: str | None = None, precision: Precision = "auto") -> Pretrained:
+    """Load a run of ours, a Hugging Face folder, a hub name or the model that comes with the package.
 
-    It computes in `precision` float32, bf16 or auto, that is bf16 on a GPU and float32 elsewhere. Its weights are
-    float32 in any case, and a change of them after the first use in bf16 is not seen.
+    It lies on the GPU where there is one, and computes in `precision` float32, bf16 or auto, that is bf16 on a GPU and
+    float32 elsewhere. Its weights are float32 anyhow, and a change of them after the first use in bf16 is not seen.
     """
     folder = find_folder(source)
     network = read_network(folder)

@@ -24,8 +24,11 @@ INKS: dict[str, Any] = {  # of hints; gradio's own are too pale to be read with 
     for name in ("block_info_text_color", "body_text_color_subdued")
     for mode, colour in (("", "*neutral_600"), ("_dark", "*neutral_300"))
 }
-TEXT = "The band released its first album, which dog well received by critics, and the fans thanked purple for it."
-SENTENCE = "The chef cooked a meal for the guests."
+TEXT = (
+    "As soon as the sun rose, they went on there way. In the evening they came to a the house near the river, "
+    "where an old man told them a story."
+)
+SENTENCE = "The old man told us a story about the sea."
 LATEST: dict[str, Any] = {"trigger_mode": "always_last", "show_progress": "hidden", "api_visibility": "private"}
 
 PRETRAINED = (

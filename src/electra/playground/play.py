@@ -8,9 +8,8 @@ from pathlib import Path
 from threading import Event
 
 from electra.errors import CheckpointError, ConfigError
-from electra.model.embedded import model_or_embedded
 from electra.model.networks import Discriminator, TaskNetwork
-from electra.model.pretrained import Pretrained, load
+from electra.model.pretrained import EMBEDDED, Pretrained, load
 from electra.playground import PORT
 from electra.recipes.evaluate import Tuned, load_tuned
 
@@ -18,7 +17,7 @@ HOST = "127.0.0.1"
 
 
 def play(
-    model: str | Path | None = None,
+    model: str | Path = EMBEDDED,
     port: int = PORT,
     browser: bool = True,
     ready: Callable[[str], None] = lambda address: None,
@@ -27,13 +26,12 @@ def play(
     if find_spec("gradio") is None:
         raise ConfigError("the page needs an extra: pip install -e '.[play]' in the checkout")
     _check_port(port)
-    source = model_or_embedded(model)
-    playable = load_playable(source)
+    playable = load_playable(model)
     # Before gradio is imported: it reports its use to its makers unless told otherwise.
     os.environ |= {"GRADIO_ANALYTICS_ENABLED": "False", "HF_HUB_DISABLE_TELEMETRY": "1"}
     from electra.playground.page import build_page, launch
 
-    page = build_page(playable, str(source))
+    page = build_page(playable, "the model that comes with electra" if model == EMBEDDED else str(model))
     launch(page, HOST, port, browser)
     ready(f"http://{HOST}:{port}")
     try:
