@@ -59,24 +59,29 @@ def test_gelu(normal, agree, tokens, width):
 
 
 @pytest.mark.parametrize(
-    ("kernels", "length", "heads", "size", "chance", "several"),
+    ("kernels", "length", "heads", "size", "chance", "layout"),
     [
-        (attention, 17, 3, 16, 0.1, True),
-        (attention, 32, 2, 32, 0.0, False),
-        (attention, SHORT, 1, 64, 0.2, True),
-        (long_attention, 40, 2, 16, 0.1, True),
-        (long_attention, 130, 1, 16, 0.1, True),
-        (long_attention, 192, 2, 32, 0.0, False),
+        (attention, 17, 3, 16, 0.1, "mixed"),
+        (attention, 32, 2, 32, 0.0, "whole"),
+        (attention, SHORT, 1, 64, 0.2, "mixed"),
+        (long_attention, 40, 2, 16, 0.1, "mixed"),
+        (long_attention, 130, 1, 16, 0.1, "mixed"),
+        (long_attention, 192, 2, 32, 0.0, "whole"),
+        (long_attention, 200, 1, 64, 0.1, "padded"),  # blocks of keys that some queries see nothing of
     ],
 )
-def test_attention(normal, seeds, agree, dtype, device, kernels, length, heads, size, chance, several):
+def test_attention(normal, seeds, agree, dtype, device, kernels, length, heads, size, chance, layout):
     if dtype == torch.bfloat16 and device.type == "cpu":
         pytest.skip("the interpreter multiplies bf16 matrices wrongly")
     if dtype == torch.float32 and device.type == "cuda":
         pytest.skip("exact float32 products take minutes to compile; nothing uses them")
     projected, gradient = normal(2, length, 3 * heads * size), normal(2, length, heads * size)
     source = torch.Generator().manual_seed(0)
-    texts = torch.randint(0, 3, (2, length), generator=source).to(device) if several else None
+    texts = {
+        "mixed": torch.randint(0, 3, (2, length), generator=source).to(device),
+        "padded": (torch.arange(length, device=device) < length // 4).long().expand(2, -1).contiguous(),
+        "whole": None,
+    }[layout]
     expected = plain.attend(projected.float(), heads, texts, seeds, chance)
     (to_projected,) = torch.autograd.grad(expected, [projected], gradient.float())
     states, d = details(projected, gradient)

@@ -15,7 +15,9 @@ from electra.model.kernels.dropout import keeps, threshold
 from electra.model.kernels.launch import on_device, sum_rows
 
 WARPS = 8  # of a program
-UNSEEN: tl.constexpr = tl.constexpr(-(2.0**100))  # a power of two: scaling it is exact, so that differences of two are zero
+UNSEEN: tl.constexpr = tl.constexpr(
+    -(2.0**100)
+)  # a power of two: scaling it is exact, so that differences of two are zero
 LN_2: tl.constexpr = tl.constexpr(math.log(2))  # scores are powers of two, which a GPU knows: `bits` is their scale
 
 

@@ -23,7 +23,9 @@ class Blocks(NamedTuple):
     warps: int
 
 
-UNSEEN: tl.constexpr = tl.constexpr(-(2.0**100))  # a power of two: scaling it is exact, so that differences of two are zero
+UNSEEN: tl.constexpr = tl.constexpr(
+    -(2.0**100)
+)  # a power of two: scaling it is exact, so that differences of two are zero
 LN_2: tl.constexpr = tl.constexpr(math.log(2))  # scores are powers of two, which a GPU knows: `bits` is their scale
 
 FORWARD = Blocks(queries=128, keys=64, warps=8)

@@ -1,0 +1,53 @@
+"""Every kernel is compiled for a GPU, which needs none: the interpreter takes code that the compiler refuses."""
+
+import importlib
+
+import pytest
+
+triton = pytest.importorskip("triton")
+
+from triton.backends.compiler import GPUTarget  # noqa: E402
+from triton.compiler import ASTSource  # noqa: E402
+
+KERNELS = {
+    "attention": ["_attention_forward", "_attention_backward"],
+    "gelu": ["_gelu_forward", "_gelu_backward"],
+    "launch": ["_sum_rows"],
+    "long_attention": ["_long_forward", "_to_queries", "_to_keys_and_values"],
+    "norm": ["_norm_forward", "_norm_backward"],
+    "vocabulary": ["_cross_entropy", "_cross_entropy_backward", "_sample"],
+}
+TYPES = (  # of arguments that are not pointers to bf16
+    dict.fromkeys(["along", "deviation", "log_sum", "mean", "nll", "partial", "uniform"], "*fp32")
+    | dict.fromkeys(["best", "forbidden", "sampled", "targets", "texts"], "*i64")
+    | dict.fromkeys(["heads", "rows", "stride", "threshold", "tokens", "width"], "i32")
+    | dict.fromkeys(["bits", "eps", "keep_scale", "scale", "sharpness"], "fp32")
+    | {"seeds": "*i32"}
+)
+CONSTANTS = {
+    "BLOCK": 1024, "BLOCKS": 30, "BRANCH": True, "COLUMNS": 16, "D": 64, "DROPS": True, "F": 1024, "FORBIDS": True,
+    "H": 256, "KEYS": 32, "L": 128, "PRECISION": "tf32", "QUERIES": 32, "RAGGED": True, "ROWS": 8, "TEXTS": True,
+    "TURNS": 2, "V": 30522, "WIDTH": 256,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("module", "name"), [(module, name) for module, names in KERNELS.items() for name in names])
+def test_a_kernel_compiles(module, name, monkeypatch, tmp_path):
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    kernel = getattr(importlib.import_module(f"electra.model.kernels.{module}"), name)
+    constants = {argument: CONSTANTS[argument] for argument in kernel.arg_names if argument.isupper()}
+    types = {argument: TYPES.get(argument, "*bf16") for argument in kernel.arg_names}
+    source = ASTSource(kernel, types | dict.fromkeys(constants, "constexpr"), constants)
+    compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 8})
+    assert compiled.asm["cubin"]
+
+
+def test_no_kernel_is_left_out():
+    entries = {}
+    for module in KERNELS:
+        names = vars(importlib.import_module(f"electra.model.kernels.{module}")).items()
+        code = {name: value for name, value in names if isinstance(value, triton.runtime.JITFunction)}
+        entries[module] = [
+            name for name, value in code.items() if "tl.program_id(0)" in value.src and "tl.store" in value.src
+        ]
+    assert entries == KERNELS
