@@ -12,7 +12,7 @@ def test_a_new_or_empty_folder_may_become_a_run(tmp_path):
 
 
 def test_what_earlier_stages_prepare_is_no_obstacle(tmp_path):
-    for name in [*PREPARED, ".tokenizer.writing"]:
+    for name in [*PREPARED, ".tokenizer.partial"]:
         (tmp_path / name).mkdir()
     check_place(tmp_path)
 

@@ -34,13 +34,13 @@ def evaluate(
     """Score a model on a split of its task; KEY=VALUE changes the task's settings, such as data=DIR."""
     if split not in ("train", "dev", "test"):
         raise typer.BadParameter(f"--split {split}: choose train, dev or test")
-    from electra.recipes.convert import written_beside
+    from electra.data.files import folder_whole
     from electra.recipes.evaluate import evaluate as score
     from electra.recipes.results import percent
 
     found = score(run, overrides or [], split)  # type: ignore[arg-type]
     if out:
-        with written_beside(out) as folder:
+        with folder_whole(out) as folder:
             lines = (json.dumps(prediction, ensure_ascii=False) + "\n" for prediction in found.predictions)
             for name, text in {"predictions.jsonl": "".join(lines), **found.files}.items():
                 (folder / name).write_text(text, encoding="utf-8")

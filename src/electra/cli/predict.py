@@ -2,7 +2,7 @@
 
 import json
 import sys
-from contextlib import ExitStack
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -30,19 +30,17 @@ def predict(
     ] = None,
 ) -> None:
     """Predict every example of a file: one line of JSON each, in the same order."""
+    from electra.data.files import opened_whole
     from electra.recipes.predict import predict as run_over
     from electra.tasks.base import Notes
 
     notes = Notes()
     count = 0
-    beside = out.with_name(f".{out.name}.partial") if out else None
-    with ExitStack() as stack:
-        target = stack.enter_context(beside.open("w", encoding="utf-8")) if beside else sys.stdout
+    with opened_whole(out) if out else nullcontext(sys.stdout) as target:
         for prediction in run_over(run, source, overrides or [], notes):
             target.write(json.dumps(prediction, ensure_ascii=False) + "\n")
             count += 1
     for what, number in notes.counts.items():
         typer.echo(f"{number:,} {what}", err=True)
-    if out and beside:
-        beside.replace(out)
+    if out:
         typer.echo(f"{out}: {count:,} predictions")

@@ -1,8 +1,5 @@
 """Hugging Face both ways: take a model in, give a model out, and prove that nothing changed on the way."""
 
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -17,6 +14,7 @@ from electra.config.schema import (
     ModelConfig,
     PretrainConfig,
 )
+from electra.data.files import folder_whole
 from electra.data.reading.hub import locate
 from electra.errors import CheckpointError
 from electra.model.encoder import Encoder
@@ -39,7 +37,7 @@ def export(source: str | Path, out: str | Path, precision: Literal["float32", "b
     model = load(source, device="cpu")
     for network in filter(None, (model.network, model.generator)):
         network.to(dtype).float()
-    with written_beside(Path(out)) as folder:
+    with folder_whole(Path(out)) as folder:
         if isinstance(model.network, TaskNetwork):
             _write_task_model(TaskModel(model.network, model.tokenizer, read_task(find_folder(source))), folder, dtype)
         else:
@@ -54,7 +52,7 @@ def import_model(source: str | Path, out: str | Path, generator: str | Path | No
         if not isinstance(network, MaskedLM):
             raise CheckpointError(f"{generator} is no generator: it has no masked-LM head")
         model = Pretrained(model.network, model.tokenizer, network)
-    with written_beside(Path(out)) as folder:
+    with folder_whole(Path(out)) as folder:
         write_model(model, folder / "model")
         (folder / "config.toml").write_text(dump_config(config_of(model)), encoding="utf-8")
     return model
@@ -157,26 +155,3 @@ def _check(network: Network, folder: Path) -> None:
     if not torch.equal(*outputs):
         difference = (outputs[0] - outputs[1]).abs().max().item()
         raise CheckpointError(f"{folder} does not reproduce the model: logits differ by {difference:.2g}")
-
-
-@contextmanager
-def written_beside(out: Path, overwrite: bool = False) -> Iterator[Path]:
-    """Give a folder beside `out` that becomes `out` when all went well, and vanishes when not."""
-    if not overwrite and out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise CheckpointError(f"{out} exists already; choose another --out or remove it")
-    beside = out.parent / f".{out.name}.partial"
-    shutil.rmtree(beside, ignore_errors=True)  # what a killed run left
-    beside.mkdir(parents=True)
-    try:
-        yield beside
-        if out.exists():
-            old = out.parent / f".{out.name}.old"
-            shutil.rmtree(old, ignore_errors=True)
-            out.rename(old)
-            beside.rename(out)
-            shutil.rmtree(old)
-        else:
-            beside.rename(out)
-    except BaseException:
-        shutil.rmtree(beside, ignore_errors=True)
-        raise

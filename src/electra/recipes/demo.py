@@ -10,7 +10,7 @@ import torch
 from electra.config.load import load_config
 from electra.config.schema import ElectraObjective, PretrainConfig
 from electra.data.corpus.build import build_corpus
-from electra.data.corpus.shards import write_whole
+from electra.data.files import write_whole
 from electra.data.reading.prose import Prose, gather_prose
 from electra.data.settings import Reading
 from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer

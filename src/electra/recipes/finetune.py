@@ -13,15 +13,15 @@ from torch import Tensor, nn
 
 from electra.config.finetune import FinetuneConfig
 from electra.config.load import load_finetune_config
+from electra.data.files import folder_whole, write_json
 from electra.errors import ConfigError
 from electra.model.networks import TaskNetwork
 from electra.model.precision import autocast
 from electra.model.task_model import TaskModel, write_task_model
 from electra.objectives.draws import mix
-from electra.recipes.convert import written_beside
 from electra.recipes.evaluate import forward
 from electra.recipes.hardware import fitting, record_environment
-from electra.recipes.results import Results, chosen_seed, summarize_seeds, write_json
+from electra.recipes.results import Results, chosen_seed, summarize_seeds
 from electra.recipes.tuning import Tuning, new_network, prepare
 from electra.tasks.base import Batch
 from electra.tasks.batches import make_batch, rounded_length, training_order
@@ -77,7 +77,7 @@ def _tune(config: FinetuneConfig, folder: Path, processes: Processes, listeners:
         kept = chosen_seed(seeds, tuning.task.metric, config.keep)
         _Seed(tuning, kept, folder, processes, listeners).move_model(folder / "model")
         results = _describe(tuning) | {"kept": kept, "seeds": seeds} | summarize_seeds(seeds)
-        write_json(results, folder / "results.json")
+        write_json(folder / "results.json", results)
         for seed in (folder / "seeds").iterdir():
             shutil.rmtree(seed / "model", ignore_errors=True)
     return results
@@ -109,10 +109,10 @@ def _sweep(config: FinetuneConfig, folder: Path, processes: Processes, listeners
             changes = {"learning_rate": rate, "learning_rates": [], "out": str(out)}
             found[rate] = _tune(config.model_copy(update=changes), out, processes, listeners)
         best = max(found.values(), key=lambda results: results["median"][results["metric"]])
-        with written_beside(folder / "model", overwrite=True) as model:
+        with folder_whole(folder / "model", overwrite=True) as model:
             shutil.copytree(folder / f"rate-{best['learning_rate']:g}" / "model", model, dirs_exist_ok=True)
         results = best | {"sweep": {f"{rate:g}": results["median"] for rate, results in found.items()}}
-        write_json(results, folder / "results.json")
+        write_json(folder / "results.json", results)
     return results
 
 
@@ -151,9 +151,9 @@ class _Seed:
             return
         if not (self.folder / "model").is_dir():
             self._fit()
-        with written_beside(place, overwrite=True) as beside:
+        with folder_whole(place, overwrite=True) as beside:
             shutil.copytree(self.folder / "model", beside, dirs_exist_ok=True)
-            write_json(self.seed, beside / kept.name)
+            write_json(beside / kept.name, self.seed)
 
     def _fit(self) -> None:
         config = self.tuning.config
@@ -196,7 +196,7 @@ class _Seed:
             self._keep(self._scores(), training.steps)
         best = json.loads(self.best.read_text(encoding="utf-8"))
         speed = {"seconds": round(seconds, 3), "tokens_per_second": round(self.tokens / seconds, 1)}
-        write_json({"seed": self.seed, **best, **speed}, self.folder / "result.json")
+        write_json(self.folder / "result.json", {"seed": self.seed, **best, **speed})
         shutil.rmtree(place, ignore_errors=True)
 
     def _tell(self, record: Record) -> None:
@@ -264,6 +264,6 @@ class _Seed:
             "config": tuning.config.model_dump(exclude_none=True),
             "known": self.known,
         }
-        with written_beside(self.folder / "model", overwrite=True) as folder:
+        with folder_whole(self.folder / "model", overwrite=True) as folder:
             write_task_model(TaskModel(self.network, tuning.start.tokenizer, described), folder)
-        write_json({"metrics": scores, "steps": steps}, self.best)
+        write_json(self.best, {"metrics": scores, "steps": steps})

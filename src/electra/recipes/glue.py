@@ -8,11 +8,12 @@ from typing import Any
 
 from electra.config.finetune import FinetuneConfig
 from electra.config.load import load_finetune_config
+from electra.data.files import write_json
 from electra.errors import ConfigError, DataError, TaskError
 from electra.model.pretrained import load
 from electra.recipes.evaluate import evaluate
 from electra.recipes.finetune import finetune
-from electra.recipes.results import Results, write_json
+from electra.recipes.results import Results
 from electra.tasks.base import Notes
 from electra.tasks.build import TASKS, build_task
 from electra.training.run import Record
@@ -90,7 +91,7 @@ def glue(
             continue
         scores.append(_score(finetune(config, listeners), width))
     suite = Suite(model, scores, skipped, _submit(folder, [score.task for score in scores]))
-    write_json(asdict(suite), folder / "suite.json")
+    write_json(folder / "suite.json", asdict(suite))
     return suite
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 
 from electra import __version__
+from electra.data.files import write_json
 from electra.errors import ElectraError
-from electra.recipes.results import write_json
 from electra.training.processes import Processes
 
 ENVIRONMENT = "environment.json"
@@ -63,4 +63,4 @@ def record_environment(folder: Path, processes: Processes) -> None:
         "system": f"{platform.system()} {platform.machine()}",
     }
     if now not in before:
-        write_json([*before, now], path)
+        write_json(path, [*before, now])

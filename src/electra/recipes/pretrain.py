@@ -14,6 +14,7 @@ from electra.config.schema import ElectraObjective, MLMObjective, PretrainConfig
 from electra.data.corpus.shards import Corpus, open_corpus
 from electra.data.feeding.batch import Batch
 from electra.data.feeding.loader import Loader
+from electra.data.files import folder_whole
 from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 from electra.errors import ConfigError
 from electra.model.networks import MaskedLM, plain_encoder
@@ -26,7 +27,7 @@ from electra.objectives.draws import Draws, draw, mix
 from electra.objectives.metrics import summarize
 from electra.objectives.samples import Sample, take_samples
 from electra.objectives.two_stage import FrozenGeneratorRTD
-from electra.recipes.convert import write_model, written_beside
+from electra.recipes.convert import write_model
 from electra.recipes.flops import forward_flops
 from electra.recipes.hardware import fitting, matrix_peak, record_environment
 from electra.recipes.initialise import initialise
@@ -202,7 +203,7 @@ class _Pretraining:
 
     def _finish(self) -> None:
         """Write the model folder: the network that is kept, and the generator where Hugging Face has a class for it."""
-        with written_beside(self.run.folder / "model", overwrite=True) as folder:
+        with folder_whole(self.run.folder / "model", overwrite=True) as folder:
             write_model(trained_model(self.objective, self.tokenizer), folder)
 
     def _watch(self, record: Record) -> None:

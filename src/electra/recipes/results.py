@@ -1,9 +1,7 @@
-"""The results of several seeds: their summary, and the file that holds it."""
+"""The results of several seeds: their summary."""
 
-import json
 import statistics
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from scipy import stats
@@ -41,13 +39,6 @@ def describe(results: Results) -> str:
     spread = f" (median of {count} seeds, {metric} ± {100 * results['std'][metric]:.2f})" if count > 1 else " (1 seed)"
     start = "" if results["start"] == "pretrained" else f", start {results['start']}"
     return f"{results['task']}: {scores}{spread}, protocol {results['protocol']}{start}"
-
-
-def write_json(content: Any, path: Path) -> None:
-    """Write a file of JSON beside and rename it."""
-    beside = path.with_name(f".{path.name}.partial")
-    beside.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    beside.replace(path)
 
 
 def percent(name: str, value: float) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from electra.config.load import load_config
 from electra.data.corpus.build import build_corpus
-from electra.data.corpus.shards import write_whole
+from electra.data.files import write_json
 from electra.data.tokens.tokenizer import load_tokenizer
 from electra.data.tokens.vocab import REPORT, train_vocab
 from electra.errors import CheckpointError, ConfigError
@@ -37,7 +37,7 @@ def train(
     if plan is None:
         plan = make_plan(names, hours=hours, overrides=overrides)
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / PLAN, json.dumps(asdict(plan), indent=2) + "\n")
+        write_json(folder / PLAN, asdict(plan))
     for line in describe(plan):
         say(line)
     tokenizer_folder = folder / "tokenizer"

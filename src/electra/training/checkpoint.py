@@ -4,9 +4,7 @@ A checkpoint is a folder `step-00001000` with the weights and the optimizer's te
 which holds the rest and the checksums of both. It is written beside and renamed, so that what bears the name is whole.
 """
 
-import hashlib
 import json
-import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from electra.data.files import beside, file_sha256, sync, write_whole
 from electra.errors import CheckpointError
 from electra.training.optim import Optimizer
 
@@ -44,19 +43,18 @@ class Checkpoints:
         name = _name(state["step"])
         for left in self.folder.glob(".step-*.partial"):  # by a kill while a checkpoint was written or removed
             shutil.rmtree(left)
-        beside = self.folder / f".{name}.partial"
-        beside.mkdir()
+        written = beside(self.folder / name)
+        written.mkdir()
         sums = {
-            WEIGHTS: _write(_tensors_of(module), beside / WEIGHTS),
-            OPTIMIZER: _write(optimizer.tensors(), beside / OPTIMIZER),
+            WEIGHTS: _write(_tensors_of(module), written / WEIGHTS),
+            OPTIMIZER: _write(optimizer.tensors(), written / OPTIMIZER),
         }
-        _write_text(json.dumps({**state, "sha256": sums}, indent=1), beside / STATE)
+        write_whole(written / STATE, json.dumps({**state, "sha256": sums}, indent=1))
         shutil.rmtree(self.folder / name, ignore_errors=True)  # of a run that went on from an older checkpoint
         if best:  # named first: a kill before it is there costs nothing, for the run will come to it again
-            _write_text(name, self.folder / ".best.partial")
-            (self.folder / ".best.partial").replace(self.folder / "best")
-        beside.rename(self.folder / name)
-        _sync(self.folder)
+            write_whole(self.folder / "best", name)
+        written.rename(self.folder / name)
+        sync(self.folder)
         self._forget_old_ones()
 
     def steps(self) -> list[Path]:
@@ -87,7 +85,7 @@ class Checkpoints:
         kept = {best.read_text()} if best.is_file() else set()
         for path in self.steps()[: -self.keep]:
             if path.name not in kept:
-                gone = path.with_name(f".{path.name}.partial")  # a half-removed checkpoint must not look whole
+                gone = beside(path)  # a half-removed checkpoint must not look whole
                 path.rename(gone)
                 shutil.rmtree(gone)
 
@@ -143,7 +141,7 @@ def _verified_state(path: Path) -> dict[str, Any] | None:
     try:
         state: dict[str, Any] = json.loads((path / STATE).read_text(encoding="utf-8"))
         sums = state.pop("sha256")
-        whole = all(_sha256(path / name) == sums[name] for name in (WEIGHTS, OPTIMIZER))
+        whole = all(file_sha256(path / name) == sums[name] for name in (WEIGHTS, OPTIMIZER))
     except (OSError, ValueError, KeyError):
         return None
     return state if whole else None
@@ -151,8 +149,8 @@ def _verified_state(path: Path) -> dict[str, Any] | None:
 
 def _write(tensors: dict[str, Tensor], path: Path) -> str:
     save_file({name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}, path)
-    _sync(path)
-    return _sha256(path)
+    sync(path)
+    return file_sha256(path)
 
 
 def _read(path: Path) -> dict[str, Tensor]:
@@ -160,21 +158,3 @@ def _read(path: Path) -> dict[str, Tensor]:
         return load_file(path)
     except (SafetensorError, OSError) as problem:
         raise CheckpointError(f"{path} is corrupted or cut short: {problem}") from None
-
-
-def _write_text(text: str, path: Path) -> None:
-    path.write_text(text, encoding="utf-8")
-    _sync(path)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

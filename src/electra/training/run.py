@@ -9,7 +9,7 @@ from typing import Any
 
 from electra.config.load import difference, dump_config
 from electra.config.schema import LogConfig, Section
-from electra.data.lock import alone
+from electra.data.files import alone, write_whole
 from electra.errors import CheckpointError, ConfigError
 
 Record = dict[str, Any]
@@ -63,18 +63,14 @@ class Run:
                 raise ConfigError(
                     f"{self.folder} holds a run of another config ({', '.join(changed[:3])} differ); choose another out"
                 )
-        beside = path.with_name(".config.toml.partial")
-        beside.write_text(dump_config(config), encoding="utf-8")
-        beside.replace(path)
+        write_whole(path, dump_config(config))
 
     def rewind(self, step: int) -> None:
         """Drop metrics and samples of steps after this one: they will be taken again."""
         for path in (self.metrics, self.samples):
             if path.is_file():
                 kept = [json.dumps(record) + "\n" for record in read_records(path) if record["step"] <= step]
-                beside = path.with_name(f".{path.name}.partial")
-                beside.write_text("".join(kept), encoding="utf-8")
-                beside.replace(path)
+                write_whole(path, "".join(kept))
 
     def report(self, record: Record) -> None:
         """Write a record and tell the listeners."""

@@ -5,7 +5,8 @@ import pytest
 
 from electra.data.corpus.build import build_corpus
 from electra.data.corpus.cut import Frame, Row
-from electra.data.corpus.shards import ShardWriter, dtype_for, file_sha256, open_corpus, verify_corpus, write_whole
+from electra.data.corpus.shards import ShardWriter, dtype_for, open_corpus, verify_corpus
+from electra.data.files import file_sha256
 from electra.data.tokens.tokenizer import SPECIAL_TOKENS, wordpiece
 from electra.errors import DataError
 
@@ -95,10 +96,3 @@ def test_wrong_counts_are_found(corpus):
     manifest["documents"] += 1
     (corpus / "manifest.json").write_text(json.dumps(manifest))
     assert verify_corpus(corpus) == ["the manifest says 101 documents, its shards sum to 100"]
-
-
-def test_a_file_is_written_whole_or_not_at_all(tmp_path):
-    write_whole(tmp_path / "a", "one")
-    with pytest.raises(UnicodeEncodeError):
-        write_whole(tmp_path / "a", "two \ud800")
-    assert (tmp_path / "a").read_text() == "one"

@@ -24,11 +24,11 @@ from electra.data.corpus.shards import (
     ShardWriter,
     Split,
     dtype_for,
-    file_sha256,
     open_corpus,
 )
 from electra.data.corpus.unfinished import Group, Unfinished, check_place
 from electra.data.corpus.workers import Job, available_cores, tokenize_in_order
+from electra.data.files import file_sha256
 from electra.data.reading.sources import Source, find_sources
 from electra.data.reading.text import Passage, Tally, read_documents
 from electra.data.settings import Building, Cleaning, Cut, Reading

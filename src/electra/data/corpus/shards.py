@@ -9,9 +9,7 @@ Segments follow from the ids, since text never yields the ids of special tokens.
 runs `[CLS] piece [SEP]`, each of one document. `paper`: `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`.
 """
 
-import hashlib
 import json
-import os
 from array import array
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -22,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from electra.data.corpus.cut import Frame, Row
+from electra.data.files import beside, file_sha256, sync, write_json
 from electra.data.settings import Cut as Cut
 from electra.errors import DataError
 
@@ -70,7 +69,7 @@ class Manifest:
 
     def write(self, folder: Path) -> None:
         """Write the manifest, whole or not at all."""
-        write_whole(folder / MANIFEST, json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n")
+        write_json(folder / MANIFEST, asdict(self))
 
 
 @dataclass(frozen=True)
@@ -168,7 +167,8 @@ class ShardWriter:
         self.sequences = 0
         self.tokens = 0
         self.starts = array("I")  # sequence and offset in turn
-        self._stream = (folder / f"{file}.writing").open("wb")
+        self._written = beside(folder / file)
+        self._stream = self._written.open("wb")
         self._write_header()
 
     def _write_header(self) -> None:
@@ -195,34 +195,14 @@ class ShardWriter:
         """Put the shard in place; nothing if it is empty."""
         self._stream.seek(0)
         self._write_header()
-        self._stream.flush()
-        os.fsync(self._stream.fileno())
         self.close()
-        written = self.folder / f"{self.file}.writing"
+        sync(self._written)
         if not self.sequences:
-            written.unlink()
+            self._written.unlink()
             return None
         starts = np.array(self.starts, "<u4").reshape(-1, 2)
-        shard = Shard(self.file, self.sequences, self.tokens, len(starts), file_sha256(written), "")
-        with (self.folder / shard.documents_file).open("wb") as stream:
-            np.save(stream, starts)
-            stream.flush()
-            os.fsync(stream.fileno())
-        written.replace(self.folder / self.file)
+        shard = Shard(self.file, self.sequences, self.tokens, len(starts), file_sha256(self._written), "")
+        np.save(self.folder / shard.documents_file, starts)
+        sync(self.folder / shard.documents_file)
+        self._written.replace(self.folder / self.file)
         return Shard(**{**asdict(shard), "documents_sha256": file_sha256(self.folder / shard.documents_file)})
-
-
-def file_sha256(path: Path) -> str:
-    """Give a file's checksum, as `sha256sum` prints it."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file beside its place and rename it, so that it is there whole or not at all."""
-    beside = path.with_name(path.name + ".writing")
-    with beside.open("w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    beside.replace(path)

@@ -7,7 +7,6 @@ OUT.partial/groups/00000.npy    the keys of its documents, by which later duplic
 """
 
 import json
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,8 +18,8 @@ import numpy as np
 
 from electra.data.cleaning.clean import Keys
 from electra.data.cleaning.sieve import Dropped, Report
-from electra.data.corpus.shards import MANIFEST, Shard, Split, write_whole
-from electra.data.lock import alone
+from electra.data.corpus.shards import MANIFEST, Shard, Split
+from electra.data.files import alone, sync, write_json, write_whole
 from electra.errors import DataError
 
 
@@ -64,7 +63,7 @@ class Unfinished:
         if not path.is_file() or not self._first_group.is_file():  # new, or killed before its first group was done
             shutil.rmtree(self.corpus, ignore_errors=True)
             shutil.rmtree(self.groups, ignore_errors=True)
-            write_whole(path, json.dumps(settings, indent=2) + "\n")
+            write_json(path, settings)
             return
         earlier = json.loads(path.read_text(encoding="utf-8"))
         changed = [key for key in settings if settings[key] != earlier.get(key)]
@@ -97,18 +96,14 @@ class Unfinished:
 
     def finish_group(self, number: int, group: Group, keys: Keys) -> None:
         """Note a group as finished; its shards are in place."""
-        with (self.groups / f"{number:05d}.npy").open("wb") as stream:
-            np.save(stream, keys)
-            stream.flush()
-            os.fsync(stream.fileno())
+        np.save(self.groups / f"{number:05d}.npy", keys)
+        sync(self.groups / f"{number:05d}.npy")
         write_whole(self.groups / f"{number:05d}.json", json.dumps(asdict(group)))
 
     def publish(self) -> None:
         """Move the whole corpus to its place in one step."""
         for path in [*self.corpus.rglob("*"), self.corpus]:
-            descriptor = os.open(path, os.O_RDONLY)
-            os.fsync(descriptor)
-            os.close(descriptor)
+            sync(path)
         self.corpus.rename(self.out)
         self.discard()
 

@@ -1,13 +1,12 @@
 """Train a vocabulary on text: a folder that `AutoTokenizer` and `load_tokenizer` read, with a report beside it."""
 
 import json
-import os
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from electra.data.files import folder_whole, write_json
 from electra.data.reading.text import read_documents
 from electra.data.settings import Accents, Pieces, Reading, Vocabulary
 from electra.data.tokens.pieces import train_pieces
@@ -61,13 +60,14 @@ def train_vocab(
 ) -> Tokenizer:
     """Train a vocabulary of `size` pieces and write it to the folder `out`, whole or not at all."""
     wanted = Vocabulary(size, model, lowercase, accents, max_characters, reading)
-    with _written_whole(Path(out).expanduser()) as folder:
+    place = Path(out).expanduser()
+    _check_place(place)
+    with folder_whole(place, overwrite=True) as folder:
         sample = _take_sample(sources, wanted, folder / "sample")
         strip = lowercase and not _would_take_apart(sample) if accents == "auto" else accents == "strip"
         tokenizer = train_pieces(model, sample, size, lowercase=lowercase, strip_accents=strip)
         tokenizer.save(folder)
-        report = json.dumps(asdict(_report(tokenizer, sample, wanted, strip)), indent=2, ensure_ascii=False)
-        (folder / REPORT).write_text(report + "\n", encoding="utf-8")
+        write_json(folder / REPORT, asdict(_report(tokenizer, sample, wanted, strip)))
         shutil.rmtree(sample.folder)
     return tokenizer
 
@@ -120,23 +120,6 @@ def _report(tokenizer: Tokenizer, sample: Sample, wanted: Vocabulary, strip_acce
     )
 
 
-@contextmanager
-def _written_whole(out: Path) -> Iterator[Path]:
-    """Give a folder beside `out` to write to, and put it in the place of `out` when all went well."""
+def _check_place(out: Path) -> None:
     if out.exists() and not (out / REPORT).is_file() and not (out.is_dir() and not any(out.iterdir())):
         raise DataError(f"{out} exists and holds no vocabulary of ours; name another folder, or remove it")
-    beside, old = out.with_name(f".{out.name}.writing"), out.with_name(f".{out.name}.old")
-    try:
-        for left_over in (beside, old):
-            shutil.rmtree(left_over, ignore_errors=True)
-        beside.mkdir(parents=True)
-        yield beside
-        for file in beside.iterdir():
-            with file.open("rb") as stream:
-                os.fsync(stream.fileno())
-        if out.exists():
-            out.rename(old)
-        beside.rename(out)
-    finally:
-        for left_over in (beside, old):
-            shutil.rmtree(left_over, ignore_errors=True)

@@ -9,7 +9,7 @@ from electra import __version__
 from electra.config.finetune import FinetuneConfig
 from electra.config.keys import known_keys
 from electra.config.schema import PretrainConfig, Root
-from electra.data.corpus.shards import write_whole
+from electra.data.files import write_whole
 from electra.errors import ConfigError
 from electra.recipes.report.gather import Data, gather
 

@@ -1,0 +1,91 @@
+"""Files and folders that are there whole or not at all, and a place for one process alone."""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+from electra.errors import CheckpointError, ElectraError
+
+
+@contextmanager
+def opened_whole(path: Path) -> Iterator[TextIO]:
+    """Give a file beside `path` to write text to, which takes its place when all went well, and vanishes when not."""
+    written = beside(path)
+    try:
+        with written.open("w", encoding="utf-8") as stream:
+            yield stream
+        sync(written)
+        written.replace(path)
+    except BaseException:
+        written.unlink(missing_ok=True)
+        raise
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file that is there whole or not at all."""
+    with opened_whole(path) as stream:
+        stream.write(text)
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write a file of JSON that is there whole or not at all."""
+    write_whole(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+@contextmanager
+def folder_whole(out: Path, overwrite: bool = False) -> Iterator[Path]:
+    """Give a folder beside `out` that becomes `out` when all went well, and vanishes when not."""
+    if not overwrite and out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise CheckpointError(f"{out} exists already; choose another --out or remove it")
+    written, old = beside(out), out.with_name(f".{out.name}.old")
+    for left in (written, old):  # by a killed process
+        shutil.rmtree(left, ignore_errors=True)
+    written.mkdir(parents=True)
+    try:
+        yield written
+        for path in written.rglob("*"):
+            sync(path)
+        if out.exists():
+            out.rename(old)
+        written.rename(out)
+    except BaseException:
+        shutil.rmtree(written, ignore_errors=True)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def beside(path: Path) -> Path:
+    """Name what is not yet whole: hidden, so that nobody takes it for what it will be."""
+    return path.with_name(f".{path.name}.partial")
+
+
+def sync(path: Path) -> None:
+    """Wait until a file or a folder's list of files is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def file_sha256(path: Path) -> str:
+    """Give a file's checksum, as `sha256sum` prints it."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+@contextmanager
+def alone(path: Path, refusal: ElectraError) -> Iterator[None]:
+    """Hold a lock file, or refuse where another process does; the system frees it when the process dies."""
+    with path.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise refusal from None
+        yield

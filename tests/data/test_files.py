@@ -1,0 +1,44 @@
+from pathlib import Path
+
+import pytest
+
+from electra.data.files import folder_whole, write_whole
+from electra.errors import CheckpointError
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path):
+    write_whole(tmp_path / "a", "one")
+    with pytest.raises(UnicodeEncodeError):
+        write_whole(tmp_path / "a", "two \ud800")
+    assert (tmp_path / "a").read_text() == "one"
+    assert list(tmp_path.iterdir()) == [tmp_path / "a"]
+
+
+def write_folder(out: Path, text: str, overwrite: bool = False) -> None:
+    with folder_whole(out, overwrite) as folder:
+        (folder / "inner").mkdir()
+        (folder / "inner/a").write_text(text)
+
+
+def test_a_folder_takes_its_place_when_it_is_whole(tmp_path):
+    write_folder(tmp_path / "out", "one")
+    with pytest.raises(UnicodeEncodeError):
+        write_folder(tmp_path / "out", "two \ud800", overwrite=True)
+    assert (tmp_path / "out/inner/a").read_text() == "one"
+    write_folder(tmp_path / "out", "three", overwrite=True)
+    assert (tmp_path / "out/inner/a").read_text() == "three"
+    assert list(tmp_path.iterdir()) == [tmp_path / "out"]
+
+
+def test_what_a_kill_left_is_not_taken_for_a_part_of_it(tmp_path):
+    for left in (".out.partial", ".out.old"):
+        (tmp_path / left).mkdir()
+        (tmp_path / left / "stale").touch()
+    write_folder(tmp_path / "out", "one")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["inner"]
+
+
+def test_a_folder_that_holds_something_is_refused(tmp_path):
+    write_folder(tmp_path / "out", "one")
+    with pytest.raises(CheckpointError, match="out exists already; choose another --out or remove it"):
+        write_folder(tmp_path / "out", "two")
