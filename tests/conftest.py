@@ -8,7 +8,7 @@ import torch
 
 from electra.config.load import load_config
 from electra.data.tokens.tokenizer import SPECIAL_TOKENS, Tokenizer, wordpiece
-from electra.model.networks import build_networks
+from electra.model.networks import Discriminator, build_networks
 from electra.model.pretrained import Pretrained
 from electra.recipes.convert import write_model
 
@@ -47,10 +47,11 @@ def tiny_config(tokenizer):
 def tiny_model(tiny_config, tokenizer) -> Pretrained:
     """A discriminator and generator of odd, untrained weights: larger than at the start, so that errors show."""
     torch.manual_seed(7)
-    networks = build_networks(tiny_config.model, tiny_config.objective.generator)
-    for parameter in dict.fromkeys([*networks.discriminator.parameters(), *networks.generator.parameters()]):
+    encoder, generator = build_networks(tiny_config.model, tiny_config.objective.generator)
+    discriminator = Discriminator(encoder)
+    for parameter in dict.fromkeys([*discriminator.parameters(), *generator.parameters()]):
         torch.nn.init.normal_(parameter, std=0.2)
-    return Pretrained(networks.discriminator, tokenizer, networks.generator)
+    return Pretrained(discriminator, tokenizer, generator)
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,5 @@
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -6,14 +7,15 @@ from torch import nn
 
 from electra.config.load import load_config
 from electra.model.encoder import Encoder
-from electra.model.networks import build_networks
+from electra.model.networks import Discriminator, build_networks
 
 
 @pytest.fixture(scope="module")
 def small():
     torch.manual_seed(0)
     config = load_config("small")
-    return build_networks(config.model, config.objective.generator)
+    encoder, generator = build_networks(config.model, config.objective.generator)
+    return SimpleNamespace(discriminator=Discriminator(encoder), generator=generator)
 
 
 @pytest.fixture

@@ -8,16 +8,17 @@ from electra.config.load import load_config
 from electra.model.encoder import Encoder
 from electra.model.heads import ClassificationHead, QuestionAnsweringHead
 from electra.model.huggingface import huggingface_names
-from electra.model.networks import Discriminator, MaskedLM, Networks, Uniform, build_networks
+from electra.model.networks import Discriminator, MaskedLM, Uniform, build_networks
 
 DEBUG = ["model.hidden_size=144", "model.feed_forward_size=576", "model.layers=3"]
 MODELS = {"small": ("small", []), "base": ("base", []), "large": ("large", []), "debug": ("small", DEBUG)}
 
 
-def build(preset: str, overrides: list[str]) -> Networks:
+def build(preset: str, overrides: list[str]) -> tuple[Discriminator, nn.Module]:
     config = load_config(preset, overrides)
     with torch.device("meta"):
-        return build_networks(config.model, config.objective.generator)
+        encoder, generator = build_networks(config.model, config.objective.generator)
+        return Discriminator(encoder), generator
 
 
 def count(*modules: nn.Module) -> int:
@@ -34,7 +35,7 @@ def count(*modules: nn.Module) -> int:
     ],
 )
 def test_discriminator_has_the_originals_parameters(model, embeddings, encoder, head, total):
-    discriminator = build(*MODELS[model]).discriminator
+    discriminator, _ = build(*MODELS[model])
     assert count(discriminator.encoder.embeddings) == embeddings
     assert count(discriminator.encoder.project, discriminator.encoder.layers) == encoder
     assert count(discriminator.head) == head
@@ -51,12 +52,11 @@ def test_discriminator_has_the_originals_parameters(model, embeddings, encoder, 
     ],
 )
 def test_generator_has_the_originals_parameters(model, encoder, head, alone, joint):
-    networks = build(*MODELS[model])
-    generator = networks.generator
+    discriminator, generator = build(*MODELS[model])
     assert count(generator.encoder.project, generator.encoder.layers) == encoder
     assert count(generator.head) == head
     assert count(generator) == alone
-    assert count(networks.discriminator, generator) == joint
+    assert count(discriminator, generator) == joint
 
 
 @pytest.mark.parametrize(
@@ -72,8 +72,8 @@ def test_generator_has_the_originals_parameters(model, encoder, head, alone, joi
     ],
 )
 def test_variants_have_the_originals_parameters(preset, overrides, joint):
-    networks = build(preset, overrides)
-    assert count(networks.discriminator, networks.generator) == joint
+    discriminator, generator = build(preset, overrides)
+    assert count(discriminator, generator) == joint
 
 
 @pytest.mark.parametrize(
@@ -89,21 +89,16 @@ def test_the_bert_baseline_has_the_originals_parameters(preset, parameters):
 )
 def test_biases_and_norms_are_the_vectors(model, exempt):
     """What the original exempts from weight decay by name is exactly the parameters of one dimension."""
-    networks = build(*MODELS[model])
-    parameters = nn.ModuleList([networks.discriminator, networks.generator]).parameters()
+    discriminator, generator = build(*MODELS[model])
+    parameters = nn.ModuleList([discriminator, generator]).parameters()
     assert sum(parameter.numel() for parameter in parameters if parameter.dim() == 1) == exempt
 
 
 @pytest.mark.parametrize(("model", "tensors"), [("small", 402), ("base", 400), ("large", 784), ("debug", 114)])
 def test_the_number_of_variables_is_the_originals(model, tensors):
-    networks = build(*MODELS[model])
-    names = [
-        name
-        for network in (networks.discriminator, networks.generator)
-        for part in huggingface_names(network)
-        for name in part
-    ]
-    shared = len(list(networks.discriminator.encoder.embeddings.parameters()))
+    discriminator, generator = build(*MODELS[model])
+    names = [name for network in (discriminator, generator) for part in huggingface_names(network) for name in part]
+    shared = len(list(discriminator.encoder.embeddings.parameters()))
     assert len(names) - shared == tensors
 
 
@@ -119,20 +114,20 @@ def test_fine_tuning_heads_have_the_originals_parameters(preset, answering, thre
 
 
 def test_shared_embeddings_are_one_module():
-    networks = build("small", [])
-    assert networks.generator.encoder.embeddings is networks.discriminator.encoder.embeddings
+    discriminator, generator = build("small", [])
+    assert generator.encoder.embeddings is discriminator.encoder.embeddings
 
 
 def test_sharing_all_shares_the_whole_encoder():
-    networks = build("small-plus", ["objective.generator.sharing=all"])
-    assert networks.generator.encoder is networks.discriminator.encoder
+    discriminator, generator = build("small-plus", ["objective.generator.sharing=all"])
+    assert generator.encoder is discriminator.encoder
 
 
 def test_sharing_nothing_shares_no_parameter():
-    networks = build("small", ["objective.generator.sharing=none"])
-    ours = {id(parameter) for parameter in networks.discriminator.parameters()}
-    assert not any(id(parameter) in ours for parameter in networks.generator.parameters())
-    assert networks.generator.encoder.config.embedding_size == 64
+    discriminator, generator = build("small", ["objective.generator.sharing=none"])
+    ours = {id(parameter) for parameter in discriminator.parameters()}
+    assert not any(id(parameter) in ours for parameter in generator.parameters())
+    assert generator.encoder.config.embedding_size == 64
 
 
 def test_the_uniform_generator_finds_every_token_equally_likely(tiny_config):

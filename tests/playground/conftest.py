@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import electra
-from electra.model.networks import build_networks
+from electra.model.networks import Discriminator, build_networks
 from electra.model.pretrained import Pretrained
 from electra.recipes.convert import write_model
 
@@ -33,9 +33,9 @@ ROWS: dict[str, list[dict[str, Any]]] = {
 def fresh_folder(tiny_config, tokenizer, tmp_path_factory) -> Path:
     """A model as it is before its training, which learns a few rows at once; the odd weights of others do not."""
     torch.manual_seed(0)
-    networks = build_networks(tiny_config.model, tiny_config.objective.generator)
+    encoder, _ = build_networks(tiny_config.model, tiny_config.objective.generator)
     folder = tmp_path_factory.mktemp("models") / "fresh"
-    write_model(Pretrained(networks.discriminator, tokenizer), folder)
+    write_model(Pretrained(Discriminator(encoder), tokenizer), folder)
     return folder
 
 

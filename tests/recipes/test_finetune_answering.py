@@ -7,7 +7,7 @@ import torch
 
 from electra.config.load import load_config, load_finetune_config
 from electra.data.tokens.tokenizer import SPECIAL_TOKENS, wordpiece
-from electra.model.networks import build_networks
+from electra.model.networks import Discriminator, build_networks
 from electra.model.pretrained import Pretrained
 from electra.recipes.convert import write_model
 from electra.recipes.evaluate import evaluate
@@ -25,9 +25,9 @@ def model(tmp_path_factory):
     tokenizer = wordpiece([*SPECIAL_TOKENS, *WORDS])
     size = [f"model.vocab_size={tokenizer.vocab_size}", "model.layers=2", "model.max_length=32", "train.length=32"]
     config = load_config("tiny", size)
-    networks = build_networks(config.model, config.objective.generator)
+    encoder, generator = build_networks(config.model, config.objective.generator)
     folder = tmp_path_factory.mktemp("model") / "tiny"
-    write_model(Pretrained(networks.discriminator, tokenizer, networks.generator), folder)
+    write_model(Pretrained(Discriminator(encoder), tokenizer, generator), folder)
     return folder
 
 

@@ -1,7 +1,6 @@
 """The generator and the discriminator, and what they share."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -105,27 +104,13 @@ class Unigram(nn.Module):
 GeneratorNetwork = MaskedLM | TwoTowerGenerator | Uniform | Unigram
 
 
-@dataclass(frozen=True)
-class Networks:
-    """The two networks of a joint training; modules that they share are the same objects."""
-
-    generator: GeneratorNetwork
-    discriminator: Discriminator
-
-
-def build_networks(model: ModelConfig, generator: schema.Generator, counts: Tensor | None = None) -> Networks:
-    """Build a discriminator of the given shape and the generator that goes with it.
+def build_networks(
+    model: ModelConfig, generator: schema.Generator, counts: Tensor | None = None
+) -> tuple[Encoder, GeneratorNetwork]:
+    """Build the main network's encoder and the generator; modules that they share are the same objects.
 
     `counts` (V,) says how often each token occurs; the unigram generator needs it.
     """
-    encoder, network = build_encoders(model, generator, counts)
-    return Networks(network, Discriminator(encoder))
-
-
-def build_encoders(
-    model: ModelConfig, generator: schema.Generator, counts: Tensor | None = None
-) -> tuple[Encoder, GeneratorNetwork]:
-    """Build the main encoder and the generator, with what they share."""
     match generator:
         case schema.UniformGenerator():
             return Encoder(model), Uniform(model)

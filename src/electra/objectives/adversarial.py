@@ -8,7 +8,7 @@ from electra.config.schema import ElectraObjective
 from electra.data.feeding.batch import Batch
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.model.encoder import glorot_linear
-from electra.model.networks import MaskedLM, Networks
+from electra.model.networks import Discriminator, MaskedLM
 from electra.objectives.base import Step, detect, sampled_from, weighted_mean
 from electra.objectives.draws import Draws
 from electra.objectives.rtd import ReplacedTokenDetection
@@ -19,10 +19,11 @@ class AdversarialRTD(ReplacedTokenDetection):
 
     generator: MaskedLM
 
-    def __init__(self, config: ElectraObjective, tokenizer: Tokenizer, networks: Networks) -> None:
-        super().__init__(config, tokenizer, networks)
-        assert isinstance(networks.generator, MaskedLM)
-        self.baseline = glorot_linear(networks.generator.encoder.config.hidden_size, 1)
+    def __init__(
+        self, config: ElectraObjective, tokenizer: Tokenizer, generator: MaskedLM, network: Discriminator
+    ) -> None:
+        super().__init__(config, tokenizer, generator, network)
+        self.baseline = glorot_linear(generator.encoder.config.hidden_size, 1)
 
     def forward(self, batch: Batch[Tensor], draws: Draws) -> Step:
         """Corrupt the batch, judge it, and push the generator towards samples that were judged wrongly."""
@@ -43,6 +44,6 @@ class AdversarialRTD(ReplacedTokenDetection):
         # Cross-entropy between sigmoid(w · h_G + bias) and the probability whose -log the reward is.
         fit = F.binary_cross_entropy_with_logits(baseline, (-reward).exp(), reduction="none")
         baseline_loss = weighted_mean(fit, masked.weights)
-        generator_loss = self.generator_weight * (policy_loss + baseline_loss)
-        loss = generator_loss + self.discriminator_weight * discriminator_loss
+        generator_loss = policy_loss + baseline_loss
+        loss = self.config.generator_weight * generator_loss + self.config.discriminator_weight * discriminator_loss
         return Step(loss, corrupted.ids, corrupted.generator, verdicts=verdicts)

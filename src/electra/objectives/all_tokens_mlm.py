@@ -23,8 +23,7 @@ class AllTokensMLM(CorruptingObjective):
     def __init__(
         self, config: AllTokensMLMObjective, tokenizer: Tokenizer, generator: GeneratorNetwork, network: MaskedLM
     ) -> None:
-        super().__init__(config, tokenizer, generator)
-        self.network = network
+        super().__init__(config, tokenizer, generator, network)
         self.copy = glorot_linear(network.encoder.config.hidden_size, 1)
 
     def forward(self, batch: Batch[Tensor], draws: Draws) -> Step:

@@ -8,7 +8,7 @@ from torch import Tensor
 from electra.config.schema import ReplacedTokens
 from electra.data.feeding.batch import Batch
 from electra.data.tokens.tokenizer import Tokenizer
-from electra.model.networks import GeneratorNetwork
+from electra.model.networks import Discriminator, GeneratorNetwork, MaskedLM
 from electra.objectives.base import Objective, Predictions, predict, sample
 from electra.objectives.draws import Draws
 from electra.objectives.masking import Masked, Masker, put_back
@@ -30,11 +30,20 @@ class Corrupted:
 class CorruptingObjective(Objective):
     """An objective whose input a generator corrupts."""
 
-    def __init__(self, config: ReplacedTokens, tokenizer: Tokenizer, generator: GeneratorNetwork) -> None:
+    generator: GeneratorNetwork
+
+    def __init__(
+        self,
+        config: ReplacedTokens,
+        tokenizer: Tokenizer,
+        generator: GeneratorNetwork,
+        network: Discriminator | MaskedLM,
+    ) -> None:
         super().__init__()
         self.config = config
         self.mask = Masker(config, tokenizer)
-        self.generator: GeneratorNetwork = generator
+        self.generator = generator
+        self.network = network
 
     def corrupt(self, batch: Batch[Tensor], draws: Draws) -> Corrupted:
         """Mask tokens, let the generator predict them (L_MLM) and put its samples in their place."""

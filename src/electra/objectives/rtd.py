@@ -4,8 +4,7 @@ from torch import Tensor
 
 from electra.config.schema import Detection
 from electra.data.feeding.batch import Batch
-from electra.data.tokens.tokenizer import Tokenizer
-from electra.model.networks import Discriminator, Networks
+from electra.model.networks import Discriminator
 from electra.objectives.base import Step, detect
 from electra.objectives.corruption import Corrupted, CorruptingObjective
 from electra.objectives.draws import Draws
@@ -15,13 +14,8 @@ from electra.objectives.masking import real_tokens
 class ReplacedTokenDetection(CorruptingObjective):
     """min L_MLM(x, θ_G) + λ L_Disc(x, θ_D), both at once."""
 
+    config: Detection
     network: Discriminator
-
-    def __init__(self, config: Detection, tokenizer: Tokenizer, networks: Networks) -> None:
-        super().__init__(config, tokenizer, networks.generator)
-        self.network = networks.discriminator
-        self.generator_weight = config.generator_weight
-        self.discriminator_weight = config.discriminator_weight
 
     def forward(self, batch: Batch[Tensor], draws: Draws) -> Step:
         """Corrupt the batch and tell its tokens from the replaced ones."""
@@ -29,7 +23,7 @@ class ReplacedTokenDetection(CorruptingObjective):
         replaced = corrupted.ids != batch.ids  # a lucky guess counts as original
         scores = self.network(corrupted.ids, batch.attention, batch.types)  # (B, L)
         discriminator_loss, verdicts = detect(scores, replaced, self.counted(batch, corrupted))  # L_Disc
-        loss = self.generator_weight * corrupted.loss + self.discriminator_weight * discriminator_loss
+        loss = self.config.generator_weight * corrupted.loss + self.config.discriminator_weight * discriminator_loss
         return Step(loss, corrupted.ids, corrupted.generator, verdicts=verdicts)
 
     def counted(self, batch: Batch[Tensor], corrupted: Corrupted) -> Tensor:

@@ -5,17 +5,18 @@ The first stage is masked language modelling by the generator; the discriminator
 
 from electra.config.schema import ElectraObjective
 from electra.data.tokens.tokenizer import Tokenizer
-from electra.model.networks import MaskedLM, Networks
+from electra.model.networks import Discriminator, MaskedLM
 from electra.objectives.rtd import ReplacedTokenDetection
 
 
 class FrozenGeneratorRTD(ReplacedTokenDetection):
     """Replaced token detection with the generator held fixed."""
 
-    def __init__(self, config: ElectraObjective, tokenizer: Tokenizer, networks: Networks) -> None:
-        super().__init__(config, tokenizer, networks)
-        self.generator.requires_grad_(False)
-        self.generator_weight = 0.0  # its loss is shown, not trained
+    def __init__(
+        self, config: ElectraObjective, tokenizer: Tokenizer, generator: MaskedLM, network: Discriminator
+    ) -> None:
+        shown = config.model_copy(update={"generator_weight": 0.0})  # the generator's loss is shown, not trained
+        super().__init__(shown, tokenizer, generator.requires_grad_(False), network)
 
     def start_from(self, generator: MaskedLM) -> None:
         """Take the trained generator, and its encoder as the discriminator's first weights."""

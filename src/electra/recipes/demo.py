@@ -8,14 +8,14 @@ from pathlib import Path
 import torch
 
 from electra.config.load import load_config
-from electra.config.schema import ElectraObjective, PretrainConfig
+from electra.config.schema import PretrainConfig
 from electra.data.corpus.build import build_corpus
 from electra.data.files import write_whole
 from electra.data.reading.prose import Prose, gather_prose
 from electra.data.settings import Reading
 from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 from electra.data.tokens.vocab import REPORT, train_vocab
-from electra.model.networks import build_networks
+from electra.model.encoder import Encoder
 from electra.model.pretrained import Pretrained, load
 from electra.recipes.pretrain import Listener, pretrain
 from electra.recipes.probe import odd_word_task, probe
@@ -136,7 +136,5 @@ def _compare(folder: Path, config: PretrainConfig) -> Demonstration:
 
 
 def _untrained(config: PretrainConfig, model: Pretrained) -> Pretrained:
-    assert isinstance(config.objective, ElectraObjective)
     torch.manual_seed(config.seed)
-    networks = build_networks(config.model, config.objective.generator)
-    return Pretrained(networks.discriminator.to(model.device), model.tokenizer)
+    return Pretrained(Encoder(config.model).to(model.device), model.tokenizer)

@@ -18,7 +18,7 @@ from electra.config.schema import (
 from electra.errors import ConfigError
 from electra.model.encoder import Encoder
 from electra.model.flops import PAPER_PREDICTED, StandardCount, paper_count
-from electra.model.networks import Discriminator, MaskedLM, build_encoders
+from electra.model.networks import Discriminator, MaskedLM, build_networks
 from electra.training.schedule import total_steps
 
 
@@ -90,7 +90,7 @@ def _parameters(config: PretrainConfig) -> dict[str, int]:
             encoder, discriminator = Encoder(config.model), nn.Module()
             generator: nn.Module = MaskedLM(encoder)
         else:
-            encoder, generator = build_encoders(config.model, objective.generator)
+            encoder, generator = build_networks(config.model, objective.generator)
             token_head = isinstance(objective, ReplaceMLMObjective | AllTokensMLMObjective)
             discriminator = MaskedLM(encoder) if token_head else Discriminator(encoder)
     return {

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from electra.config.load import load_config
-from electra.config.schema import ElectraObjective, MLMObjective, PretrainConfig
+from electra.config.schema import ElectraObjective, MLMObjective, PretrainConfig, UnigramGenerator
 from electra.data.corpus.shards import Corpus, open_corpus
 from electra.data.feeding.batch import Batch
 from electra.data.feeding.loader import Loader
@@ -129,7 +129,7 @@ class _Pretraining:
     def _objective(self) -> Objective:
         config = self.config
         torch.manual_seed(mix(config.seed))
-        unigram = getattr(getattr(config.objective, "generator", None), "kind", None) == "unigram"
+        unigram = isinstance(getattr(config.objective, "generator", None), UnigramGenerator)
         counts = _token_counts(self.corpora, config.model.vocab_size) if unigram else None
         objective = build_objective(config.objective, config.model, self.tokenizer, counts)
         if config.init is not None and not self.checkpoints.begun():

@@ -8,7 +8,7 @@ import torch
 from electra.config.schema import ElectraObjective
 from electra.data.feeding.batch import Batch
 from electra.errors import CheckpointError
-from electra.model.networks import Discriminator, Networks, Uniform
+from electra.model.networks import Discriminator, Uniform
 from electra.model.pretrained import Pretrained
 from electra.objectives.draws import draw
 from electra.objectives.metrics import auc
@@ -43,9 +43,8 @@ def replace_and_detect(model: Pretrained, text: str, seed: int = 0) -> list[Judg
     pieces = tokenizer.encode([text])[0].ids[: model.encoder.config.max_length - 2]
     ids = torch.tensor([[tokenizer.cls_id, *pieces, tokenizer.sep_id]], device=model.device)
     settings = ElectraObjective(mask_token_fraction=1.0, forbid_original=True)
-    pair = ReplacedTokenDetection(
-        settings, tokenizer, Networks(model.generator or Uniform(model.encoder.config), model.network)
-    ).eval()
+    generator = model.generator or Uniform(model.encoder.config)
+    pair = ReplacedTokenDetection(settings, tokenizer, generator, model.network).eval()
     draws = draw(seed, 0, 1, ids.size(1), device=model.device)
     corrupted = pair.corrupt(Batch(ids, None, torch.zeros_like(ids)), draws).ids
     probabilities = model.network(corrupted).sigmoid()
