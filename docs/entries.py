@@ -199,7 +199,7 @@ def _flops(config: Path, tokens: int) -> float:
     model = ModelConfig.model_validate(sections["model"])
     objective = TypeAdapter(Objective).validate_python(sections["objective"])
     length = sections["train"]["length"]
-    return 3 * forward_flops(model, objective, length)[1] * tokens / length
+    return forward_flops(model, objective, length).with_backward().standard * tokens / length
 
 
 def _power(number: float) -> str:

@@ -43,8 +43,7 @@ def trained(tmp_path):
         (tmp_path / "run").mkdir(exist_ok=True)
         job = Job(
             module=module,
-            forward=lambda network, factor: network(factor),
-            updates=lambda step: ((1, factors(number)) for number in count(step)),
+            updates=lambda step: ((1, [(factor,) for factor in factors(number)]) for number in count(step)),
             metrics=lambda result: {"loss": result.loss.item()},
             evaluate=lambda network: {"loss": (module.weight.item() - 3.0) ** 2},
             finish=lambda: None,

@@ -10,6 +10,7 @@ unless said otherwise.
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from electra.config.schema import ModelConfig
 
@@ -22,6 +23,17 @@ PAPER_DEFECTS = (
     "the softmax counts 15.625 % of the positions even where 25 % are masked (electra_400k, electra_1.75M)",
     "the backward pass counts as much as the forward pass; the usual convention is twice as much",
 )
+
+
+class Flops(NamedTuple):
+    """A count by both conventions."""
+
+    paper: float
+    standard: float
+
+    def with_backward(self) -> "Flops":
+        """Give the cost of training on what the forward pass was counted of."""
+        return Flops(2 * self.paper, 3 * self.standard)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""In which precision networks compute: float32, or bf16 where a GPU makes that worth while."""
+"""Where and in which precision networks compute: float32, or bf16 where a GPU makes that worth while."""
 
 from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
@@ -19,6 +19,11 @@ class HasPrecision(Protocol):
     @property
     def precision(self) -> Precision:
         """Give the wanted precision."""
+
+
+def find_device(name: str) -> torch.device:
+    """Give the device of a name; `auto` is a GPU where there is one."""
+    return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name)
 
 
 def in_bf16(config: HasPrecision, device: torch.device) -> bool:

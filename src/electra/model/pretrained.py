@@ -16,7 +16,7 @@ from electra.errors import CheckpointError, DataError
 from electra.model.encoder import Encoder
 from electra.model.huggingface import FILES, Network, read_network
 from electra.model.networks import Discriminator, MaskedLM
-from electra.model.precision import Precision, as_used
+from electra.model.precision import Precision, as_used, find_device
 from electra.model.windows import Batch, batches
 
 EMBEDDED = Path(__file__).parents[1] / "embedded"  # the model that comes with the package, its generator inside
@@ -82,11 +82,7 @@ class Pretrained:
 
     def replaced(self, ids: Sequence[int]) -> list[float]:
         """Give for every token, of however many, the probability that it was replaced."""
-        detector = self._used
-        if not isinstance(detector, Discriminator):
-            raise CheckpointError(
-                "this model has no discriminator head (Electric's gives energies): it cannot detect replaced tokens"
-            )
+        detector = as_discriminator(self._used)
         count = len(ids)
         probabilities = np.zeros(count)
         nearest_edge = np.full(count, -1)
@@ -186,7 +182,7 @@ def load(source: str | Path = EMBEDDED, device: str | None = None, precision: Pr
         raise CheckpointError(f"{folder / GENERATOR} holds no generator: it has no masked-LM head")
     model = Pretrained(network, load_tokenizer(folder), generator, precision)
     _check_vocabulary(model, folder)
-    target = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    target = find_device(device or "auto")
     for module in (model.network, model.generator):
         if module:
             module.to(target)
@@ -203,13 +199,27 @@ def find_folder(source: str | Path) -> Path:
     return folder
 
 
+def as_discriminator(network: Network) -> Discriminator:
+    """Give a network that can detect replaced tokens, or refuse one that cannot."""
+    if not isinstance(network, Discriminator):
+        raise CheckpointError(
+            "this model has no discriminator head (Electric's gives energies): it cannot detect replaced tokens"
+        )
+    return network
+
+
+def fits_vocabulary(rows: int, entries: int) -> bool:
+    """Tell whether an embedding of so many rows is one of a vocabulary: sizes may be rounded up for speed."""
+    return entries <= rows < entries + ROUNDING
+
+
 def _encoder(network: Network) -> Encoder:
     return network if isinstance(network, Encoder) else network.encoder
 
 
 def _check_vocabulary(model: Pretrained, folder: Path) -> None:
     entries, rows = model.tokenizer.vocab_size, model.encoder.config.vocab_size
-    if not entries <= rows < entries + ROUNDING:
+    if not fits_vocabulary(rows, entries):
         raise CheckpointError(
             f"the vocabulary in {folder} has {entries} entries, the embedding {rows}: they do not match"
         )

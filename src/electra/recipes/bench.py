@@ -60,6 +60,6 @@ def _variants(config: PretrainConfig, device: torch.device, against: Against) ->
 def _rows(trials: dict[str, Trial[Tensor]], config: PretrainConfig, size: str) -> list[Row]:
     batch, length = config.train.batch_size, config.train.length
     peak = matrix_peak(trials["electra"].device)
-    _, forward = forward_flops(config.model, config.objective, length)  # one sequence, matrix products alone
-    share = 3 * forward * batch / peak if peak else None
-    return measured(trials, "pretrain", size, batch, length, tokens=batch * length, peak_seconds=share)
+    flops = forward_flops(config.model, config.objective, length).with_backward()  # of one sequence
+    peak_seconds = flops.standard * batch / peak if peak else None
+    return measured(trials, "pretrain", size, batch, length, tokens=batch * length, peak_seconds=peak_seconds)

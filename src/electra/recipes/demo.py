@@ -17,10 +17,10 @@ from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 from electra.data.tokens.vocab import REPORT, train_vocab
 from electra.model.encoder import Encoder
 from electra.model.pretrained import Pretrained, load
-from electra.recipes.pretrain import Listener, pretrain
+from electra.recipes.pretrain import pretrain
 from electra.recipes.probe import odd_word_task, probe
 from electra.recipes.replace import Judged, detection_auc, replace_and_detect
-from electra.training.run import check_place
+from electra.training.run import Listener, check_place
 
 CHARACTERS_PER_MINUTE, MOST_CHARACTERS = 500_000, 4_000_000  # of prose; to find more would take time from the training
 UNSEEN = 8  # one document in so many is kept away from the model, to show what it can do

@@ -3,7 +3,7 @@
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +16,6 @@ from electra.config.load import load_finetune_config
 from electra.data.files import folder_whole, write_json
 from electra.errors import ConfigError
 from electra.model.networks import TaskNetwork
-from electra.model.precision import autocast
 from electra.model.task_model import TaskModel, write_task_model
 from electra.objectives.draws import mix
 from electra.recipes.evaluate import forward
@@ -29,10 +28,8 @@ from electra.tasks.build import AnyTask
 from electra.training.checkpoint import Checkpoints, NoCheckpoints
 from electra.training.loop import Job, train
 from electra.training.processes import Processes, joined
-from electra.training.run import Record, Run
+from electra.training.run import Listener, Record, Run
 from electra.training.update import Network
-
-Listener = Callable[[Record], None]
 
 
 class Step(NamedTuple):
@@ -168,9 +165,8 @@ class _Seed:
         self.network = new_network(self.tuning).to(self.processes.device).train()
         training = self.tuning.training
         assert training.steps is not None
-        job: Job[Batch, Step] = Job(
+        job: Job[Step] = Job(
             module=TaskLoss(self.network, self.tuning.task),
-            forward=self._forward,
             updates=self._updates,
             metrics=lambda step: {"loss": step.loss.item()},
             evaluate=self._evaluate if config.early_stopping else lambda network: {},
@@ -203,13 +199,13 @@ class _Seed:
         for listener in self.listeners:
             listener({"seed": self.seed, **record})
 
-    def _updates(self, step: int) -> Iterator[tuple[int, list[Batch]]]:
+    def _updates(self, step: int) -> Iterator[tuple[int, list[tuple[Batch]]]]:
         """Give one batch after the other, from a step on."""
         self.step, self.evaluated = step, step // self.tuning.steps_per_epoch * self.tuning.steps_per_epoch
         self._judge()
         return self._stream()
 
-    def _stream(self) -> Iterator[tuple[int, list[Batch]]]:
+    def _stream(self) -> Iterator[tuple[int, list[tuple[Batch]]]]:
         tuning, config, device = self.tuning, self.tuning.config, self.processes.device
         assert config.max_length is not None
         while True:
@@ -226,12 +222,7 @@ class _Seed:
                 self.tokens += tokens
                 self.step += 1
                 torch.manual_seed(mix(self.seed, self.step))  # for dropout
-                yield tokens, [moved]
-
-    def _forward(self, network: Network, batch: Batch) -> Step:
-        with autocast(self.tuning.config, self.processes.device):
-            step: Step = network(batch)
-        return step
+                yield tokens, [(moved,)]
 
     def _scores(self) -> dict[str, float]:
         tuning = self.tuning

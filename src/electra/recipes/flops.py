@@ -17,7 +17,7 @@ from electra.config.schema import (
 )
 from electra.errors import ConfigError
 from electra.model.encoder import Encoder
-from electra.model.flops import PAPER_PREDICTED, StandardCount, paper_count
+from electra.model.flops import PAPER_PREDICTED, Flops, StandardCount, paper_count
 from electra.model.networks import Discriminator, MaskedLM, build_networks
 from electra.training.schedule import total_steps
 
@@ -38,17 +38,17 @@ def flops(config: PretrainConfig) -> Cost:
     if steps is None:
         raise ConfigError("FLOPs of a budget in hours depend on the machine: set train.steps or train.tokens")
     sequences = config.train.batch_size * steps
-    paper, standard = forward_flops(config.model, config.objective, config.train.length)
+    forward = forward_flops(config.model, config.objective, config.train.length)
     return Cost(
         parameters=_parameters(config),
         tokens=sequences * config.train.length,
-        forward_flops={"paper": paper, "standard": standard},
-        train_flops={"paper": 2 * sequences * paper, "standard": 3 * sequences * standard},
+        forward_flops=forward._asdict(),
+        train_flops={name: sequences * count for name, count in forward.with_backward()._asdict().items()},
     )
 
 
-def forward_flops(model: ModelConfig, objective: Objective, length: int) -> tuple[float, float]:
-    """Count one sequence through all networks, by the paper's convention and by the usual one."""
+def forward_flops(model: ModelConfig, objective: Objective, length: int) -> Flops:
+    """Count one sequence through all networks."""
     if isinstance(objective, MLMObjective):
         return _masked_lm(model, length, PAPER_PREDICTED, objective.mask_fraction)
     if isinstance(objective, ReplaceMLMObjective):
@@ -57,7 +57,7 @@ def forward_flops(model: ModelConfig, objective: Objective, length: int) -> tupl
         main = _masked_lm(model, length, 1.0, 1.0)
     else:
         paper, standard = paper_count(model, length), StandardCount(model, length)
-        main = paper.encoder + paper.binary_head, standard.encoder + standard.binary_head
+        main = Flops(paper.encoder + paper.binary_head, standard.encoder + standard.binary_head)
     generator = objective.generator
     if not isinstance(generator, SizedGenerator):
         return main  # uniform and unigram compute nothing
@@ -66,21 +66,21 @@ def forward_flops(model: ModelConfig, objective: Objective, length: int) -> tupl
         extra = _two_tower(shape, length)
     else:
         extra = _masked_lm(shape, length, PAPER_PREDICTED, objective.mask_fraction)
-    return main[0] + extra[0], main[1] + extra[1]
+    return Flops(main.paper + extra.paper, main.standard + extra.standard)
 
 
-def _masked_lm(shape: ModelConfig, length: int, paper_share: float, share: float) -> tuple[float, float]:
+def _masked_lm(shape: ModelConfig, length: int, paper_share: float, share: float) -> Flops:
     paper = replace(paper_count(shape, length), predicted=paper_share)
     standard = StandardCount(shape, length)
-    return paper.encoder + paper.token_head, standard.encoder + standard.token_head(share)
+    return Flops(paper.encoder + paper.token_head, standard.encoder + standard.token_head(share))
 
 
-def _two_tower(shape: ModelConfig, length: int) -> tuple[float, float]:
+def _two_tower(shape: ModelConfig, length: int) -> Flops:
     """Count two encoders and a head that predicts every token from both, not the masked ones alone."""
     paper = replace(paper_count(shape, length), predicted=1.0)
     wider = 2 * shape.hidden_size * shape.embedding_size * length  # the head reads both towers
     standard = StandardCount(shape, length)
-    return 2 * paper.encoder + paper.token_head + wider, 2 * standard.encoder + standard.token_head(1.0) + wider
+    return Flops(2 * paper.encoder + paper.token_head + wider, 2 * standard.encoder + standard.token_head(1.0) + wider)
 
 
 def _parameters(config: PretrainConfig) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """The whole suite: every task whose files are there, beside the published scores, and a submission to GLUE."""
 
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from electra.recipes.finetune import finetune
 from electra.recipes.results import Results
 from electra.tasks.base import Notes
 from electra.tasks.build import TASKS, build_task
-from electra.training.run import Record
+from electra.training.run import Listener
 
 PRESET = "glue"
 SUITE = "cola sst-2 mrpc sts-b qqp mnli qnli rte wnli squad-1.1 squad-2.0 chunking".split()
@@ -68,7 +68,7 @@ def glue(
     out: str | Path,
     overrides: Sequence[str] = (),
     tasks: Sequence[str] = (),
-    listeners: Sequence[Callable[[Record], None]] = (),
+    listeners: Sequence[Listener] = (),
 ) -> Suite:
     """Fine-tune a model for every task found in the folders, or for those named; run it again to go on.
 

@@ -14,6 +14,7 @@ from electra.config.load import gather, load_config
 from electra.config.schema import PretrainConfig
 from electra.data.reading.text import Tally, read_documents
 from electra.errors import ConfigError, DataError, ElectraError
+from electra.model.precision import find_device
 from electra.recipes.flops import flops
 from electra.recipes.hardware import device_name
 from electra.recipes.speed import Speed, measure_speed
@@ -66,7 +67,7 @@ def make_plan(sources: Sequence[str | Path], *, hours: float, overrides: Sequenc
     text_bytes = measure_text(names)
     text_tokens = max(1, text_bytes // BYTES_PER_TOKEN)
     shape = [f"model.vocab_size={vocabulary(text_bytes)}", f"model.max_length={LENGTH}", f"train.length={LENGTH}"]
-    device = _device(load_config("tiny", overrides))
+    device = find_device(load_config("tiny", overrides).device)
     candidates = {name: load_config(name, [*shape, *overrides]) for name in SIZES[device.type]}
     parameters = {name: flops(_with_steps(config, 1)).parameters["joint"] for name, config in candidates.items()}
     speeds = _speeds(candidates, parameters, hours, MOST_EPOCHS * text_tokens, device)
@@ -173,8 +174,3 @@ def _steps(config: PretrainConfig, tokens: float) -> int:
 def _with_steps(config: PretrainConfig, steps: int) -> PretrainConfig:
     train = config.train.model_copy(update={"steps": steps, "tokens": None, "hours": None})
     return config.model_copy(update={"train": train})
-
-
-def _device(config: PretrainConfig) -> torch.device:
-    automatic = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(automatic if config.device == "auto" else config.device)

@@ -1,6 +1,6 @@
 """Pre-training, whole: corpora, objective, loop, and the model folder in the end."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -18,8 +18,7 @@ from electra.data.files import folder_whole
 from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 from electra.errors import ConfigError
 from electra.model.networks import MaskedLM, plain_encoder
-from electra.model.precision import autocast
-from electra.model.pretrained import ROUNDING, Pretrained, load
+from electra.model.pretrained import Pretrained, fits_vocabulary, load
 from electra.objectives.base import Objective, Step
 from electra.objectives.build import build_objective
 from electra.objectives.doctor import diagnose
@@ -36,13 +35,12 @@ from electra.training.checkpoint import Checkpoints
 from electra.training.loop import Job, train
 from electra.training.optim import Factor
 from electra.training.processes import Processes, joined
-from electra.training.run import Record, Run, read_records, trackers
+from electra.training.run import Listener, Record, Run, read_records, trackers
 from electra.training.schedule import length_at, micro_batches, micro_batches_before, total_steps
 from electra.training.update import Network
 
 DRY = "the text runs dry"
 FIXED = 20_200_323  # the seed of held-out masks: the same for every run, so that points compare
-Listener = Callable[[Record], None]
 Input = tuple[Batch[Tensor], Draws]  # a micro-batch and the random numbers for it
 
 
@@ -106,10 +104,9 @@ class _Pretraining:
         config = self.config
         self.objective = self._objective().to(self.processes.device)
         self.heldout = self._heldout()
-        _, standard = forward_flops(config.model, config.objective, config.train.length)
-        job: Job[Input, Step] = Job(
+        flops = forward_flops(config.model, config.objective, config.train.length).with_backward()
+        job: Job[Step] = Job(
             module=self.objective,
-            forward=self._forward,
             factor=_factor(self.objective, config),
             updates=self._updates,
             metrics=lambda step: summarize([step]),
@@ -121,7 +118,7 @@ class _Pretraining:
             warnings=self.warnings,
             remedy="lower train.learning_rate or raise train.warmup_steps, and go on from the last good checkpoint: "
             + self._command(f"train.learning_rate={config.train.learning_rate / 2:g}"),
-            flops_per_token=3 * standard / config.train.length,
+            flops_per_token=flops.standard / config.train.length,
             peak=matrix_peak(self.processes.device),
         )
         train(job, config.train, self.run, self.checkpoints, self.processes)
@@ -173,11 +170,6 @@ class _Pretraining:
         rank, world_size = (0, 1) if alone else (self.processes.rank, self.processes.world_size)
         return draw(seed, number, rows, length, rank=rank, world_size=world_size, device=batch.ids.device)
 
-    def _forward(self, network: Network, part: Input) -> Step:
-        with autocast(self.config.train, self.processes.device):
-            step: Step = network(*part)
-        return step
-
     def _heldout(self) -> Loader | None:
         sequences = sum(len(shard) for corpus in self.corpora for shard in corpus.shards("heldout"))
         if not sequences:
@@ -191,11 +183,11 @@ class _Pretraining:
         if self.heldout is None:
             return {}
         self.objective.eval()
-        steps = []
+        steps: list[Step] = []
         for number in range(self.config.evaluate.batches):
             batch = self.heldout.batch(number)
             draws = self._draw(FIXED, number, batch, alone=True)
-            steps.append(self._forward(network, (batch, draws)))
+            steps.append(network(batch, draws))
             if number == 0:
                 self.samples = take_samples(steps[0], batch, self.tokenizer)
         self.objective.train()
@@ -271,7 +263,7 @@ def _check_corpus(config: PretrainConfig, corpus: Corpus, tokenizer: Tokenizer) 
             f"{corpus.path} has sequences of {manifest.length} tokens, train.length is {config.train.length}: "
             f"set train.length={manifest.length}, or build the corpus with --length {config.train.length}"
         )
-    if not tokenizer.vocab_size <= config.model.vocab_size < tokenizer.vocab_size + ROUNDING:
+    if not fits_vocabulary(config.model.vocab_size, tokenizer.vocab_size):
         raise ConfigError(
             f"{corpus.path} has a vocabulary of {tokenizer.vocab_size}, model.vocab_size is {config.model.vocab_size}: "
             f"set model.vocab_size={tokenizer.vocab_size}"

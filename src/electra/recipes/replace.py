@@ -7,9 +7,8 @@ import torch
 
 from electra.config.schema import ElectraObjective
 from electra.data.feeding.batch import Batch
-from electra.errors import CheckpointError
-from electra.model.networks import Discriminator, Uniform
-from electra.model.pretrained import Pretrained
+from electra.model.networks import Uniform
+from electra.model.pretrained import Pretrained, as_discriminator
 from electra.objectives.draws import draw
 from electra.objectives.metrics import auc
 from electra.objectives.rtd import ReplacedTokenDetection
@@ -35,19 +34,15 @@ def replace_and_detect(model: Pretrained, text: str, seed: int = 0) -> list[Judg
 
     The model's generator proposes the replacements; where it has none they are drawn uniformly from the vocabulary.
     """
-    if not isinstance(model.network, Discriminator):
-        raise CheckpointError(
-            "this model has no discriminator head (Electric's gives energies): it cannot detect replaced tokens"
-        )
-    tokenizer = model.tokenizer
-    pieces = tokenizer.encode([text])[0].ids[: model.encoder.config.max_length - 2]
+    discriminator, tokenizer = as_discriminator(model.network), model.tokenizer
+    pieces = tokenizer.encode([text])[0].ids[: model.window]
     ids = torch.tensor([[tokenizer.cls_id, *pieces, tokenizer.sep_id]], device=model.device)
     settings = ElectraObjective(mask_token_fraction=1.0, forbid_original=True)
     generator = model.generator or Uniform(model.encoder.config)
-    pair = ReplacedTokenDetection(settings, tokenizer, generator, model.network).eval()
+    pair = ReplacedTokenDetection(settings, tokenizer, generator, discriminator).eval()
     draws = draw(seed, 0, 1, ids.size(1), device=model.device)
     corrupted = pair.corrupt(Batch(ids, None, torch.zeros_like(ids)), draws).ids
-    probabilities = model.network(corrupted).sigmoid()
+    probabilities = discriminator(corrupted).sigmoid()
     rows = zip(corrupted[0].tolist(), ids[0].tolist(), probabilities[0].tolist(), strict=True)
     return [Judged(tokenizer.token(new), tokenizer.token(old), probability) for new, old, probability in rows][1:-1]
 

@@ -9,12 +9,11 @@ from torch import Tensor
 from electra.config.schema import PretrainConfig
 from electra.data.feeding.batch import Batch
 from electra.data.tokens.tokenizer import SPECIAL_TOKENS, wordpiece
-from electra.model.precision import autocast
 from electra.objectives.base import Step
 from electra.objectives.build import build_objective
-from electra.objectives.draws import Draws, draw
+from electra.objectives.draws import draw
 from electra.training.processes import Processes
-from electra.training.update import Network, Update
+from electra.training.update import Update
 
 TOKENIZER = wordpiece(SPECIAL_TOKENS)  # the steps ask for the special ids alone
 SECONDS = 2.0  # of steps that are timed, after one that is not
@@ -35,18 +34,13 @@ class JointStep:
     def __init__(self, config: PretrainConfig, device: torch.device) -> None:
         self.config, self.device, self.number = config, device, 0
         objective = build_objective(config.objective, config.model, TOKENIZER).to(device)
-        self.update = Update(objective, self._forward, config.train, Processes(0, 1, device))
+        self.update = Update[Step](objective, config.train, Processes(0, 1, device))
 
     def __call__(self, ids: Tensor) -> None:
         """Update the weights with a batch of ids (B, L)."""
         draws = draw(self.config.seed, self.number, *ids.shape, device=self.device)
         self.update([(Batch(ids, None, torch.zeros_like(ids)), draws)], self.config.train.learning_rate)
         self.number += 1
-
-    def _forward(self, network: Network, part: tuple[Batch[Tensor], Draws]) -> Step:
-        with autocast(self.config.train, self.device):
-            step: Step = network(*part)
-        return step
 
 
 def measure_speed(config: PretrainConfig, device: torch.device) -> Speed:

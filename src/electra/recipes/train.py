@@ -13,8 +13,8 @@ from electra.data.tokens.tokenizer import load_tokenizer
 from electra.data.tokens.vocab import REPORT, train_vocab
 from electra.errors import CheckpointError, ConfigError
 from electra.recipes.plan import MOST_EPOCHS, Plan, make_plan
-from electra.recipes.pretrain import Listener, pretrain
-from electra.training.run import check_place
+from electra.recipes.pretrain import pretrain
+from electra.training.run import Listener, check_place
 
 PLAN = "plan.json"
 

@@ -1,4 +1,4 @@
-"""The loop. Nothing in this file knows an objective or a task: it is handed a callable that gives a loss."""
+"""The loop. Nothing in this file knows an objective or a task: it is handed a module that gives a loss."""
 
 import signal
 import threading
@@ -17,7 +17,7 @@ from electra.training.checkpoint import Checkpoints
 from electra.training.processes import Processes
 from electra.training.run import Record, Run
 from electra.training.schedule import learning_rate, total_steps
-from electra.training.update import Input, Network, Result, Update
+from electra.training.update import Inputs, Network, Result, Update
 
 MOST_BAD_STEPS = 20  # updates in a row without a finite gradient before a run gives up
 
@@ -35,12 +35,11 @@ class State:
 
 
 @dataclass
-class Job(Generic[Input, Result]):
+class Job(Generic[Result]):
     """What to train, on what, and whom to tell."""
 
-    module: nn.Module
-    forward: Callable[[Network, Input], Result]
-    updates: Callable[[int], Iterator[tuple[int, Iterable[Input]]]]  # from a step on: tokens and inputs of each update
+    module: nn.Module  # from a micro-batch to a result that has a loss
+    updates: Callable[[int], Iterator[tuple[int, Iterable[Inputs]]]]  # from a step on: tokens and micro-batches of each
     metrics: Callable[[Result], dict[str, float]]
     evaluate: Callable[[Network], dict[str, float]]
     evaluate_every: int
@@ -80,9 +79,9 @@ def _signals() -> Iterator[_Stop]:
             signal.signal(number, handler)
 
 
-def train(job: Job[Any, Any], config: TrainConfig, run: Run, checkpoints: Checkpoints, processes: Processes) -> None:
+def train(job: Job[Any], config: TrainConfig, run: Run, checkpoints: Checkpoints, processes: Processes) -> None:
     """Train until the budget is spent or it is enough, from the newest checkpoint on; a stop before is an error."""
-    update = Update(job.module, job.forward, config, processes, job.factor)
+    update = Update[Any](job.module, config, processes, job.factor)
     restored = checkpoints.restore(job.module, update.optimizer)
     state = State(**restored.state) if restored else State()
     warnings = [f"{path} is damaged: an older one is used" for path in restored.damaged] if restored else []
@@ -100,12 +99,12 @@ def train(job: Job[Any, Any], config: TrainConfig, run: Run, checkpoints: Checkp
 class _Trainer:
     def __init__(
         self,
-        job: Job[Any, Any],
+        job: Job[Any],
         config: TrainConfig,
         run: Run,
         checkpoints: Checkpoints,
         processes: Processes,
-        update: Update[Any, Any],
+        update: Update[Any],
         state: State,
     ) -> None:
         self.job, self.config, self.run, self.checkpoints = job, config, run, checkpoints
@@ -134,9 +133,9 @@ class _Trainer:
         progress = self._progress()
         while progress < 1 and not job.enough() and not self.processes.largest(float(stop.wanted)):
             began = time.monotonic()
-            tokens, inputs = next(updates)
+            tokens, micro_batches = next(updates)
             rate = learning_rate(self.config, state.step, progress)
-            result = self.update(inputs, rate)
+            result = self.update(micro_batches, rate)
             state.step += 1
             state.tokens += tokens
             if state.step % self.check_every == 0:
@@ -183,29 +182,29 @@ class _Trainer:
                 f"{self.job.remedy}"
             )
 
-    def _log(self, result: Any, rate_of_learning: float) -> None:
+    def _log(self, result: Any, rate: float) -> None:
         position = self._position()
         if not self.processes.first:
             return
         now, (then, tokens_then) = time.monotonic(), self.logged
-        rate = (self.state.tokens - tokens_then) / max(now - then, 1e-9)
+        speed = (self.state.tokens - tokens_then) / max(now - then, 1e-9)
         record: Record = {
             **position,
-            "learning_rate": rate_of_learning,
+            "learning_rate": rate,
             "gradient_norm": self.optimizer.norm.item(),
             "skipped": self.state.skipped,
-            "tokens_per_second": round(rate, 1),
+            "tokens_per_second": round(speed, 1),
             **self.job.metrics(result),
         }
         if self.job.peak:
-            record["peak_share"] = rate * self.job.flops_per_token / self.job.peak / self.processes.world_size
+            record["peak_share"] = speed * self.job.flops_per_token / self.job.peak / self.processes.world_size
         self.logged = (time.monotonic(), self.state.tokens)
         self.run.report(record)
 
     def _evaluate(self) -> None:
         """Measure on held-out data; every process does, since an objective may average over all of them."""
         began, position = time.monotonic(), self._position()
-        found = self.job.evaluate(self.update.weights.call)
+        found = self.job.evaluate(self.update.evaluate)
         if found:
             if self.processes.first:
                 self.run.report({**position, **{f"heldout_{name}": value for name, value in found.items()}})

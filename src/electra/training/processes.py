@@ -9,6 +9,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from electra.model.precision import find_device
+
 
 @dataclass(frozen=True)
 class Processes:
@@ -45,15 +47,15 @@ class Processes:
 @contextmanager
 def joined(device: str) -> Iterator[Processes]:
     """Join the processes that torchrun started, or be alone; leave them in the end."""
-    chosen = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    chosen = find_device(device)
     if "WORLD_SIZE" not in os.environ:
-        yield Processes(0, 1, torch.device(chosen))
+        yield Processes(0, 1, chosen)
         return
-    if chosen == "cuda":
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-        chosen = f"cuda:{os.environ['LOCAL_RANK']}"
-    dist.init_process_group("nccl" if chosen.startswith("cuda") else "gloo")
+    if chosen.type == "cuda":
+        chosen = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(chosen)
+    dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
     try:
-        yield Processes(dist.get_rank(), dist.get_world_size(), torch.device(chosen))
+        yield Processes(dist.get_rank(), dist.get_world_size(), chosen)
     finally:
         dist.destroy_process_group()

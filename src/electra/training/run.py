@@ -13,6 +13,7 @@ from electra.data.files import alone, write_whole
 from electra.errors import CheckpointError, ConfigError
 
 Record = dict[str, Any]
+Listener = Callable[[Record], None]
 PREPARED = {"text", "tokenizer", "corpus", "corpus.partial", "plan.json", "first_stage"}  # left by stages before a run
 FREE_TO_CHANGE = (
     *("train.steps", "train.tokens", "train.hours", "checkpoint.", "evaluate.", "log.", "device", "out"),
@@ -38,7 +39,7 @@ class Run:
     What there is to look at beside numbers goes to `samples.jsonl`.
     """
 
-    def __init__(self, folder: Path, listeners: list[Callable[[Record], None]]) -> None:
+    def __init__(self, folder: Path, listeners: list[Listener]) -> None:
         self.folder = folder
         self.listeners = listeners
         self.metrics = folder / "metrics.jsonl"
@@ -106,9 +107,9 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def trackers(folder: Path, log: LogConfig) -> list[Callable[[Record], None]]:
+def trackers(folder: Path, log: LogConfig) -> list[Listener]:
     """Give the listeners that TensorBoard and Weights & Biases need, if they are asked for and installed."""
-    found: list[Callable[[Record], None]] = []
+    found: list[Listener] = []
     if log.tensorboard:
         try:
             from torch.utils.tensorboard import SummaryWriter

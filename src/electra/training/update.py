@@ -8,13 +8,14 @@ from torch import Tensor, nn
 
 from electra.config.schema import TrainConfig
 from electra.errors import ConfigError
+from electra.model.precision import autocast
 from electra.training.capture import Captured
 from electra.training.execution import execution
 from electra.training.optim import Factor, build_optimizer
 from electra.training.processes import Processes
 
-Input = TypeVar("Input")
-Network = Callable[..., Any]  # the module, as the forward pass is to call it
+Inputs = tuple[Any, ...]  # what the module is called with
+Network = Callable[..., Any]  # the module, as it is to be called
 
 
 class HasLoss(Protocol):
@@ -28,8 +29,8 @@ class HasLoss(Protocol):
 Result = TypeVar("Result", bound=HasLoss)
 
 
-class Update(Generic[Input, Result]):
-    """Updates a module's weights as a config says.
+class Update(Generic[Result]):
+    """Updates the weights of a module that gives a loss, as a config says.
 
     Plain: PyTorch's operations one by one. Compiled: the same through torch.compile. Fast: the forward pass sees bf16
     copies of the weights, which the kernels want, and where one process trains alone, each pass is a CUDA graph.
@@ -38,7 +39,6 @@ class Update(Generic[Input, Result]):
     def __init__(
         self,
         module: nn.Module,
-        forward: Callable[[Network, Input], Result],
         config: TrainConfig,
         processes: Processes,
         factor: Factor = lambda name: 1.0,
@@ -46,29 +46,35 @@ class Update(Generic[Input, Result]):
         how, on_gpu = execution(config, processes.device), processes.device.type == "cuda"
         if how == "fast" and not on_gpu:
             raise ConfigError("train.execution=fast needs a GPU; leave it out, or say train.execution=plain")
-        self.processes = processes
+        self.config, self.processes = config, processes
         self.optimizer = build_optimizer(module, config, torch.bfloat16 if how == "fast" else None, factor)
         self.weights = self.optimizer.weights
-        self._forward = forward
         self._network: Network = torch.compile(self.weights.call) if how == "compiled" else self.weights.call
-        self._pass: Callable[[Input], Result] = self._forward_and_backward
+        self._pass: Callable[..., Result] = self._forward_and_backward
         self._step: Callable[[], None] = self.optimizer.step
         if how == "fast" and processes.world_size == 1:
             self._pass = Captured(self._forward_and_backward, changes=[self.weights.gradient])
             self._step = Captured(self.optimizer.step, changes=self.optimizer.changes())
 
-    def __call__(self, inputs: Iterable[Input], rate: float) -> Result:
+    def __call__(self, micro_batches: Iterable[Inputs], rate: float) -> Result:
         """Update with the mean gradient over some micro-batches; gives what came of the last one."""
         parts = 0
-        for part in inputs:
-            result = self._pass(part)
+        for inputs in micro_batches:
+            result = self._pass(*inputs)
             parts += 1
         self.processes.add_up(self.weights.gradient)
         self.optimizer.prepare(rate, parts * self.processes.world_size)
         self._step()
         return result
 
-    def _forward_and_backward(self, part: Input) -> Result:
-        result = self._forward(self._network, part)
+    def evaluate(self, *inputs: Any) -> Result:
+        """Call the module without an update."""
+        with autocast(self.config, self.processes.device):
+            result: Result = self.weights.call(*inputs)
+        return result
+
+    def _forward_and_backward(self, *inputs: Any) -> Result:
+        with autocast(self.config, self.processes.device):
+            result: Result = self._network(*inputs)
         self.weights.add_gradient(result.loss)
         return result

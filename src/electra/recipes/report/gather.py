@@ -99,8 +99,8 @@ def _flops_per_token(folder: Path) -> tuple[Data | None, str | None]:
     except ConfigError as problem:
         return None, str(problem)
     length = config.train.length
-    paper, standard = forward_flops(config.model, config.objective, length)
-    return {"paper": 2 * paper / length, "standard": 3 * standard / length}, None
+    flops = forward_flops(config.model, config.objective, length).with_backward()
+    return {name: count / length for name, count in flops._asdict().items()}, None
 
 
 def _state(records: Sequence[Record]) -> Data | None:
