@@ -58,8 +58,10 @@ def _root(
 
 _building = (demo, train, vocab, corpus, pretrain, detect, play)
 _using = (finetune, evaluate, predict, glue)
-for _command in (*_building, *_using, report, import_, export, config, flops, bench):
-    _command.register(app)
+for _module in (*_building, *_using, report, import_, export, config, flops, bench):
+    _name = _module.__name__.rpartition(".")[2]  # of the file, and of the function in it
+    _examples = "".join(f"\n\n  {example}" for example in _module.EXAMPLES)
+    app.command(_name.rstrip("_"), epilog=f"Examples:{_examples}")(getattr(_module, _name))
 
 
 def main() -> None:

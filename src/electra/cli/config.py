@@ -7,12 +7,10 @@ import typer
 
 from electra.cli.options import Json, Overrides, Preset
 
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Examples:\n\n  electra config small train.steps=100_000\n\n  electra config small --diff base")(
-        config
-    )
+EXAMPLES = (
+    "electra config small train.steps=100_000",
+    "electra config small --diff base",
+)
 
 
 def config(

@@ -8,46 +8,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from electra.cli.options import Json
-from electra.data.settings import (
-    Building,
-    Cleaning,
-    Controls,
-    Cut,
-    Documents,
-    Duplicates,
-    Format,
-    Invalid,
-    Reading,
-    Unicode,
-)
+from electra.cli.options import TEXTS, Column, Documents, Format, Invalid, Json
+from electra.data.settings import Building, Cleaning, Controls, Cut, Duplicates, Reading, Unicode
 from electra.errors import DataError
 
 if TYPE_CHECKING:
     from electra.data.corpus.build import Progress
     from electra.data.corpus.shards import Manifest
 
-EXAMPLES = """Examples:
-
-  electra corpus wiki/*.txt.xz --tokenizer vocab.txt --length 128 --out corpus
-
-  electra corpus corpus --show 3"""
+EXAMPLES = (
+    "electra corpus wiki/*.txt.xz --tokenizer vocab.txt --length 128 --out corpus",
+    "electra corpus corpus --show 3",
+)
 
 Sources = Annotated[
     list[str],
     typer.Argument(
         metavar="TEXT...",
-        help="Files, folders, globs, - for standard input, addresses such as s3://…, or a dataset of the hub: "
-        "OWNER/NAME[:CONFIG[:SPLIT]]; with --show or --verify, a corpus.",
+        help=f"{TEXTS}; with --show or --verify, a corpus.",
     ),
 ]
 REPETITION = "Drop documents that repeat a greater share of their five-word runs."
 DOCUMENTS = {"blank": "between blank lines", "line": "one a line", "file": "one a file", "record": "one a record"}
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog=EXAMPLES)(corpus)
 
 
 def corpus(
@@ -59,10 +41,10 @@ def corpus(
     workers: Annotated[int | None, typer.Option(min=0, help="Processes; by default one for each core.")] = None,
     seed: Annotated[int, typer.Option(help="Of the paper's coin tosses.")] = Building.seed,
     heldout: Annotated[float, typer.Option(help="Fraction of the documents to hold out.")] = Building.heldout,
-    documents: Annotated[Documents, typer.Option(help="What a document is.")] = Reading.documents,
-    column: Annotated[str | None, typer.Option(help="The column that holds the text.")] = Reading.column,
-    format: Annotated[Format | None, typer.Option(help="Of all sources, whatever their names.")] = Reading.format,
-    invalid: Annotated[Invalid, typer.Option(help="What to do with bytes that are no UTF-8.")] = Reading.invalid,
+    documents: Documents = Reading.documents,
+    column: Column = Reading.column,
+    format: Format = Reading.format,
+    invalid: Invalid = Reading.invalid,
     unicode: Annotated[Unicode, typer.Option(help="Unicode normalisation.")] = Cleaning.unicode,
     controls: Annotated[Controls, typer.Option(help="Control characters.")] = Cleaning.controls,
     duplicates: Annotated[Duplicates, typer.Option(help="Drop exact or near duplicates.")] = Cleaning.duplicates,

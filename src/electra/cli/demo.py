@@ -7,20 +7,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from electra.cli.colours import shade
+from electra.cli.options import Quiet
+
 if TYPE_CHECKING:
     from electra.recipes.demo import Demonstration
     from electra.recipes.replace import Judged
 
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Examples:\n\n  electra demo\n\n  electra demo --minutes 10 --out runs/longer")(demo)
+EXAMPLES = (
+    "electra demo",
+    "electra demo --minutes 10 --out runs/longer",
+)
 
 
 def demo(
     out: Annotated[Path, typer.Option("--out", metavar="RUN", help="The folder of the run.")] = Path("runs/demo"),
     minutes: Annotated[float, typer.Option(min=0.1, help="Wall-clock time for everything.")] = 4.0,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Pre-train a small model on the documentation that is on this machine, and try it; nothing is downloaded."""
     from electra.cli.progress import LiveLine
@@ -67,8 +70,6 @@ def _print_coloured(sentence: "list[Judged]") -> None:
 
     line = Text("  ")
     for judged in sentence:
-        shade = f"on rgb({int(40 + 180 * judged.probability)},{int(40 * (1 - judged.probability))},40) white"
-        gap = "" if judged.token.startswith("##") else " "
-        line.append(gap)
-        line.append(judged.token.removeprefix("##"), f"{shade} underline" if judged.replaced else shade)
+        line.append("" if judged.token.startswith("##") else " ")
+        line.append(judged.token.removeprefix("##"), f"{shade(judged.probability)}{' underline' * judged.replaced}")
     Console().print(line, "\n")

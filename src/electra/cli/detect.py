@@ -7,25 +7,17 @@ from typing import Annotated
 
 import typer
 
-from electra.cli.options import Json
+from electra.cli.colours import shade
+from electra.cli.options import AnyModel, Json
 
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog='Examples:\n\n  electra detect "I think that you are write."\n\n'
-        "  electra detect runs/small --json < letter.txt"
-    )(detect)
+EXAMPLES = (
+    'electra detect "I think that you are write."',
+    "electra detect runs/small --json < letter.txt",
+)
 
 
 def detect(
-    model: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="MODEL",
-            help="A run, a Hugging Face folder or a hub name; the model that comes with electra when not given.",
-        ),
-    ] = None,
+    model: AnyModel = None,
     text: Annotated[str | None, typer.Argument(help="The text; standard input when not given.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -58,9 +50,7 @@ def detect(
 
         coloured = Text(text)
         for _, probability, (start, end) in detections:
-            coloured.stylize(
-                f"on rgb({int(40 + 180 * probability)},{int(40 * (1 - probability))},40) white", start, end
-            )
+            coloured.stylize(shade(probability), start, end)
         Console().print(coloured)
     else:
         for token, probability, (start, end) in detections:

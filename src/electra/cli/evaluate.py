@@ -2,27 +2,22 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from electra.cli.options import Json, Overrides
+from electra.cli.options import Json, Overrides, TunedModel
 
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog="Examples:\n\n  electra evaluate runs/mrpc\n\n"
-        "  electra evaluate runs/mnli task=ax data=glue --split test --out predictions"
-    )(evaluate)
+EXAMPLES = (
+    "electra evaluate runs/mrpc",
+    "electra evaluate runs/mnli task=ax data=glue --split test --out predictions",
+)
 
 
 def evaluate(
-    run: Annotated[
-        str, typer.Argument(metavar="RUN", help="A run of electra finetune, or a fine-tuned Hugging Face folder.")
-    ],
+    run: TunedModel,
     overrides: Overrides = None,
-    split: Annotated[str, typer.Option(metavar="SPLIT", help="Which split: train, dev or test.")] = "dev",
+    split: Annotated[Literal["train", "dev", "test"], typer.Option(help="Which split.")] = "dev",
     out: Annotated[
         Path | None,
         typer.Option(
@@ -32,13 +27,11 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Score a model on a split of its task; KEY=VALUE changes the task's settings, such as data=DIR."""
-    if split not in ("train", "dev", "test"):
-        raise typer.BadParameter(f"--split {split}: choose train, dev or test")
     from electra.data.files import folder_whole
     from electra.recipes.evaluate import evaluate as score
     from electra.recipes.results import percent
 
-    found = score(run, overrides or [], split)  # type: ignore[arg-type]
+    found = score(run, overrides or [], split)
     if out:
         with folder_whole(out) as folder:
             lines = (json.dumps(prediction, ensure_ascii=False) + "\n" for prediction in found.predictions)

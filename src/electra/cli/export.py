@@ -5,17 +5,16 @@ from typing import Annotated, Literal
 
 import typer
 
+from electra.cli.options import Model
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog="Examples:\n\n  electra export runs/small --out hf/small\n\n"
-        "  electra export runs/small --out hf/half --precision bf16"
-    )(export)
+EXAMPLES = (
+    "electra export runs/small --out hf/small",
+    "electra export runs/small --out hf/half --precision bf16",
+)
 
 
 def export(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A run, a Hugging Face folder or a hub name.")],
+    model: Model,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write; it must not exist yet.")],
     precision: Annotated[
         Literal["float32", "bf16"], typer.Option(help="Of the stored weights; bf16 rounds them to half the size.")

@@ -5,25 +5,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from electra.cli.options import Json, Overrides, Preset
+from electra.cli.options import Json, Overrides, Preset, Quiet
 
 if TYPE_CHECKING:
     from electra.recipes.tuning import Tuning
 
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog="Examples:\n\n  electra finetune glue task=mrpc model=runs/small data=glue out=runs/mrpc seeds=5\n\n"
-        "  electra finetune table data=pairs.csv model=google/electra-small-discriminator out=runs/pairs --dry-run"
-    )(finetune)
+EXAMPLES = (
+    "electra finetune glue task=mrpc model=runs/small data=glue out=runs/mrpc seeds=5",
+    "electra finetune table data=pairs.csv model=google/electra-small-discriminator out=runs/pairs --dry-run",
+)
 
 
 def finetune(
     preset: Preset,
     overrides: Overrides = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Read the data, print the plan, train nothing.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Fine-tune a model with one seed or several; run it again to go on where it stopped."""

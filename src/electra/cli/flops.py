@@ -8,10 +8,10 @@ import typer
 
 from electra.cli.options import Json, Overrides
 
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Examples:\n\n  electra flops small train.steps=100_000\n\n  electra flops --table")(flops)
+EXAMPLES = (
+    "electra flops small train.steps=100_000",
+    "electra flops --table",
+)
 
 
 def flops(

@@ -8,22 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from electra.cli.options import Json, Overrides
+from electra.cli.options import Json, Model, Overrides, Quiet
 
 if TYPE_CHECKING:
     from electra.recipes.glue import Suite
 
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog="Examples:\n\n  electra glue runs/small --data glue --out runs/suite seeds=5\n\n"
-        "  electra glue runs/small --data glue --data squad-1.1 --out runs/suite qnli.train_file=train_part.tsv"
-    )(glue)
+EXAMPLES = (
+    "electra glue runs/small --data glue --out runs/suite seeds=5",
+    "electra glue runs/small --data glue --data squad-1.1 --out runs/suite qnli.train_file=train_part.tsv",
+)
 
 
 def glue(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A run, a Hugging Face folder or a hub name.")],
+    model: Model,
     overrides: Overrides = None,
     data: Annotated[
         list[str] | None, typer.Option("--data", metavar="DIR", help="A folder of tasks; may be given several times.")
@@ -32,7 +29,7 @@ def glue(
     task: Annotated[
         list[str] | None, typer.Option("--task", metavar="TASK", help="Only this task; may be given several times.")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Fine-tune a model for every task that is there; print the published scores beside its own.

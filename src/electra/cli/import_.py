@@ -5,14 +5,10 @@ from typing import Annotated
 
 import typer
 
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        "import",
-        epilog="Examples:\n\n  electra import hf/small --out runs/imported\n\n"
-        "  electra import google/electra-small-discriminator --out runs/google",
-    )(import_)
+EXAMPLES = (
+    "electra import hf/small --out runs/imported",
+    "electra import google/electra-small-discriminator --out runs/google",
+)
 
 
 def import_(

@@ -4,22 +4,17 @@ from typing import Annotated
 
 import typer
 
+from electra.cli.options import AnyModel
 from electra.playground import PORT
 
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Examples:\n\n  electra play\n\n  electra play runs/mrpc --port 8000 --no-browser")(play)
+EXAMPLES = (
+    "electra play",
+    "electra play runs/mrpc --port 8000 --no-browser",
+)
 
 
 def play(
-    model: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="MODEL",
-            help="A run, a Hugging Face folder or a hub name; the model that comes with electra when not given.",
-        ),
-    ] = None,
+    model: AnyModel = None,
     port: Annotated[
         int, typer.Option("--port", min=1, max=65_535, help="Port of 127.0.0.1 to serve the page on.")
     ] = PORT,

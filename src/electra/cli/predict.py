@@ -8,21 +8,16 @@ from typing import Annotated
 
 import typer
 
-from electra.cli.options import Overrides
+from electra.cli.options import Overrides, TunedModel
 
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog="Examples:\n\n  electra predict runs/mrpc pairs.csv --out predictions.jsonl\n\n"
-        "  cat sentences.txt | electra predict runs/cola -"
-    )(predict)
+EXAMPLES = (
+    "electra predict runs/mrpc pairs.csv --out predictions.jsonl",
+    "cat sentences.txt | electra predict runs/cola -",
+)
 
 
 def predict(
-    run: Annotated[
-        str, typer.Argument(metavar="RUN", help="A run of electra finetune, or a fine-tuned Hugging Face folder.")
-    ],
+    run: TunedModel,
     source: Annotated[str, typer.Argument(metavar="FILE", help="A table, lines of text, or - for standard input.")],
     overrides: Overrides = None,
     out: Annotated[

@@ -4,22 +4,19 @@ from typing import Annotated
 
 import typer
 
-from electra.cli.options import Overrides, Preset
+from electra.cli.options import Overrides, Preset, Quiet
 
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog="Examples:\n\n  electra pretrain quick data=corpus out=runs/quick train.hours=1.0\n\n"
-        "  electra pretrain tiny data=corpus out=runs/mlm objective.name=mlm train.steps=500"
-    )(pretrain)
+EXAMPLES = (
+    "electra pretrain quick data=corpus out=runs/quick train.hours=1.0",
+    "electra pretrain tiny data=corpus out=runs/mlm objective.name=mlm train.steps=500",
+)
 
 
 def pretrain(
     preset: Preset,
     overrides: Overrides = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the complete config, train nothing.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Pre-train as a config says; run it again to go on where it stopped."""
     from electra.config.load import dump_config, load_config

@@ -8,13 +8,10 @@ import typer
 
 from electra.cli.options import Json
 
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog="Examples:\n\n  electra report runs/small --out report.html\n\n"
-        "  electra report runs/small runs/base runs/suite --json"
-    )(report)
+EXAMPLES = (
+    "electra report runs/small --out report.html",
+    "electra report runs/small runs/base runs/suite --json",
+)
 
 
 def report(

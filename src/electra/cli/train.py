@@ -5,13 +5,12 @@ from typing import Annotated
 
 import typer
 
+from electra.cli.options import Quiet
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog="Examples:\n\n  electra train my_texts/ --hours 1 --out runs/mine\n\n"
-        "  electra train wiki/*.txt.xz --hours 12 --out runs/wiki --set objective.mask_fraction=0.25 --dry-run"
-    )(train)
+EXAMPLES = (
+    "electra train my_texts/ --hours 1 --out runs/mine",
+    "electra train wiki/*.txt.xz --hours 12 --out runs/wiki --set objective.mask_fraction=0.25 --dry-run",
+)
 
 
 def train(
@@ -26,7 +25,7 @@ def train(
         typer.Option("--set", metavar="KEY=VALUE", help="A config key to set in spite of the plan; may be repeated."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan, write nothing.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Train a model on text: vocabulary, corpus, a plan for the machine and the time, pre-training.
 

@@ -6,33 +6,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from electra.cli.options import Json
-from electra.data.settings import Accents, Documents, Format, Invalid, Pieces, Reading, Vocabulary
+from electra.cli.options import TEXTS, Column, Documents, Format, Invalid, Json
+from electra.data.settings import Accents, Pieces, Reading, Vocabulary
 
 if TYPE_CHECKING:
     from electra.data.tokens.vocab import Report
 
-EXAMPLES = """Examples:
-
-  electra vocab wiki/*.txt.xz --size 30522 --out tokenizer
-
-  electra vocab aozora.txt --model unigram --size 32000 --out tokenizer"""
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog=EXAMPLES)(vocab)
+EXAMPLES = (
+    "electra vocab wiki/*.txt.xz --size 30522 --out tokenizer",
+    "electra vocab aozora.txt --model unigram --size 32000 --out tokenizer",
+)
 
 
 def vocab(
-    sources: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="TEXT...",
-            help="Files, folders, globs, - for standard input, addresses such as s3://…, or a dataset of the hub: "
-            "OWNER/NAME[:CONFIG[:SPLIT]].",
-        ),
-    ],
+    sources: Annotated[list[str], typer.Argument(metavar="TEXT...", help=f"{TEXTS}.")],
     size: Annotated[int, typer.Option(help="Pieces of the vocabulary, special tokens included.")],
     out: Annotated[str, typer.Option(metavar="DIR", help="Where the tokenizer goes.")],
     model: Annotated[
@@ -48,10 +35,10 @@ def vocab(
     max_characters: Annotated[
         int, typer.Option(help="Of longer text an even sample is used.")
     ] = Vocabulary.max_characters,
-    documents: Annotated[Documents, typer.Option(help="What a document is.")] = Reading.documents,
-    column: Annotated[str | None, typer.Option(help="The column that holds the text.")] = Reading.column,
-    format: Annotated[Format | None, typer.Option(help="Of all sources, whatever their names.")] = Reading.format,
-    invalid: Annotated[Invalid, typer.Option(help="What to do with bytes that are no UTF-8.")] = Reading.invalid,
+    documents: Documents = Reading.documents,
+    column: Column = Reading.column,
+    format: Format = Reading.format,
+    invalid: Invalid = Reading.invalid,
     as_json: Json = False,
 ) -> None:
     """Train a vocabulary on text and write a tokenizer that Hugging Face reads."""
