@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from electra.config.schema import NonNegative, Probability, Root
+from electra.config.schema import Device, ForwardPrecision, NonNegative, Optimizer, Probability, Root
 from electra.config.tasks import TableConfig, TaggingConfig
 
 SEEDS = {"single": 1, "paper": 10, "mnli-init": 10}  # of each protocol, unless the config says otherwise
@@ -48,9 +48,7 @@ class FinetuneConfig(Root):
         False, description="the original's slip: every rate below the head is one factor lower"
     )
     warmup_fraction: Annotated[float, Field(ge=0, lt=1)] = Field(0.1, description="share of the updates to warm up")
-    optimizer: Literal["electra", "adamw"] = Field(
-        "electra", description="the original's AdamW (no bias correction), or the standard one"
-    )
+    optimizer: Optimizer = "electra"
     dropout: Probability = Field(
         0.1, description="of hidden states and attention probabilities, whatever pre-training had"
     )
@@ -65,8 +63,8 @@ class FinetuneConfig(Root):
     table: TableConfig = TableConfig()
     tagging: TaggingConfig = TaggingConfig()
     log_every: PositiveInt = Field(50, description="updates between lines of metrics.jsonl")
-    precision: Literal["auto", "bf16", "float32"] = Field("auto", description="auto: bf16 on a GPU, float32 on a CPU")
-    device: Literal["auto", "cuda", "cpu"] = Field("auto", description="auto: a GPU where there is one")
+    precision: ForwardPrecision = "auto"
+    device: Device = "auto"
     seed: NonNegativeInt = Field(0, description="the first of the seeds")
 
     @property

@@ -9,6 +9,13 @@ from electra.errors import ConfigError
 Probability = Annotated[float, Field(ge=0, lt=1)]
 Ratio = Annotated[float, Field(gt=0, le=4)]
 NonNegative = Annotated[float, Field(ge=0)]
+Device = Annotated[Literal["auto", "cuda", "cpu"], Field(description="auto: a GPU where there is one")]
+Precision = Literal["auto", "bf16", "float32"]
+ForwardPrecision = Annotated[Precision, Field(description="auto: bf16 on a GPU, float32 on a CPU")]
+Optimizer = Annotated[
+    Literal["electra", "adamw"],
+    Field(description="the original's AdamW (no bias correction), or the standard one"),
+]
 
 
 class Section(BaseModel):
@@ -140,21 +147,31 @@ class Masking(Section):
         return self
 
 
-class ReplacedTokens(Masking):
-    """What the objectives with a sampling generator have in common."""
+class Sampling(Masking):
+    """What the objectives with a generator that samples have in common."""
 
     generator_weight: NonNegative = Field(1.0, description="weight of the generator's loss")
     temperature: PositiveFloat = Field(1.0, description="softmax temperature of the generator's samples")
+
+
+class ReplacedTokens(Sampling):
+    """What the objectives whose input holds replaced tokens have in common."""
+
     forbid_original: bool = Field(
         False, description="never sample the true token, so that every sample is a replacement"
     )
     generator: Generator = MaskedLMGenerator()
 
 
-class Detection(ReplacedTokens):
-    """What the objectives that detect replaced tokens have in common."""
+class Discriminating(Sampling):
+    """What the objectives with a discriminator have in common."""
 
     discriminator_weight: NonNegative = Field(50.0, description="weight of the discriminator's loss")
+
+
+class Detection(ReplacedTokens, Discriminating):
+    """What the objectives that detect replaced tokens have in common."""
+
     prior: Annotated[float, Field(gt=0, lt=1)] | None = Field(
         None,
         description="share of all tokens that the discriminator takes for replaced at first (original: even odds)",
@@ -228,13 +245,10 @@ class MLMObjective(Masking):
     name: Literal["mlm"] = Field("mlm", description="masked language modelling")
 
 
-class ElectricObjective(Masking):
+class ElectricObjective(Discriminating):
     """Electric: noise-contrastive estimation of cloze probabilities."""
 
     name: Literal["electric"] = Field("electric", description="energy-based cloze model")
-    generator_weight: NonNegative = Field(1.0, description="weight of the generator's loss")
-    discriminator_weight: NonNegative = Field(50.0, description="weight of the discriminator's loss")
-    temperature: PositiveFloat = Field(1.0, description="softmax temperature of the generator's samples")
     generator: TwoTowerGenerator = TwoTowerGenerator()
 
 
@@ -266,9 +280,7 @@ class TrainConfig(Section):
         None, description="tokens at the start, when sequences are cut shorter first"
     )
     length_warmup_steps: PositiveInt | None = Field(None, description="updates until the full length")
-    optimizer: Literal["electra", "adamw"] = Field(
-        "electra", description="the original's AdamW (no bias correction), or the standard one"
-    )
+    optimizer: Optimizer = "electra"
     learning_rate: PositiveFloat = Field(description="base rate, times the schedule")
     schedule: Literal["linear", "stable"] = Field(
         "linear", description="linear decay times warm-up as in the original, or warm-up, plateau and a final decay"
@@ -282,7 +294,7 @@ class TrainConfig(Section):
     adam_beta2: Probability = Field(0.999, description="memory of the gradient's square")
     adam_eps: PositiveFloat = Field(1e-6, description="added to the root of the gradient's square")
     clip_norm: PositiveFloat = Field(1.0, description="largest norm of the whole gradient")
-    precision: Literal["auto", "bf16", "float32"] = Field("auto", description="auto: bf16 on a GPU, float32 on a CPU")
+    precision: ForwardPrecision = "auto"
     execution: Literal["auto", "plain", "compiled", "fast"] = Field(
         "auto",
         description="operation by operation, through torch.compile, or kernels in CUDA graphs; auto: fast on a GPU",
@@ -353,7 +365,7 @@ class PretrainConfig(Root):
     data_weights: list[PositiveFloat] | None = Field(None, description="share of each corpus in the mixture")
     out: str | None = Field(None, description="folder of the run")
     init: str | None = Field(None, description="run or imported model to start from")
-    device: Literal["auto", "cuda", "cpu"] = Field("auto", description="auto: a GPU where there is one")
+    device: Device = "auto"
     seed: NonNegativeInt = Field(0, description="every random draw follows from it and the step")
     model: ModelConfig
     objective: Objective

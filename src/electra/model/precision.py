@@ -2,14 +2,14 @@
 
 from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import nn
 
+from electra.config.schema import Precision
 from electra.model.kernels import has_bf16
 
-Precision = Literal["auto", "bf16", "float32"]
 Module = TypeVar("Module", bound=nn.Module)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from electra.config.schema import Precision
 from electra.data.reading.hub import locate
 from electra.data.tokens.tokenizer import FILES as TOKENIZER_FILES
 from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
@@ -16,7 +17,7 @@ from electra.errors import CheckpointError, DataError
 from electra.model.encoder import Encoder
 from electra.model.huggingface import FILES, Network, read_network
 from electra.model.networks import Discriminator, MaskedLM
-from electra.model.precision import Precision, as_used, find_device
+from electra.model.precision import as_used, find_device
 from electra.model.windows import Batch, batches
 
 EMBEDDED = Path(__file__).parents[1] / "embedded"  # the model that comes with the package, its generator inside
