@@ -9,6 +9,7 @@ from pathlib import Path
 from electra.config.load import load_config
 from electra.data.corpus.build import build_corpus
 from electra.data.files import write_json
+from electra.data.reading.sources import names_of
 from electra.data.tokens.tokenizer import load_tokenizer
 from electra.data.tokens.vocab import REPORT, train_vocab
 from electra.errors import CheckpointError, ConfigError
@@ -30,7 +31,7 @@ def train(
 ) -> Path:
     """Train the model that suits the text, the machine and the hours; the same call again goes on where it stopped."""
     began = time.monotonic()
-    names = [str(source) for source in ([sources] if isinstance(sources, str | Path) else sources)]
+    names = names_of(sources)
     folder = Path(out)
     check_place(folder)
     plan = _recall(folder, names, hours, overrides)

@@ -149,6 +149,11 @@ def test_spelled_pieces_make_the_text_again(tmp_path, model):
     assert tokenizer.spell(tokenizer.mask_id).strip() == "[MASK]"
 
 
+def test_one_file_needs_no_list(tmp_path, text):
+    alone = train_vocab(str(text), size=60, out=tmp_path / "alone")
+    assert alone.backend.to_str() == train_vocab([text], size=60, out=tmp_path / "listed").backend.to_str()
+
+
 def test_letters_that_occur_once_are_unknown(tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("kate tea ж " * 1 + "kate tea " * 50, encoding="utf-8")

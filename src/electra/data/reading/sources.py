@@ -45,6 +45,11 @@ class Source:
         return "://" in self.name
 
 
+def names_of(sources: str | Path | Sequence[str | Path]) -> list[str]:
+    """Give the names of one source or of several."""
+    return [str(name) for name in ([sources] if isinstance(sources, str | Path) else sources)]
+
+
 def find_sources(names: Sequence[str | Path], format: Format | None = None) -> tuple[list[Source], list[str]]:
     """Give the sources that the names mean, in order, and the files of folders that are no text."""
     sources: list[Source] = []

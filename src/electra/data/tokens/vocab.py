@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from electra.data.files import folder_whole, write_json
+from electra.data.reading.sources import names_of
 from electra.data.reading.text import read_documents
 from electra.data.settings import Accents, Pieces, Reading, Vocabulary
 from electra.data.tokens.pieces import train_pieces
@@ -48,7 +49,7 @@ class Report:
 
 
 def train_vocab(
-    sources: Sequence[str | Path],
+    sources: str | Path | Sequence[str | Path],
     *,
     size: int,
     out: str | Path,
@@ -63,7 +64,7 @@ def train_vocab(
     place = Path(out).expanduser()
     _check_place(place)
     with folder_whole(place, overwrite=True) as folder:
-        sample = _take_sample(sources, wanted, folder / "sample")
+        sample = _take_sample(names_of(sources), wanted, folder / "sample")
         strip = lowercase and not _would_take_apart(sample) if accents == "auto" else accents == "strip"
         tokenizer = train_pieces(model, sample, size, lowercase=lowercase, strip_accents=strip)
         tokenizer.save(folder)
@@ -78,13 +79,13 @@ def read_report(folder: str | Path) -> Report:
     return Report(**{**values, "fertility": Fertility(**values["fertility"])})
 
 
-def _take_sample(sources: Sequence[str | Path], wanted: Vocabulary, folder: Path) -> Sample:
+def _take_sample(names: Sequence[str], wanted: Vocabulary, folder: Path) -> Sample:
     sample = Sample(folder, wanted.max_characters)
-    for passage in read_documents(sources, wanted.reading):
+    for passage in read_documents(names, wanted.reading):
         sample.add(passage.text)
     sample.close()
     if not sample.kept_characters:
-        raise DataError(f"no text to train a vocabulary on in {' '.join(map(str, sources))}")
+        raise DataError(f"no text to train a vocabulary on in {' '.join(names)}")
     return sample
 
 
