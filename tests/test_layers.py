@@ -19,6 +19,8 @@ LAYERS = [
     "cli",
 ]
 
+DATA = ["settings", "files", "reading", "tokens", "corpus", "feeding"]  # the way of a text, inside its layer
+
 
 def layer(module: str) -> str:
     return module.removeprefix("electra.").split(".")[0]
@@ -51,3 +53,12 @@ def test_imports_only_point_left():
         own = LAYERS.index(layer(".".join(path.relative_to(ROOT).with_suffix("").parts)))
         for name in imported_modules(path):
             assert LAYERS.index(layer(name)) <= own, f"{path.relative_to(ROOT)} imports {name}, a layer to its right"
+
+
+def test_imports_inside_of_data_point_back_on_the_way_of_a_text():
+    for path in (ROOT / "data").rglob("*.py"):
+        own = path.relative_to(ROOT / "data").with_suffix("").parts[0]
+        for name in imported_modules(path):
+            if layer(name) == "data":
+                other = name.split(".")[2]
+                assert DATA.index(other) <= DATA.index(own), f"{path.relative_to(ROOT)} imports {name}"

@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 if TYPE_CHECKING:
-    from electra.recipes.timing import Bench, Row
+    from electra.recipes.bench.timing import Bench, Row
 
 BATCHES = {"pretrain": {"cpu": [8], "cuda": [128, 1024]}, "encode": {"cpu": [8], "cuda": [64]}}
 
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog="Examples:\n\n  electra bench --size tiny --batch 32 --seconds 10 --json\n\n  electra bench encode"
-    )(bench)
+EXAMPLES = (
+    "electra bench --size tiny --batch 32 --seconds 10 --json",
+    "electra bench encode",
+)
 
 
 def bench(
@@ -77,8 +75,8 @@ def bench(
 
 def _choose(work: str, profiled: bool, text: Path | None) -> "Callable[..., Bench]":
     """Give what measures the wanted work; options of the other one are refused."""
-    from electra.recipes.bench import bench as bench_step
-    from electra.recipes.bench_encode import bench_encode
+    from electra.recipes.bench.encode import bench_encode
+    from electra.recipes.bench.step import bench_step
 
     if work == "pretrain":
         if text:

@@ -23,7 +23,7 @@ from electra.model.heads import (
     TaggingHead,
 )
 from electra.model.networks import Discriminator, EnergyModel, MaskedLM, Problem, TaskNetwork
-from electra.model.weights import PATTERNS, SAFE, read_tensors, write_tensors
+from electra.model.tensors import PATTERNS, SAFE, read_tensors, write_tensors
 
 Network = Discriminator | EnergyModel | MaskedLM | TaskNetwork | Encoder
 FILES = ("config.json", *PATTERNS)

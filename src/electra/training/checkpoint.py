@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from electra.data.files import beside, file_sha256, sync, write_whole
 from electra.errors import CheckpointError
+from electra.model.tensors import read_safe
 from electra.training.optim import Optimizer
 
 WEIGHTS, OPTIMIZER, STATE = "weights.safetensors", "optimizer.safetensors", "state.json"
@@ -119,7 +119,7 @@ def load_weights(module: nn.Module, checkpoint: Path) -> None:
 
 @torch.no_grad()
 def _load(path: Path, wanted: dict[str, Tensor]) -> None:
-    found, checkpoint = _read(path), path.parent
+    found, checkpoint = read_safe(path), path.parent
     if found.keys() != wanted.keys():
         odd = sorted(found.keys() ^ wanted.keys())[0]
         raise CheckpointError(f"{checkpoint} is of another model: {odd} stands in one of the two alone")
@@ -151,10 +151,3 @@ def _write(tensors: dict[str, Tensor], path: Path) -> str:
     save_file({name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}, path)
     sync(path)
     return file_sha256(path)
-
-
-def _read(path: Path) -> dict[str, Tensor]:
-    try:
-        return load_file(path)
-    except (SafetensorError, OSError) as problem:
-        raise CheckpointError(f"{path} is corrupted or cut short: {problem}") from None

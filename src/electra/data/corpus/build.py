@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from electra import __version__
-from electra.data.cleaning.clean import Keys, check_cleaning
-from electra.data.cleaning.sieve import Report, Sieve
+from electra.data.corpus.clean import Keys, check_cleaning
 from electra.data.corpus.cut import Cutter, Frame, PackedCut, PaperCut
+from electra.data.corpus.encode import TokenBlock
 from electra.data.corpus.shards import (
     SPLITS,
     Corpus,
@@ -26,13 +26,13 @@ from electra.data.corpus.shards import (
     dtype_for,
     open_corpus,
 )
+from electra.data.corpus.sieve import Report, Sieve
 from electra.data.corpus.unfinished import Group, Unfinished, check_place
 from electra.data.corpus.workers import Job, available_cores, tokenize_in_order
 from electra.data.files import file_sha256
-from electra.data.reading.sources import Source, find_sources
+from electra.data.reading.sources import Source, find_sources, names_of
 from electra.data.reading.text import Passage, Tally, read_documents
 from electra.data.settings import Building, Cleaning, Cut, Reading
-from electra.data.tokens.encode import TokenBlock
 from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 from electra.errors import DataError
 
@@ -84,7 +84,7 @@ def build_corpus(
         shard_characters=shard_characters,
     )
     check_cleaning(cleaning)
-    names = [sources] if isinstance(sources, str | Path) else list(sources)
+    names = names_of(sources)
     tokenizer = tokenizer if isinstance(tokenizer, Tokenizer) else load_tokenizer(tokenizer)
     out = Path(out).expanduser().absolute()
     try:
@@ -99,7 +99,7 @@ def build_corpus(
     return open_corpus(out)
 
 
-def _is_built(out: Path, names: Sequence[str | Path], tokenizer: Tokenizer, building: Building) -> bool:
+def _is_built(out: Path, names: Sequence[str], tokenizer: Tokenizer, building: Building) -> bool:
     if not check_place(out):
         return False
     found = open_corpus(out).manifest.provenance
@@ -135,7 +135,7 @@ class _Builder:
 
     def __init__(
         self,
-        names: Sequence[str | Path],
+        names: Sequence[str],
         tokenizer: Tokenizer,
         building: Building,
         out: Path,

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from electra.data.cleaning.clean import Keys
-from electra.data.cleaning.sieve import Dropped, Report
+from electra.data.corpus.clean import Keys
 from electra.data.corpus.shards import MANIFEST, Shard, Split
+from electra.data.corpus.sieve import Dropped, Report
 from electra.data.files import alone, sync, write_json, write_whole
 from electra.errors import DataError
 

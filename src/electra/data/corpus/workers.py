@@ -23,9 +23,9 @@ import numpy as np
 import tokenizers
 
 import electra
+from electra.data.corpus.encode import TokenBlock, tokenize_documents
 from electra.data.reading.text import Passage
 from electra.data.settings import Cleaning
-from electra.data.tokens.encode import TokenBlock, tokenize_documents
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import DataError
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from electra.data.cleaning import clean
-from electra.data.cleaning.clean import Keys
+from electra.data.corpus import clean
+from electra.data.corpus.clean import Keys
 from electra.data.corpus.cut import Counts, Tokens
 from electra.data.reading.text import Passage
 from electra.data.settings import Cleaning

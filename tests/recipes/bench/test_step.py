@@ -7,10 +7,10 @@ import torch
 
 from electra.config.load import load_config
 from electra.errors import ConfigError, ElectraError
-from electra.recipes.bench import bench
-from electra.recipes.bench_huggingface import CarefulGlue, HuggingFaceStep, TypicalGlue
+from electra.recipes.bench.huggingface import CarefulGlue, HuggingFaceStep, TypicalGlue
+from electra.recipes.bench.step import bench_step
+from electra.recipes.bench.timing import LEAST_REPETITIONS, Row, Trial, take_turns
 from electra.recipes.speed import TOKENIZER, JointStep
-from electra.recipes.timing import LEAST_REPETITIONS, Row, Trial, take_turns
 
 CPU = torch.device("cpu")
 
@@ -18,7 +18,7 @@ CPU = torch.device("cpu")
 @pytest.fixture(scope="module")
 def rows() -> dict[str, Row]:
     pytest.importorskip("transformers")
-    return {row.variant: row for row in bench("tiny", 2, 16, seconds=0, against="hf", device=CPU).rows}
+    return {row.variant: row for row in bench_step("tiny", 2, 16, seconds=0, against="hf", device=CPU).rows}
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def test_a_cpu_has_neither_a_known_peak_nor_counted_memory(rows):
 
 
 def test_without_a_comparison_electra_stands_alone():
-    (row,) = bench("tiny", 1, 16, seconds=0, against="none", device=CPU).rows
+    (row,) = bench_step("tiny", 1, 16, seconds=0, against="none", device=CPU).rows
     assert (row.variant, row.ratio) == ("electra", 1.0)
 
 
@@ -67,7 +67,7 @@ def test_variants_take_turns():
 
 
 def test_sequences_may_be_longer_than_the_preset_allows():
-    (row,) = bench("tiny", 1, 130, seconds=0, against="none", device=CPU).rows
+    (row,) = bench_step("tiny", 1, 130, seconds=0, against="none", device=CPU).rows
     assert row.seq == 130
 
 
@@ -127,5 +127,5 @@ def one_core():
 @pytest.mark.slow
 @pytest.mark.usefixtures("one_core")
 def test_the_step_is_at_least_half_again_as_fast_as_the_usual_glue():
-    rows = {row.variant: row for row in bench("small", 8, 128, seconds=40, against="hf", device=CPU).rows}
+    rows = {row.variant: row for row in bench_step("small", 8, 128, seconds=40, against="hf", device=CPU).rows}
     assert rows["hf_typical"].ratio >= 1.5

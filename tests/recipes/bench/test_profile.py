@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from electra.config.load import load_config
-from electra.recipes.bench import bench
-from electra.recipes.profile import part_of, profile
+from electra.recipes.bench.profile import part_of, profile
+from electra.recipes.bench.step import bench_step
 from electra.recipes.speed import JointStep
 
 CPU = torch.device("cpu")
@@ -47,5 +47,5 @@ def test_kernels_are_told_by_their_names(name, part):
 
 def test_a_benchmark_has_a_profile_only_where_it_was_asked_for():
     quick = {"seconds": 0, "against": "none", "device": CPU}
-    assert bench("tiny", 1, 16, **quick).parts == []
-    assert bench("tiny", 1, 16, **quick, profiled=True).parts
+    assert bench_step("tiny", 1, 16, **quick).parts == []
+    assert bench_step("tiny", 1, 16, **quick, profiled=True).parts

@@ -16,8 +16,8 @@ from electra.errors import DataError
 from electra.model.encoder import Encoder
 from electra.model.huggingface import write_network
 from electra.model.pretrained import Pretrained
-from electra.recipes.bench_huggingface import import_transformers
-from electra.recipes.timing import Against, Bench, Trial, measured, take_turns
+from electra.recipes.bench.huggingface import import_transformers
+from electra.recipes.bench.timing import Against, Bench, Trial, measured, take_turns
 
 Texts = Sequence[str]
 Encode = Callable[[Texts], Any]

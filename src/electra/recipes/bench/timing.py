@@ -9,8 +9,8 @@ from typing import Any, Generic, Literal, TypeVar
 
 import torch
 
+from electra.recipes.bench.profile import Part
 from electra.recipes.hardware import device_name
-from electra.recipes.profile import Part
 
 Against = Literal["hf", "none"]
 Work = Literal["pretrain", "encode"]

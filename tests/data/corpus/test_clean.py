@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from electra.data.cleaning import clean
-from electra.data.cleaning.clean import Seen, duplicate_keys, excerpt, fault, find_duplicates, mend, repetition
+from electra.data.corpus import clean
+from electra.data.corpus.clean import Seen, duplicate_keys, excerpt, fault, find_duplicates, mend, repetition
 from electra.data.settings import Cleaning
 from electra.errors import DataError
 

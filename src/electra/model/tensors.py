@@ -20,10 +20,10 @@ PATTERNS = ("*.safetensors", SAFE_INDEX, PICKLE)
 def read_tensors(folder: Path) -> dict[str, Tensor]:
     """Read all tensors of a model folder, whole or in several safetensors files, as float32 where they are real."""
     if (folder / SAFE).is_file():
-        tensors = _read_safe(folder / SAFE)
+        tensors = read_safe(folder / SAFE)
     elif (folder / SAFE_INDEX).is_file():
         files = sorted(set(json.loads((folder / SAFE_INDEX).read_text(encoding="utf-8"))["weight_map"].values()))
-        tensors = {name: tensor for file in files for name, tensor in _read_safe(folder / file).items()}
+        tensors = {name: tensor for file in files for name, tensor in read_safe(folder / file).items()}
     elif (folder / PICKLE).is_file():
         tensors = _read_pickle(folder / PICKLE)
     else:
@@ -31,16 +31,17 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
     return {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
 
 
-def write_tensors(tensors: dict[str, Tensor], path: Path) -> None:
-    """Write tensors as one safetensors file that Hugging Face reads as PyTorch weights."""
-    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, path, {"format": "pt"})
-
-
-def _read_safe(path: Path) -> dict[str, Tensor]:
+def read_safe(path: Path) -> dict[str, Tensor]:
+    """Read the tensors of one safetensors file."""
     try:
         return load_file(path)
     except (SafetensorError, OSError) as problem:
         raise CheckpointError(f"{path} is corrupted or cut short: {problem}") from None
+
+
+def write_tensors(tensors: dict[str, Tensor], path: Path) -> None:
+    """Write tensors as one safetensors file that Hugging Face reads as PyTorch weights."""
+    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, path, {"format": "pt"})
 
 
 def _read_pickle(path: Path) -> dict[str, Tensor]:

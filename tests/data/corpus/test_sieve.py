@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from electra.data.cleaning.sieve import Report, Sieve
+from electra.data.corpus.encode import TokenBlock, tokenize_documents
+from electra.data.corpus.sieve import Report, Sieve
 from electra.data.reading.text import Passage
 from electra.data.settings import Cleaning
-from electra.data.tokens.encode import TokenBlock, tokenize_documents
 from electra.data.tokens.tokenizer import SPECIAL_TOKENS, wordpiece
 
 TOKENIZER = wordpiece([*SPECIAL_TOKENS, "a", "b", "##a", "##b"])

@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from electra.data.cleaning.clean import Keys, Seen, find_duplicates
+from electra.data.corpus.clean import Keys, Seen, find_duplicates
+from electra.data.corpus.encode import TokenBlock
 from electra.data.corpus.shards import Split
 from electra.data.settings import Cleaning
-from electra.data.tokens.encode import TokenBlock
 
 EXAMPLES = 3  # of dropped documents, for each reason
 

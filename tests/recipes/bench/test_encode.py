@@ -6,8 +6,8 @@ from electra.errors import DataError
 from electra.model.encoder import Encoder
 from electra.model.huggingface import write_network
 from electra.model.pretrained import Pretrained
-from electra.recipes.bench_encode import CarefulLoop, bench_encode, invent_texts, vocabulary_of
-from electra.recipes.timing import Row
+from electra.recipes.bench.encode import CarefulLoop, bench_encode, invent_texts, vocabulary_of
+from electra.recipes.bench.timing import Row
 
 CPU = torch.device("cpu")
 TEXTS = ["a cat", "a cat sat on a mat", "the dog ate all of the soup that the chef had cooked", "it was good ."]

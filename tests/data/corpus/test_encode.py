@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
+from electra.data.corpus.encode import tokenize_documents
 from electra.data.reading.text import Passage
 from electra.data.settings import Cleaning
-from electra.data.tokens.encode import tokenize_documents
 from electra.data.tokens.tokenizer import SPECIAL_TOKENS, wordpiece
 
 TOKENIZER = wordpiece([*SPECIAL_TOKENS, "a", "b", "mask", "[", "]"])

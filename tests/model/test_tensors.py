@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from electra.errors import CheckpointError
-from electra.model.weights import read_tensors, write_tensors
+from electra.model.tensors import read_tensors, write_tensors
 
 
 def test_tensors_come_back_as_they_were(tmp_path):

@@ -9,17 +9,17 @@ from electra.config.load import load_config
 from electra.config.schema import PretrainConfig
 from electra.data.tokens.tokenizer import SPECIAL_TOKENS
 from electra.objectives.draws import mix
-from electra.recipes.bench_huggingface import CarefulGlue, HuggingFaceStep, TypicalGlue
+from electra.recipes.bench.huggingface import CarefulGlue, HuggingFaceStep, TypicalGlue
+from electra.recipes.bench.profile import profile
+from electra.recipes.bench.timing import Against, Bench, Row, Trial, measured, take_turns
 from electra.recipes.flops import forward_flops
 from electra.recipes.hardware import fitting, matrix_peak
-from electra.recipes.profile import profile
 from electra.recipes.speed import TOKENIZER, JointStep
-from electra.recipes.timing import Against, Bench, Row, Trial, measured, take_turns
 
 Update = Callable[[Tensor], None]  # takes ids (B, L) and changes the weights
 
 
-def bench(
+def bench_step(
     size: str,
     batch: int,
     length: int,

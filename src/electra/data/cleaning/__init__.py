@@ -1,1 +1,0 @@
-"""What is kept of documents, and the report."""
