@@ -19,7 +19,7 @@ from electra.cli import app
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
 SHORTER = {  # the same commands, in seconds
-    r"^electra demo": "electra demo --minutes 0.2",
+    r"^electra demo": "electra demo --minutes 0.1",
     r"--hours \S+": "--hours 1 --set train.steps=2 --set model.layers=1",
     r"train\.(hours|steps|tokens)=\S+": "train.steps=2",
     r"train\.warmup_steps=\S+": "train.warmup_steps=1",

@@ -1,18 +1,15 @@
 """`electra train` and `electra demo` as a user meets them."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 
+from electra.recipes import speed
 
-def electra(*arguments: str) -> subprocess.CompletedProcess:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}  # tests share the cores
-    return subprocess.run(
-        [sys.executable, "-m", "electra", *arguments], capture_output=True, text=True, env=environment
-    )
+
+@pytest.fixture(autouse=True)
+def in_haste(monkeypatch):
+    monkeypatch.setattr(speed, "SECONDS", 0.2)
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +19,7 @@ def text(tmp_path_factory):
     return path
 
 
-def test_a_dry_run_prints_the_plan_and_writes_nothing(text, tmp_path):
+def test_a_dry_run_prints_the_plan_and_writes_nothing(electra, text, tmp_path):
     result = electra("train", str(text), "--hours", "1", "--out", str(tmp_path / "run"), "--dry-run")
     assert result.returncode == 0, result.stderr
     assert [line.split()[0] for line in result.stdout.splitlines()[:4]] == ["text", "machine", "model", "training"]
@@ -30,7 +27,7 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(text, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_train_takes_settings_and_says_what_to_type_next(text, tmp_path):
+def test_train_takes_settings_and_says_what_to_type_next(electra, text, tmp_path):
     settings = [part for key in ("train.steps=2", "model.layers=1") for part in ("--set", key)]
     result = electra("train", str(text), "--hours", "0.1", "--out", str(tmp_path / "run"), "--quiet", *settings)
     assert result.returncode == 0, result.stderr
@@ -48,7 +45,7 @@ def test_train_takes_settings_and_says_what_to_type_next(text, tmp_path):
         (["train", "./nowhere", "--out", "x"], "Missing option '--hours'"),
     ],
 )
-def test_wrong_input_is_one_line_and_exit_code_2(arguments, message):
+def test_wrong_input_is_one_line_and_exit_code_2(electra, arguments, message):
     result = electra(*arguments)
     assert result.returncode == 2
     assert message in result.stderr

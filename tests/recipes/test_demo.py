@@ -7,7 +7,7 @@ import pytest
 from electra.errors import CheckpointError
 from electra.recipes.demo import demo
 
-MINUTES = 0.5
+MINUTES = 0.3
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def test_the_demo_shows_sentences_with_replaced_tokens(shown):
 
 
 def test_the_demo_finds_replaced_tokens_better_than_by_guessing(shown):
-    assert shown[0].auc > 0.6
+    assert shown[0].auc > 0.56  # by guessing it is 0.5, give or take 0.02
 
 
 def test_the_demo_compares_with_an_untrained_encoder(shown):

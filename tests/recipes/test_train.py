@@ -1,6 +1,7 @@
 """From text to a model in one call: the plan, its rules, and going on after a stop."""
 
 import json
+import shutil
 import time
 from dataclasses import replace
 
@@ -201,11 +202,13 @@ def test_a_folder_of_something_else_is_refused(tmp_path, text):
         train(text, hours=HOURS, out=tmp_path)
 
 
-def test_training_ends_with_the_budget(tmp_path, text):
+def test_training_ends_with_the_budget(tmp_path, text, trained):
+    for prepared in ("tokenizer", "corpus"):
+        shutil.copytree(trained[0] / prepared, tmp_path / "run" / prepared)
     began = time.monotonic()
-    train(text, hours=20 / 3600, out=tmp_path / "run", overrides=SMALL)
-    assert time.monotonic() - began < 35
-    assert load_config(tmp_path / "run").train.hours < 20 / 3600
+    train(text, hours=8 / 3600, out=tmp_path / "run", overrides=SMALL)
+    assert time.monotonic() - began < 23
+    assert load_config(tmp_path / "run").train.hours < 8 / 3600
 
 
 def test_a_budget_that_preparation_eats_up_is_refused(tmp_path, text):

@@ -6,7 +6,7 @@ import pytest
 from electra.config.load import load_config
 from electra.config.schema import LogConfig
 from electra.errors import CheckpointError, ConfigError
-from electra.training.run import Run, read_records, trackers
+from electra.training.run import PREPARED, Run, check_place, read_records, trackers
 
 
 @pytest.fixture
@@ -105,3 +105,20 @@ def test_without_a_tracker_its_extra_is_named(key, package, tmp_path, monkeypatc
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ConfigError, match=rf"log\.{key} needs an extra: pip install -e '\.\[track\]' in the checkout"):
         trackers(tmp_path, LogConfig(**{key: True}))
+
+
+def test_a_new_or_empty_folder_may_become_a_run(tmp_path):
+    check_place(tmp_path)
+    check_place(tmp_path / "new")
+
+
+def test_what_earlier_stages_prepare_is_no_obstacle(tmp_path):
+    for name in [*PREPARED, ".tokenizer.partial"]:
+        (tmp_path / name).mkdir()
+    check_place(tmp_path)
+
+
+def test_a_folder_with_anything_else_is_refused(tmp_path):
+    (tmp_path / "thesis.tex").write_text("")
+    with pytest.raises(CheckpointError, match=r"holds thesis\.tex"):
+        check_place(tmp_path)
