@@ -79,7 +79,7 @@ def main() -> None:
 def _fail(error: Exception, debug: bool, exit_code: int) -> None:
     if debug:
         raise error
-    message = error.format_message() if hasattr(error, "format_message") else str(error)
+    message = error.format_message().replace("Value error, ", "") if hasattr(error, "format_message") else str(error)
     if exit_code == 1:
         message = f"{type(error).__name__}: {message} (a bug; electra --debug ... shows where)"
     typer.echo(f"electra: {' '.join(message.split())}", err=True)

@@ -1,7 +1,5 @@
 """The colours of the page, made so that no meaning hangs on telling hues apart."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 Colour = tuple[int, int, int]
@@ -39,9 +37,9 @@ def contrast(one: Colour, other: Colour) -> float:
     return (light + 0.05) / (dark + 0.05)
 
 
-def gradient(stops: Sequence[Colour] = STOPS) -> str:
+def gradient() -> str:
     """Give the whole scale as the background of a bar."""
-    return f"linear-gradient(to right, {', '.join(map(css, stops))})"
+    return f"linear-gradient(to right, {', '.join(map(css, STOPS))})"
 
 
 def _luminance(colour: Colour) -> float:

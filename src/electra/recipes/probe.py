@@ -29,9 +29,9 @@ class Task:
     test: list[tuple[str, bool]]
 
 
-def odd_word_task(documents: Sequence[Sequence[str]], seed: int = 0) -> Task:
+def odd_word_task(documents: Sequence[Sequence[str]]) -> Task:
     """Pair the beginning of each paragraph with a copy of it in which one word is exchanged."""
-    chance = random.Random(seed)
+    chance = random.Random(0)
     words = sorted({word for document in documents for paragraph in document for word in paragraph.split()})
     sides: tuple[list[tuple[str, bool]], list[tuple[str, bool]]] = ([], [])
     for number, document in enumerate(documents):

@@ -37,11 +37,8 @@ class Captured(Generic[Result]):
         return result
 
     def _record(self, inputs: Any) -> tuple[torch.cuda.CUDAGraph, Any, Result]:
-        places, state, before = (
-            _mapped(inputs, Tensor.clone),
-            torch.cuda.get_rng_state(),
-            [kept.clone() for kept in self.changes],
-        )
+        places, before = _mapped(inputs, Tensor.clone), [kept.clone() for kept in self.changes]
+        state = torch.cuda.get_rng_state()
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):

@@ -71,7 +71,7 @@ class Checkpoints:
         for path in reversed(self.steps()):
             state = _verified_state(path)
             if state is not None:
-                load_weights(module, path)
+                _load(path / WEIGHTS, _tensors_of(module))
                 _load(path / OPTIMIZER, optimizer.tensors())
                 optimizer.weights.refresh()
                 return Restored(state, damaged)
@@ -110,11 +110,6 @@ class NoCheckpoints(Checkpoints):
 
 def _name(step: int) -> str:
     return f"step-{step:08d}"
-
-
-def load_weights(module: nn.Module, checkpoint: Path) -> None:
-    """Copy a checkpoint's weights into a module of the same shape."""
-    _load(checkpoint / WEIGHTS, _tensors_of(module))
 
 
 @torch.no_grad()

@@ -17,6 +17,7 @@ Keys = npt.NDArray[np.uint64]
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
 SHINGLE_WORDS, SHINGLE_CHARACTERS = 5, 10  # a run whose repetition counts; characters where words are not spaced
 BANDS, BAND_HASHES = 14, 8  # finds 92 % of the pairs whose shingles agree to 80 %, 5 % of those that agree to 50 %
+EXCERPT = 80  # characters
 KEY_LIMIT = 1 << 25  # keys held for comparison: a quarter of a gigabyte, at times twice that
 
 
@@ -123,7 +124,7 @@ def find_duplicates(seen: Seen, keys: Keys) -> npt.NDArray[np.bool_]:
     return duplicates
 
 
-def excerpt(text: str, characters: int = 80) -> str:
+def excerpt(text: str) -> str:
     """Give the start of a text on one line, for a report."""
-    start = " ".join(text[: 4 * characters].split())
-    return start if len(start) <= characters else start[: characters - 1] + "…"
+    start = " ".join(text[: 4 * EXCERPT].split())
+    return start if len(start) <= EXCERPT else start[: EXCERPT - 1] + "…"

@@ -5,23 +5,23 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import accumulate
 
-from electra.data.corpus.shards import Corpus, Split
+from electra.data.corpus.shards import Corpus
 from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 
 
-def show_sequences(corpus: Corpus, count: int, split: Split = "train", seed: int = 0) -> list[str]:
-    """Give some sequences, drawn at random, as lines of text: ¶ where a document begins, … where one goes on."""
-    shards, starts = corpus.shards(split), corpus.documents(split)
+def show_sequences(corpus: Corpus, count: int) -> list[str]:
+    """Give some sequences to train on as lines of text: ¶ where a document begins, … where one goes on."""
+    shards, starts = corpus.shards("train"), corpus.documents("train")
     tokenizer = load_tokenizer(corpus.path / "tokenizer")
     ends = list(accumulate(map(len, shards)))
     total = ends[-1] if ends else 0
     shown = []
-    for place in sorted(random.Random(seed).sample(range(total), min(count, total))):
+    for place in sorted(random.Random(0).sample(range(total), min(count, total))):
         shard = bisect_right(ends, place)
         row = place - ends[shard] + len(shards[shard])
         begins = set(starts[shard][starts[shard][:, 0] == row][:, 1].tolist())
         lines = _lines(shards[shard][row].tolist(), begins, tokenizer)
-        shown.append("\n".join([f"{corpus.manifest.splits[split][shard].file} sequence {row}", *lines]))
+        shown.append("\n".join([f"{corpus.manifest.splits['train'][shard].file} sequence {row}", *lines]))
     return shown
 
 

@@ -18,9 +18,7 @@ class Batch(Generic[Array]):
     """B sequences of L tokens."""
 
     ids: Array  # (B, L)
-    attention: (
-        Array | None
-    )  # (B, L) number of the token's document, 0 for padding; None: each row is one whole document
+    attention: Array | None  # (B, L) number of the token's document, 0 for padding; None: a row is one whole document
     types: Array  # (B, L) 1 in the second segment of the `paper` cut, else 0
 
 
