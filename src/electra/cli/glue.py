@@ -21,11 +21,11 @@ EXAMPLES = (
 
 def glue(
     model: Model,
-    overrides: Overrides = None,
     data: Annotated[
-        list[str] | None, typer.Option("--data", metavar="DIR", help="A folder of tasks; may be given several times.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option("--out", metavar="RUN", help="The folder of the runs.")] = None,
+        list[str], typer.Option("--data", metavar="DIR", help="A folder of tasks; may be given several times.")
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="RUN", help="The folder of the runs.")],
+    overrides: Overrides = None,
     task: Annotated[
         list[str] | None, typer.Option("--task", metavar="TASK", help="Only this task; may be given several times.")
     ] = None,
@@ -36,8 +36,6 @@ def glue(
 
     KEY=VALUE is for all tasks, TASK.KEY=VALUE for one. RUN/submission.zip is for GLUE's server.
     """
-    if not data or out is None:
-        raise typer.BadParameter("give --data DIR, the folder of the tasks, and --out RUN")
     from electra.cli.progress import LiveLine
     from electra.recipes.glue import glue as run
 
