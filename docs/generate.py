@@ -6,6 +6,7 @@ import os
 import re
 import textwrap
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 from entries import (
@@ -172,6 +173,7 @@ def _excerpt(path: str, name: str) -> str:
     return textwrap.dedent("\n".join(source.splitlines()[node.lineno - 1 : node.end_lineno]))
 
 
+@cache
 def flops_per_second(machine: str) -> float:
     """Give what a machine reached in training `small`: the ledger's tokens of a second, times FLOPs of a token."""
     from electra.config.load import load_config
@@ -211,14 +213,22 @@ def choice_table() -> str:
     return table
 
 
-def _choice(text_bytes: int, kind: str, hours: float) -> str:
+@cache
+def _cost(name: str, text_bytes: int):
+    """Count what the preset takes with the vocabulary that goes with so much text."""
     from electra.config.load import load_config
     from electra.recipes import plan
     from electra.recipes.flops import flops
 
-    tokens = text_bytes // plan.BYTES_PER_TOKEN
     shape = [f"model.vocab_size={plan.vocabulary(text_bytes)}", f"model.max_length={plan.LENGTH}"]
-    costs = {name: flops(load_config(name, [*shape, f"train.length={plan.LENGTH}"])) for name in plan.SIZES[kind]}
+    return flops(load_config(name, [*shape, f"train.length={plan.LENGTH}"]))
+
+
+def _choice(text_bytes: int, kind: str, hours: float) -> str:
+    from electra.recipes import plan
+
+    tokens = text_bytes // plan.BYTES_PER_TOKEN
+    costs = {name: _cost(name, text_bytes) for name in plan.SIZES[kind]}
     pace = flops_per_second(kind)
     speeds = {name: pace * cost.tokens / cost.train_flops["standard"] for name, cost in costs.items()}
     read = {name: min(hours * 3600 * speed, plan.MOST_EPOCHS * tokens) for name, speed in speeds.items()}
