@@ -17,6 +17,11 @@ from electra.model.cpu import gelu
 from electra.model.encoder import glorot_linear, normal_linear
 
 
+def at_positions(states: Tensor, positions: Tensor) -> Tensor:
+    """Give the (B, N, H) states of (B, L, H) that stand at positions (B, N)."""
+    return states.gather(1, positions[..., None].expand(-1, -1, states.size(-1)))
+
+
 class GeneratorHead(nn.Module):
     """Hidden states to token logits, through the transposed token embeddings."""
 
@@ -147,7 +152,7 @@ class QuestionAnsweringHead(nn.Module):
         """Score spans within the `allowed` (B, L) tokens for the starts (B, K) that are chosen by their logits."""
         start = self.start(hidden).squeeze(-1).float() + outside(allowed)
         starts = choose(start)
-        at_start = hidden.gather(1, starts[..., None].expand(-1, -1, hidden.size(-1)))  # (B, K, H)
+        at_start = at_positions(hidden, starts)  # (B, K, H)
         # A linear map of the pair (start, token) is the sum of two maps: the (B, K, L, 2H) pairs are never built.
         of_start, of_token = self.end_hidden.weight.chunk(2, dim=1)
         pairs = F.linear(at_start, of_start)[:, :, None] + F.linear(hidden, of_token, self.end_hidden.bias)[:, None]

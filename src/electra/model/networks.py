@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from electra.config import schema
 from electra.config.schema import ModelConfig
 from electra.model.encoder import DisentangledEmbeddings, Embeddings, Encoder
-from electra.model.heads import DiscriminatorHead, GeneratorHead, TaskHead
+from electra.model.heads import DiscriminatorHead, GeneratorHead, TaskHead, at_positions
 from electra.model.two_tower import TwoTowerGenerator
 
 Problem = Literal["single_label_classification", "multi_label_classification", "regression"]  # Hugging Face's words
@@ -49,8 +49,7 @@ class MaskedLM(nn.Module):
 
     def forward(self, ids: Tensor, attention: Tensor | None, types: Tensor | None, positions: Tensor) -> Tensor:
         """Give (B, N, V) logits at `positions` (B, N) alone."""
-        hidden = self.encoder(ids, attention, types)
-        chosen = hidden.gather(1, positions[..., None].expand(-1, -1, hidden.size(-1)))
+        chosen = at_positions(self.encoder(ids, attention, types), positions)
         logits: Tensor = self.head(chosen, self.encoder.embeddings.words.weight)
         return logits
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from electra.config.schema import ModelConfig
 from electra.model.encoder import Embeddings, Encoder
-from electra.model.heads import GeneratorHead
+from electra.model.heads import GeneratorHead, at_positions
 
 
 class TwoTowerGenerator(nn.Module):
@@ -26,7 +26,6 @@ class TwoTowerGenerator(nn.Module):
         """Give (B, N, V) logits for the tokens at `positions`, each from every token but itself."""
         before = self.left(ids, attention, types).roll(1, dims=1)  # at i: what the left tower knows of 0 … i-1
         after = self.right(ids, attention, types).roll(-1, dims=1)  # at i: what the right tower knows of i+1 …
-        context = torch.cat([before, after], dim=-1)
-        chosen = context.gather(1, positions[..., None].expand(-1, -1, context.size(-1)))
+        chosen = at_positions(torch.cat([before, after], dim=-1), positions)
         logits: Tensor = self.head(chosen, self.left.embeddings.words.weight)
         return logits

@@ -1,6 +1,5 @@
 """ELECTRA 15% (section 3.5): what is left of the gain when the loss counts the masked positions alone."""
 
-import torch
 from torch import Tensor
 
 from electra.data.feeding.batch import Batch
@@ -13,7 +12,4 @@ class Electra15(ReplacedTokenDetection):
 
     def counted(self, batch: Batch[Tensor], corrupted: Corrupted) -> Tensor:
         """Weigh (B, L) tokens in L_Disc: those that were masked, whatever the generator put there."""
-        masked = corrupted.masked
-        return torch.zeros_like(batch.ids, dtype=torch.float).scatter_reduce(
-            1, masked.positions, masked.weights, "amax"
-        )
+        return corrupted.masked.chosen

@@ -9,6 +9,7 @@ from torch import Tensor
 from electra.config.schema import ElectricObjective
 from electra.data.feeding.batch import Batch
 from electra.data.tokens.tokenizer import Tokenizer
+from electra.model.heads import at_positions
 from electra.model.networks import EnergyModel, GeneratorNetwork
 from electra.objectives.base import Objective, Predictions, Step, detect, sample, sampled_from, weighted_mean
 from electra.objectives.draws import Draws
@@ -45,13 +46,13 @@ class Electric(Objective):
         nll = F.cross_entropy(logits.flatten(0, 1), batch.ids.flatten(), reduction="none").view_as(batch.ids)
         generator_loss = weighted_mean(nll, counted)  # the cloze loss, over all tokens
         with torch.no_grad():
-            at_masked = logits.gather(1, masked.positions[..., None].expand(-1, -1, logits.size(-1)))
+            at_masked = at_positions(logits, masked.positions)
             proposed = sample(at_masked, draws.sample[:, : masked.positions.size(1)], self.config.temperature)
             noisy = put_back(batch.ids, masked.positions, proposed, masked.weights)
-            noise = torch.zeros_like(counted).scatter_reduce(1, masked.positions, masked.weights, "amax") > 0
             noise_logits = sampled_from(logits, self.config.temperature)
             log_q = -F.cross_entropy(noise_logits.flatten(0, 1), noisy.flatten(), reduction="none").view_as(noisy)
         scores = self.network(noisy, batch.attention, batch.types).float() + log_q + self.offset
+        noise = masked.chosen > 0  # also where it happens to be the true token
         discriminator_loss, verdicts = detect(scores, noise, counted)
         loss = self.config.generator_weight * generator_loss + self.config.discriminator_weight * discriminator_loss
         best = logits.detach().argmax(-1)

@@ -24,6 +24,12 @@ class Masked:
     originals: Tensor  # (B, N) the chosen tokens
     hidden: Tensor  # (B, N) whether [MASK] stands in their place
 
+    @property
+    def chosen(self) -> Tensor:
+        """Give (B, L): 1 where a token was chosen, else 0."""
+        nowhere = torch.zeros_like(self.ids, dtype=self.weights.dtype)
+        return nowhere.scatter_reduce(1, self.positions, self.weights, "amax")
+
 
 def slots(mask_fraction: float, length: int) -> int:
     """Give N: the masked tokens of a full sequence, and a little room."""
