@@ -229,7 +229,7 @@ def test_labels_that_do_not_fit_the_head_are_refused(make, changes, message, tmp
 def test_a_description_that_is_no_json_is_refused(make, tmp_path):
     write_task_model(make(TaggingHead), tmp_path)
     (tmp_path / "task.json").write_text("{")
-    with pytest.raises(CheckpointError, match=r"task\.json is not JSON"):
+    with pytest.raises(CheckpointError, match=r"task\.json is not the description of a task"):
         read_task_model(tmp_path)
 
 

@@ -38,6 +38,17 @@ def write_json(path: Path, content: Any) -> None:
     write_whole(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
+def read_table(path: Path, what: str, error: type[ElectraError]) -> dict[str, Any]:
+    """Read a JSON file that holds a table, such as a model's config, or say in one line that it is none."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as problem:
+        raise error(f"{path} is not {what}: {problem}") from None
+    if not isinstance(found, dict):
+        raise error(f"{path} is not {what}: it holds a {type(found).__name__}, not a table")
+    return found
+
+
 @contextmanager
 def folder_whole(out: Path, overwrite: bool = False) -> Iterator[Path]:
     """Give a folder beside `out` that becomes `out` when all went well, and vanishes when not."""

@@ -1,6 +1,5 @@
 """Hugging Face's folder layout is also ours: this file maps its config and tensor names to our modules and back."""
 
-import json
 import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 
 from electra.config.schema import ModelConfig
+from electra.data.files import read_table, write_json
 from electra.errors import CheckpointError
 from electra.model.encoder import Encoder
 from electra.model.heads import (
@@ -125,7 +125,7 @@ def write_network(network: Network, folder: Path, dtype: torch.dtype = torch.flo
         **(_describe_labels(network) if isinstance(network, TaskNetwork) else {}),
         **(ENERGIES if isinstance(network, EnergyModel) else {}),
     }
-    (folder / "config.json").write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
+    write_json(folder / "config.json", described)
     prefix = "" if isinstance(network, Encoder) else "electra."
     tensors: dict[str, Tensor] = {}
     for (ours, parameter), theirs in zip(network.named_parameters(), huggingface_names(network), strict=True):
@@ -179,13 +179,7 @@ def layout(network: Network) -> Layout:
 def _read_description(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise CheckpointError(f"no config.json in {path.parent}: not a model folder")
-    try:
-        described = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as problem:
-        raise CheckpointError(f"{path} is not a model's config: {problem}") from None
-    if not isinstance(described, dict):
-        raise CheckpointError(f"{path} is not a model's config: it holds a {type(described).__name__}, not a table")
-    return described
+    return read_table(path, "a model's config", CheckpointError)
 
 
 def _with_head(encoder: Encoder, names: Collection[str], folder: Path) -> Network:

@@ -1,6 +1,5 @@
 """A fine-tuned model as a folder: the network, its tokenizer, and what the task was."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 import torch
 
+from electra.data.files import read_table, write_json
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import CheckpointError
 from electra.model.huggingface import write_network
@@ -28,7 +28,7 @@ def write_task_model(model: TaskModel, folder: Path, dtype: torch.dtype = torch.
     """Write a model folder in Hugging Face's layout, the task's description in `task.json` beside it."""
     write_network(model.network, folder, dtype)
     model.tokenizer.save(folder)
-    (folder / TASK).write_text(json.dumps(model.task, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_json(folder / TASK, model.task)
 
 
 def read_task_model(source: str | Path, device: str | None = None) -> TaskModel:
@@ -43,10 +43,4 @@ def read_task_model(source: str | Path, device: str | None = None) -> TaskModel:
 def read_task(folder: Path) -> dict[str, Any]:
     """Read the description of the task beside a model; it is empty for a folder that others wrote."""
     path = folder / TASK
-    try:
-        task = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    except ValueError as problem:
-        raise CheckpointError(f"{path} is not JSON: {problem}") from None
-    if not isinstance(task, dict):
-        raise CheckpointError(f"{path} is not the description of a task: it holds a {type(task).__name__}, not a table")
-    return task
+    return read_table(path, "the description of a task", CheckpointError) if path.is_file() else {}

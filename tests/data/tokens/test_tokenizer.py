@@ -130,7 +130,7 @@ def test_a_tokenizer_whose_text_gives_special_tokens_is_refused(tmp_path):
 def test_broken_settings_are_refused(tmp_path, content):
     (tmp_path / "vocab.txt").write_text("\n".join(SPECIAL_TOKENS))
     (tmp_path / "tokenizer_config.json").write_text(content)
-    with pytest.raises(DataError, match=r"tokenizer_config\.json: not"):
+    with pytest.raises(DataError, match=r"tokenizer_config\.json is not a tokenizer's config: "):
         load_tokenizer(tmp_path)
 
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 import tokenizers
 from tokenizers import Encoding, decoders, models, normalizers, pre_tokenizers, processors
 
+from electra.data.files import read_table
 from electra.data.reading.hub import locate
 from electra.errors import DataError
 
@@ -107,21 +108,12 @@ def load_tokenizer(source: str | Path) -> Tokenizer:
         if not found:
             raise DataError(f"no tokenizer.json and no vocab.txt in {source}")
         path = found[0]
-    settings = _settings(path.with_name("tokenizer_config.json"))
+    config = path.with_name("tokenizer_config.json")
+    settings = read_table(config, "a tokenizer's config", DataError) if config.is_file() else {}
     try:
         return _read_json(path, settings) if path.suffix == ".json" else _read_vocab(path, settings)
     except DataError as problem:
         raise DataError(f"{path}: {problem}") from None
-
-
-def _settings(path: Path) -> dict[str, Any]:
-    try:
-        settings = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    except ValueError as problem:
-        raise DataError(f"{path}: not JSON: {problem}") from None
-    if not isinstance(settings, dict):
-        raise DataError(f"{path}: not a table of settings")
-    return settings
 
 
 def _names(settings: Mapping[str, Any]) -> list[str]:
