@@ -98,7 +98,7 @@ BERT_HEAD = {  # BERT's masked-LM head is the generator's under other names
 
 
 class _Undrawn(TorchFunctionMode):
-    """Leaves embeddings undrawn, whose weights come from a file: on the meta device PyTorch would import its compiler."""
+    """Leaves embeddings undrawn, whose weights come from a file: PyTorch would import its compiler for that."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return None if function is nn.init.normal_ else function(*args, **(kwargs or {}))
