@@ -58,6 +58,12 @@ def test_importing_electra_imports_nothing_heavy():
     assert result.stdout.strip() == "[]"
 
 
+def test_using_a_model_does_not_import_pytorchs_compiler_which_takes_seconds():
+    code = "import sys, electra; electra.load().detect('a word'); print('torch._dynamo' in sys.modules)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "False"
+
+
 @pytest.mark.parametrize(("given", "delay"), [({}, "1000"), ({"MIMALLOC_PURGE_DELAY": "7"}, "7")])
 def test_freed_memory_is_kept_for_the_next_operation_unless_the_environment_says_otherwise(given, delay):
     code = "import os, electra; print(os.environ['MIMALLOC_PURGE_DELAY'])"

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, get_args
 import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from electra.config.schema import ModelConfig
 from electra.data.files import read_table, write_json
@@ -96,11 +97,18 @@ BERT_HEAD = {  # BERT's masked-LM head is the generator's under other names
 }
 
 
+class _Undrawn(TorchFunctionMode):
+    """Leaves embeddings undrawn, whose weights come from a file: PyTorch would import its compiler for that."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return None if function is nn.init.normal_ else function(*args, **(kwargs or {}))
+
+
 def read_network(folder: Path) -> Network:
     """Read the network of a Hugging Face folder: with a head that is known here, or else the bare encoder."""
     config = read_config(folder)
     tensors = {_modern_name(name): tensor for name, tensor in read_tensors(folder).items()}
-    with torch.device("meta"):  # the weights come from the file: drawing initial ones would be wasted
+    with torch.device("meta"), _Undrawn():
         network = _with_head(Encoder(config), tensors, folder)
     weights = {
         ours: _take(tensors, theirs, parameter, folder)
