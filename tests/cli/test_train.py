@@ -44,7 +44,8 @@ def test_train_takes_settings_and_says_what_to_type_next(text, tmp_path):
     [
         (["train", "./nowhere", "--hours", "1", "--out", "x"], "no file or folder ./nowhere"),
         (["train", "-", "--hours", "1", "--out", "x"], "read more than once"),
-        (["train", "./nowhere", "--hours", "0", "--out", "x"], "leaves no time"),
+        (["train", "./nowhere", "--hours", "0", "--out", "x"], "0 hours are no time to train"),
+        (["train", "./nowhere", "--hours", "nan", "--out", "x"], "nan hours are no time to train"),
         (["train", "./nowhere", "--out", "x"], "Missing option '--hours'"),
     ],
 )
