@@ -30,12 +30,16 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(text, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_train_takes_settings_and_says_what_to_type_next(text, tmp_path):
+def test_train_takes_settings_and_says_what_to_type_next(text, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     settings = [part for key in ("train.steps=2", "model.layers=1") for part in ("--set", key)]
-    result = electra("train", str(text), "--hours", "0.1", "--out", str(tmp_path / "run"), "--quiet", *settings)
+    result = electra("train", str(text), "--hours", "0.1", "--out", "run", "--quiet", *settings)
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
-    assert result.stdout.splitlines()[-1].startswith(f"Next: electra detect {tmp_path / 'run'}")
+    *_, tokenizer, corpus, done, then = result.stdout.splitlines()
+    names = [line.split(":")[0] for line in (tokenizer, corpus, done)]
+    assert names == ["run/tokenizer", "run/corpus", "run"]
+    assert then.startswith("Next: electra detect run ")
     assert json.loads((tmp_path / "run/plan.json").read_text())["overrides"] == ["train.steps=2", "model.layers=1"]
 
 

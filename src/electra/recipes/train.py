@@ -46,7 +46,7 @@ def train(
     tokenizer = load_tokenizer(tokenizer_folder)
     say(f"{tokenizer_folder}: {tokenizer.vocab_size:,} pieces")
     corpus = build_corpus(names, tokenizer, length=plan.config().train.length, out=folder / "corpus")
-    say(f"{corpus.path}: {corpus.manifest.tokens:,} tokens in {corpus.manifest.sequences:,} sequences")
+    say(f"{folder / 'corpus'}: {corpus.manifest.tokens:,} tokens in {corpus.manifest.sequences:,} sequences")
     # Over what the user asked for: the text may have fewer pieces.
     found = replace(plan, overrides=[*plan.overrides, f"model.vocab_size={tokenizer.vocab_size}"])
     budget = _hours_left(folder, plan, began)
