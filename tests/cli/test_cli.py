@@ -44,6 +44,19 @@ except SystemExit:
     assert min(times) < 0.5
 
 
+def test_ctrl_c_is_one_line_and_no_success():
+    code = """import signal, sys
+sys.argv = ["electra", "vocab", "-", "--size", "100", "--out", "nowhere"]
+from electra.cli import main
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+signal.alarm(2)
+main()"""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", code], **pipes) as waiting:
+        result = subprocess.CompletedProcess(code, waiting.wait(), waiting.stdout.read(), waiting.stderr.read())
+    assert_refused(result, "stopped; the same command goes on")
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_help_ends_with_two_examples(command):
     text = electra(command, "--help").stdout.decode()

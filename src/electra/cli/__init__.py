@@ -26,6 +26,8 @@ from electra.cli import (
 )
 from electra.errors import ElectraError
 
+INTERRUPTED = 130  # what typer makes of Ctrl-C
+
 app = typer.Typer(
     name="electra",
     help="Pre-train your own text encoder by replaced token detection, and use it.",
@@ -66,7 +68,10 @@ def main() -> None:
     """Run the command line: exit 0 when it worked, 2 for the user's input, 1 for a bug."""
     debug = "--debug" in sys.argv
     try:
-        sys.exit(app(standalone_mode=False) or 0)
+        status = app(standalone_mode=False) or 0
+        if status == INTERRUPTED:
+            raise ElectraError("stopped; the same command goes on, or starts again where nothing was kept")
+        sys.exit(status)
     except (ElectraError, OSError, typer.Abort) as error:
         _fail(error, debug, exit_code=2)
     except Exception as error:
