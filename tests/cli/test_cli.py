@@ -54,7 +54,7 @@ main()"""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", code], **pipes) as waiting:
         result = subprocess.CompletedProcess(code, waiting.wait(), waiting.stdout.read(), waiting.stderr.read())
-    assert_refused(result, "stopped; the same command goes on")
+    assert_refused(result, "stopped; run the same command again")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

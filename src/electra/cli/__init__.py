@@ -70,7 +70,7 @@ def main() -> None:
     try:
         status = app(standalone_mode=False) or 0
         if status == INTERRUPTED:
-            raise ElectraError("stopped; the same command goes on, or starts again where nothing was kept")
+            raise ElectraError("stopped; run the same command again")
         sys.exit(status)
     except (ElectraError, OSError, typer.Abort) as error:
         _fail(error, debug, exit_code=2)

@@ -2,13 +2,15 @@
 
 import json
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 
 from electra.cli.options import Overrides
+from electra.errors import DataError
 
 
 def register(app: typer.Typer) -> None:
@@ -35,14 +37,26 @@ def predict(
 
     notes = Notes()
     count = 0
-    beside = out.with_name(f".{out.name}.partial") if out else None
-    with ExitStack() as stack:
-        target = stack.enter_context(beside.open("w", encoding="utf-8")) if beside else sys.stdout
+    with _written_beside(out) if out else nullcontext(sys.stdout) as target:
         for prediction in run_over(run, source, overrides or [], notes):
             target.write(json.dumps(prediction, ensure_ascii=False) + "\n")
             count += 1
     for what, number in notes.counts.items():
         typer.echo(f"{number:,} {what}", err=True)
-    if out and beside:
-        beside.replace(out)
+    if out:
         typer.echo(f"{out}: {count:,} predictions")
+
+
+@contextmanager
+def _written_beside(out: Path) -> Iterator[TextIO]:
+    """Give a file that takes the place of `out` once it is whole, and goes away if it never is."""
+    if out.is_dir():
+        raise DataError(f"{out} is a folder; name a file, such as {out / 'predictions.jsonl'}")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    beside = out.with_name(f".{out.name}.partial")
+    try:
+        with beside.open("w", encoding="utf-8") as file:
+            yield file
+        beside.replace(out)
+    finally:
+        beside.unlink(missing_ok=True)
