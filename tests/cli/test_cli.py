@@ -1,6 +1,7 @@
 """The command line as a user meets it: real processes, exit codes, one line for an error."""
 
 import json
+import resource
 import subprocess
 import sys
 import time
@@ -55,6 +56,18 @@ main()"""
     with subprocess.Popen([sys.executable, "-c", code], **pipes) as waiting:
         result = subprocess.CompletedProcess(code, waiting.wait(), waiting.stdout.read(), waiting.stderr.read())
     assert_refused(result, "stopped; run the same command again")
+
+
+def test_a_full_disk_is_one_line_that_says_what_to_do_and_nothing_is_left(tmp_path):
+    (tmp_path / "text.txt").write_text("the chef ate the soup and then the cake\n" * 30)
+    words = ["vocab", str(tmp_path / "text.txt"), "--size", "60", "--out", str(tmp_path / "tokenizer")]
+    result = subprocess.run(
+        [sys.executable, "-m", "electra", *words],
+        capture_output=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10)),
+    )
+    assert_refused(result, "File too large; make room and run the same command again")
+    assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -24,7 +24,7 @@ from electra.cli import (
     train,
     vocab,
 )
-from electra.errors import ElectraError
+from electra.errors import NO_ROOM, ElectraError
 
 INTERRUPTED = 130  # what typer makes of Ctrl-C
 
@@ -83,6 +83,10 @@ def _fail(error: Exception, debug: bool, exit_code: int) -> None:
     if debug:
         raise error
     message = error.format_message() if hasattr(error, "format_message") else str(error)
+    if isinstance(error, OSError) and error.strerror:
+        message = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
+        message += "; make room and run the same command again"
     if exit_code == 1:
         message = f"{type(error).__name__}: {message} (a bug; electra --debug ... shows where)"
     typer.echo(f"electra: {' '.join(message.split())}", err=True)

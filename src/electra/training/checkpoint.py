@@ -14,10 +14,11 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from electra.errors import CheckpointError
+from electra.model.weights import write_tensors
 from electra.training.optim import Optimizer
 
 WEIGHTS, OPTIMIZER, STATE = "weights.safetensors", "optimizer.safetensors", "state.json"
@@ -150,7 +151,7 @@ def _verified_state(path: Path) -> dict[str, Any] | None:
 
 
 def _write(tensors: dict[str, Tensor], path: Path) -> str:
-    save_file({name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}, path)
+    write_tensors({name: tensor.detach().clone() for name, tensor in tensors.items()}, path)
     _sync(path)
     return _sha256(path)
 

@@ -221,8 +221,11 @@ def file_sha256(path: Path) -> str:
 def write_whole(path: Path, text: str) -> None:
     """Write a file beside its place and rename it, so that it is there whole or not at all."""
     beside = path.with_name(path.name + ".writing")
-    with beside.open("w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    beside.replace(path)
+    try:
+        with beside.open("w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
