@@ -59,6 +59,13 @@ def test_evaluate_scores_a_split_and_writes_predictions(run, tmp_path):
     assert (tmp_path / "predictions" / "SST-2.tsv").is_file()
 
 
+def test_evaluate_refuses_a_folder_that_is_there_before_it_scores(run, tmp_path):
+    out, *_ = run
+    (tmp_path / "letter.txt").write_text("dear")
+    with pytest.raises(ElectraError, match="exists already"):
+        command("evaluate", out, "data=nowhere", "--out", tmp_path)
+
+
 def test_predict_makes_the_folder_of_its_file_and_leaves_nothing_of_a_failure(run, tmp_path):
     out, *_ = run
     (tmp_path / "new.csv").write_text("sentence\na fine film\n")

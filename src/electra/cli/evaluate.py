@@ -1,6 +1,7 @@
 """`electra evaluate`: score a fine-tuned model."""
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -38,9 +39,9 @@ def evaluate(
     from electra.recipes.evaluate import evaluate as score
     from electra.recipes.results import percent
 
-    found = score(run, overrides or [], split)  # type: ignore[arg-type]
-    if out:
-        with written_beside(out) as folder:
+    with written_beside(out) if out else nullcontext() as folder:  # a folder that cannot be had is told at once
+        found = score(run, overrides or [], split)  # type: ignore[arg-type]
+        if folder:
             lines = (json.dumps(prediction, ensure_ascii=False) + "\n" for prediction in found.predictions)
             for name, text in {"predictions.jsonl": "".join(lines), **found.files}.items():
                 (folder / name).write_text(text, encoding="utf-8")

@@ -37,7 +37,7 @@ def predict(
 
     notes = Notes()
     count = 0
-    with _written_beside(out) if out else nullcontext(sys.stdout) as target:
+    with _written_beside(out.expanduser()) if out else nullcontext(sys.stdout) as target:
         for prediction in run_over(run, source, overrides or [], notes):
             target.write(json.dumps(prediction, ensure_ascii=False) + "\n")
             count += 1

@@ -1,14 +1,26 @@
 """Every knob on one page: typed, frozen, strict; what is not written here does not exist."""
 
+from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
 
 from electra.errors import ConfigError
 
 Probability = Annotated[float, Field(ge=0, lt=1)]
 Ratio = Annotated[float, Field(gt=0, le=4)]
 NonNegative = Annotated[float, Field(ge=0)]
+# Not every shell writes ~ out within key=value.
+Out = Annotated[str, AfterValidator(lambda path: str(Path(path).expanduser()) if path.startswith("~") else path)]
 
 
 class Section(BaseModel):
@@ -351,7 +363,7 @@ class PretrainConfig(Root):
 
     data: str | list[str] | None = Field(None, description="corpus folder, or a list of them")
     data_weights: list[PositiveFloat] | None = Field(None, description="share of each corpus in the mixture")
-    out: str | None = Field(None, description="folder of the run")
+    out: Out | None = Field(None, description="folder of the run")
     init: str | None = Field(None, description="run or imported model to start from")
     device: Literal["auto", "cuda", "cpu"] = Field("auto", description="auto: a GPU where there is one")
     seed: NonNegativeInt = Field(0, description="every random draw follows from it and the step")

@@ -162,6 +162,7 @@ def _check(network: Network, folder: Path) -> None:
 @contextmanager
 def written_beside(out: Path, overwrite: bool = False) -> Iterator[Path]:
     """Give a folder beside `out` that becomes `out` when all went well, and vanishes when not."""
+    out = out.expanduser()
     if not overwrite and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise CheckpointError(f"{out} exists already; choose another --out or remove it")
     beside = out.parent / f".{out.name}.partial"

@@ -31,7 +31,7 @@ def train(
     """Train the model that suits the text, the machine and the hours; the same call again goes on where it stopped."""
     began = time.monotonic()
     names = [str(source) for source in ([sources] if isinstance(sources, str | Path) else sources)]
-    folder = Path(out)
+    folder = Path(out).expanduser()
     check_place(folder)
     plan = _recall(folder, names, hours, overrides)
     if plan is None:
