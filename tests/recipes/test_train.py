@@ -203,6 +203,12 @@ def test_a_folder_of_something_else_is_refused(home, tmp_path, text, monkeypatch
         train(text, hours=HOURS, out="~" if home else tmp_path)
 
 
+def test_a_plan_that_is_cut_short_is_refused(tmp_path, text):
+    (tmp_path / PLAN).write_text('{"sources": [')
+    with pytest.raises(CheckpointError, match="is cut short, or of another version"):
+        train(text, hours=HOURS, out=tmp_path)
+
+
 def test_training_ends_with_the_budget(tmp_path, text):
     began = time.monotonic()
     train(text, hours=20 / 3600, out=tmp_path / "run", overrides=SMALL)

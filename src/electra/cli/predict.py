@@ -1,6 +1,7 @@
 """`electra predict`: what a fine-tuned model says of new examples."""
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -53,7 +54,7 @@ def _written_beside(out: Path) -> Iterator[TextIO]:
     if out.is_dir():
         raise DataError(f"{out} is a folder; name a file, such as {out / 'predictions.jsonl'}")
     out.parent.mkdir(parents=True, exist_ok=True)
-    beside = out.with_name(f".{out.name}.partial")
+    beside = out.with_name(f".{out.name}.{os.getpid()}.partial")  # another process may write there too
     try:
         with beside.open("w", encoding="utf-8") as file:
             yield file

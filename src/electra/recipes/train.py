@@ -77,7 +77,10 @@ def _recall(folder: Path, names: list[str], hours: float, overrides: Sequence[st
         if (folder / "config.toml").is_file():
             raise CheckpointError(f"{folder} holds a run without {PLAN}, which train did not begin; choose another out")
         return None
-    plan = Plan(**json.loads(path.read_text(encoding="utf-8")))
+    try:
+        plan = Plan(**json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError):
+        raise CheckpointError(f"{path} is cut short, or of another version of electra; choose another out") from None
     wanted = {"sources": names, "hours": hours, "overrides": list(overrides)}
     changed = [name for name, value in wanted.items() if getattr(plan, name) != value]
     if changed:

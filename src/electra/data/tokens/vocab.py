@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from electra.data.lock import alone
 from electra.data.reading.text import read_documents
 from electra.data.settings import Accents, Pieces, Reading, Vocabulary
 from electra.data.tokens.pieces import train_pieces
@@ -125,18 +126,21 @@ def _written_whole(out: Path) -> Iterator[Path]:
     """Give a folder beside `out` to write to, and put it in the place of `out` when all went well."""
     if out.exists() and not (out / REPORT).is_file() and not (out.is_dir() and not any(out.iterdir())):
         raise DataError(f"{out} exists and holds no vocabulary of ours; name another folder, or remove it")
-    beside, old = out.with_name(f".{out.name}.writing"), out.with_name(f".{out.name}.old")
-    try:
-        for left_over in (beside, old):
-            shutil.rmtree(left_over, ignore_errors=True)
-        beside.mkdir(parents=True)
-        yield beside
-        for file in beside.iterdir():
-            with file.open("rb") as stream:
-                os.fsync(stream.fileno())
-        if out.exists():
-            out.rename(old)
-        beside.rename(out)
-    finally:
-        for left_over in (beside, old):
-            shutil.rmtree(left_over, ignore_errors=True)
+    beside, old, lock = (out.with_name(f".{out.name}.{kind}") for kind in ("writing", "old", "lock"))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with alone(lock, DataError(f"another process is making {out}; wait for it, or name another folder")):
+        try:
+            for left_over in (beside, old):
+                shutil.rmtree(left_over, ignore_errors=True)
+            beside.mkdir()
+            yield beside
+            for file in beside.iterdir():
+                with file.open("rb") as stream:
+                    os.fsync(stream.fileno())
+            if out.exists():
+                out.rename(old)
+            beside.rename(out)
+        finally:
+            for left_over in (beside, old):
+                shutil.rmtree(left_over, ignore_errors=True)
+            lock.unlink(missing_ok=True)
