@@ -1,6 +1,7 @@
 """The command line as a user meets it: exit codes, one line for an error, and how soon the help comes."""
 
 import json
+import resource
 import subprocess
 import sys
 import time
@@ -42,6 +43,32 @@ except SystemExit:
         times.append(time.perf_counter() - start)
     assert result.stdout.splitlines()[-1] == "[]"
     assert min(times) < 0.5
+
+
+def test_ctrl_c_is_one_line_and_no_success():
+    code = """import signal, sys
+sys.argv = ["electra", "vocab", "-", "--size", "100", "--out", "nowhere"]
+from electra.cli import main
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+signal.alarm(2)
+main()"""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", code], text=True, **pipes) as waiting:
+        result = subprocess.CompletedProcess(code, waiting.wait(), waiting.stdout.read(), waiting.stderr.read())
+    assert_refused(result, "stopped; run the same command again")
+
+
+def test_a_full_disk_is_one_line_that_says_what_to_do_and_nothing_is_left(tmp_path):
+    (tmp_path / "text.txt").write_text("the chef ate the soup and then the cake\n" * 30)
+    words = ["vocab", str(tmp_path / "text.txt"), "--size", "60", "--out", str(tmp_path / "tokenizer")]
+    result = subprocess.run(
+        [sys.executable, "-m", "electra", *words],
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10)),
+    )
+    assert_refused(result, "File too large; make room and run the same command again")
+    assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -46,6 +46,13 @@ def test_sequences_are_shown(folder):
     assert "[CLS]" in result.stdout
 
 
+@pytest.mark.parametrize(
+    "wrong", [["corpus", "--show", "-1"], ["a.txt", "--workers", "9999", "--tokenizer", "tokenizer", "--length", "16"]]
+)
+def test_numbers_that_make_no_sense_are_refused(folder, wrong):
+    assert CliRunner().invoke(app, ["corpus", *wrong, "--out", "new"]).exit_code == 2
+
+
 def test_a_whole_corpus_is_verified(folder):
     build()
     assert "is as its manifest says" in CliRunner().invoke(app, ["corpus", "corpus", "--verify"]).stdout

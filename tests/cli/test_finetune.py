@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from electra.cli import app
+from electra.errors import ElectraError
 
 QUICK = "epochs=1.0 batch_size=8 learning_rate=2e-3 layer_decay=1.0 optimizer=adamw".split()
 
@@ -56,6 +57,24 @@ def test_evaluate_scores_a_split_and_writes_predictions(run, tmp_path):
     assert "sst-2, test, 12 examples: accuracy" in said
     assert len((tmp_path / "predictions" / "predictions.jsonl").read_text().splitlines()) == 12
     assert (tmp_path / "predictions" / "SST-2.tsv").is_file()
+
+
+def test_evaluate_refuses_a_folder_that_is_there_before_it_scores(run, tmp_path):
+    out, *_ = run
+    (tmp_path / "letter.txt").write_text("dear")
+    with pytest.raises(ElectraError, match="exists already"):
+        command("evaluate", out, "data=nowhere", "--out", tmp_path)
+
+
+def test_predict_makes_the_folder_of_its_file_and_leaves_nothing_of_a_failure(run, tmp_path):
+    out, *_ = run
+    (tmp_path / "new.csv").write_text("sentence\na fine film\n")
+    command("predict", out, tmp_path / "new.csv", "--out", tmp_path / "new" / "predictions.jsonl")
+    (tmp_path / "other.csv").write_text("title\na fine film\n")
+    for source, target in (("other.csv", "new/other.jsonl"), ("new.csv", "new")):
+        with pytest.raises(ElectraError):
+            command("predict", out, tmp_path / source, "--out", tmp_path / target)
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["predictions.jsonl"]
 
 
 def test_predict_writes_a_line_for_each_example(run, tmp_path):

@@ -27,12 +27,16 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(electra, text, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_train_takes_settings_and_says_what_to_type_next(electra, text, tmp_path):
+def test_train_takes_settings_and_says_what_to_type_next(electra, text, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     settings = [part for key in ("train.steps=2", "model.layers=1") for part in ("--set", key)]
-    result = electra("train", str(text), "--hours", "0.1", "--out", str(tmp_path / "run"), "--quiet", *settings)
+    result = electra("train", str(text), "--hours", "0.1", "--out", "run", "--quiet", *settings)
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
-    assert result.stdout.splitlines()[-1].startswith(f"Next: electra detect {tmp_path / 'run'}")
+    *_, tokenizer, corpus, done, then = result.stdout.splitlines()
+    names = [line.split(":")[0] for line in (tokenizer, corpus, done)]
+    assert names == ["run/tokenizer", "run/corpus", "run"]
+    assert then.startswith("Next: electra detect run ")
     assert json.loads((tmp_path / "run/plan.json").read_text())["overrides"] == ["train.steps=2", "model.layers=1"]
 
 
@@ -41,7 +45,8 @@ def test_train_takes_settings_and_says_what_to_type_next(electra, text, tmp_path
     [
         (["train", "./nowhere", "--hours", "1", "--out", "x"], "no file or folder ./nowhere"),
         (["train", "-", "--hours", "1", "--out", "x"], "read more than once"),
-        (["train", "./nowhere", "--hours", "0", "--out", "x"], "leaves no time"),
+        (["train", "./nowhere", "--hours", "0", "--out", "x"], "0 hours are no time to train"),
+        (["train", "./nowhere", "--hours", "nan", "--out", "x"], "nan hours are no time to train"),
         (["train", "./nowhere", "--out", "x"], "Missing option '--hours'"),
     ],
 )

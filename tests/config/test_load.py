@@ -2,7 +2,16 @@ import json
 
 import pytest
 
-from electra.config.load import difference, dump_config, explain, gather, load_config, preset_names, validate
+from electra.config.load import (
+    difference,
+    dump_config,
+    explain,
+    gather,
+    load_config,
+    load_finetune_config,
+    preset_names,
+    validate,
+)
 from electra.config.schema import ElectricObjective, MLMObjective, PretrainConfig, TwoTowerGenerator, UniformGenerator
 from electra.errors import ConfigError
 
@@ -46,6 +55,13 @@ def test_presets_are_the_papers_training(name):
     assert expected == TRAINING[name]
     assert (train.warmup_steps, train.weight_decay, train.adam_eps, train.clip_norm) == (10_000, 0.01, 1e-6, 1.0)
     assert (config.objective.generator_weight, config.objective.discriminator_weight) == (1.0, 50.0)
+
+
+@pytest.mark.parametrize("load", [load_config, load_finetune_config])
+def test_a_run_in_ones_home_lies_there_and_not_in_a_folder_called_tilde(load, monkeypatch):
+    monkeypatch.setenv("HOME", "/home/ann")
+    preset = "tiny" if load is load_config else "table"
+    assert [load(preset, [f"out={out}"]).out for out in ("~/run", "runs/x/")] == ["/home/ann/run", "runs/x/"]
 
 
 def test_later_layers_win(tmp_path):

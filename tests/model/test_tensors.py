@@ -1,4 +1,5 @@
 import pickle
+import resource
 
 import pytest
 import torch
@@ -29,6 +30,22 @@ def test_a_corrupted_header_is_refused(tmp_path):
     path.write_bytes(b"\xff" * 8 + path.read_bytes()[8:])
     with pytest.raises(CheckpointError, match="corrupted or cut short"):
         read_tensors(tmp_path)
+
+
+def test_weights_can_be_read_by_whoever_can_read_other_files(tmp_path):
+    (tmp_path / "other").touch()
+    write_tensors({"a": torch.randn(3)}, tmp_path / "model.safetensors")
+    assert (tmp_path / "model.safetensors").stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
+def test_a_full_disk_is_one_line(tmp_path):
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, most[1]))
+    try:
+        with pytest.raises(CheckpointError, match=r"cannot be written: .*; make room and run the same command again"):
+            write_tensors({"a": torch.randn(1000)}, tmp_path / "model.safetensors")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, most)
 
 
 class Malicious:

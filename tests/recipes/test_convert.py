@@ -20,6 +20,12 @@ def exported(tiny_folder, tmp_path):
     return tmp_path / "hf"
 
 
+def test_an_export_to_ones_home_lies_there(tiny_folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    electra.export(tiny_folder, "~/hf")
+    assert (tmp_path / "hf" / "config.json").is_file()
+
+
 def test_an_export_loads_in_transformers_whole(exported):
     for kind, folder in ((ElectraForPreTraining, exported), (ElectraForMaskedLM, exported / "generator")):
         _, report = kind.from_pretrained(folder, output_loading_info=True)

@@ -1,6 +1,7 @@
 """Fine-tuning end to end: a task that two layers learn in seconds."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -42,6 +43,16 @@ def without_clock(results):
 
 
 CLOCK = ("seconds", "tokens_per_second")
+
+
+def test_a_seeds_result_that_is_cut_short_is_refused_and_its_advice_works(tune, tmp_path):
+    tune("epochs=0.1")
+    folder = tmp_path / "run" / "seeds" / "0"
+    (folder / "result.json").write_text('{"seed"')
+    with pytest.raises(CheckpointError, match=rf"result\.json is damaged; remove {folder} to train this seed anew"):
+        tune("epochs=0.1")
+    shutil.rmtree(folder)
+    assert len(tune("epochs=0.1")["seeds"]) == 1
 
 
 def test_a_task_is_learnt_and_the_results_are_written(tune, tmp_path, tiny_folder):

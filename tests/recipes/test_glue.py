@@ -27,6 +27,11 @@ def test_every_task_that_is_there_is_scored_and_the_others_are_named(suite):
     assert json.loads((out / "suite.json").read_text())["scores"][0]["task"] == "sst-2"
 
 
+def test_folders_without_any_task_are_refused(tiny_folder, tmp_path):
+    with pytest.raises(TaskError, match=rf"none of the tasks is in {tmp_path}, such as .*: no train"):
+        electra.glue(str(tiny_folder), [str(tmp_path)], tmp_path / "suite")
+
+
 def test_the_submission_has_the_test_predictions(suite):
     found, out = suite
     with zipfile.ZipFile(out / "submission.zip") as archive:

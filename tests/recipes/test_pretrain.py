@@ -214,6 +214,15 @@ def test_a_budget_in_hours_ends_inside_its_time(config, records, held_out):
     assert rates[-1] < 0.05 * max(rates)
 
 
+def test_hours_that_are_over_before_the_first_update_are_no_success_and_more_of_them_train(config, records):
+    with pytest.raises(ElectraError, match="the hours are over before the first update") as error:
+        pretrain(config("train.hours=1e-6"))
+    path = str(error.value).partition("electra pretrain ")[2].split()[0]
+    assert not (Path(path).parent / "model").exists()
+    run = pretrain(load_config(path, [f"train.hours={4.0 / 3600}"]))
+    assert records(run)[-1]["step"] > 0
+
+
 def test_growing_batches_and_lengths_read_every_sequence_once(config, records):
     growing = ["train.start_batch_size=4", "train.batch_warmup_steps=4", "train.start_length=8"]
     lines = records(pretrain(config(*growing, "train.length_warmup_steps=3", "objective.whole_words=true")))

@@ -196,9 +196,17 @@ def test_another_budget_in_the_same_folder_is_refused(trained, text):
         train(text, hours=2 * HOURS, out=folder, overrides=SET)
 
 
-def test_a_folder_of_something_else_is_refused(tmp_path, text):
+@pytest.mark.parametrize("home", [False, True])
+def test_a_folder_of_something_else_is_refused(home, tmp_path, text, monkeypatch):
     (tmp_path / "letter.txt").write_text("dear")
+    monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(CheckpointError, match=r"holds letter\.txt"):
+        train(text, hours=HOURS, out="~" if home else tmp_path)
+
+
+def test_a_plan_that_is_cut_short_is_refused(tmp_path, text):
+    (tmp_path / PLAN).write_text('{"sources": [')
+    with pytest.raises(CheckpointError, match="is cut short, or of another version"):
         train(text, hours=HOURS, out=tmp_path)
 
 

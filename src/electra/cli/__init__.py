@@ -24,7 +24,9 @@ from electra.cli import (
     train,
     vocab,
 )
-from electra.errors import ElectraError
+from electra.errors import NO_ROOM, ElectraError
+
+INTERRUPTED = 130  # what typer makes of Ctrl-C
 
 app = typer.Typer(
     name="electra",
@@ -68,7 +70,10 @@ def main() -> None:
     """Run the command line: exit 0 when it worked, 2 for the user's input, 1 for a bug."""
     debug = "--debug" in sys.argv
     try:
-        sys.exit(app(standalone_mode=False) or 0)
+        status = app(standalone_mode=False) or 0
+        if status == INTERRUPTED:
+            raise ElectraError("stopped; run the same command again")
+        sys.exit(status)
     except (ElectraError, OSError, typer.Abort) as error:
         _fail(error, debug, exit_code=2)
     except Exception as error:
@@ -80,6 +85,10 @@ def _fail(error: Exception, debug: bool, exit_code: int) -> None:
     if debug:
         raise error
     message = error.format_message().replace("Value error, ", "") if hasattr(error, "format_message") else str(error)
+    if isinstance(error, OSError) and error.strerror:
+        message = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
+        message += "; make room and run the same command again"
     if exit_code == 1:
         message = f"{type(error).__name__}: {message} (a bug; electra --debug ... shows where)"
     typer.echo(f"electra: {' '.join(message.split())}", err=True)

@@ -33,7 +33,8 @@ def bench(
         ),
     ] = None,
     length: Annotated[
-        int | None, typer.Option(min=8, help="Tokens in a sequence, at most in a text.  [default: the preset's]")
+        int | None,
+        typer.Option(min=8, max=65_536, help="Tokens in a sequence, at most in a text.  [default: the preset's]"),
     ] = None,
     text: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, help="Texts to encode, one a line.  [default: invented]")

@@ -38,7 +38,9 @@ def corpus(
     length: Annotated[int | None, typer.Option(help="Tokens in a sequence.")] = None,
     out: Annotated[str | None, typer.Option(metavar="DIR", help="Where the corpus goes.")] = None,
     cut: Annotated[Cut, typer.Option(help="packed loses no text; paper is the original's rule.")] = Building.cut,
-    workers: Annotated[int | None, typer.Option(min=0, help="Processes; by default one for each core.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=0, max=256, help="Processes; by default one for each core.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of the paper's coin tosses.")] = Building.seed,
     heldout: Annotated[float, typer.Option(help="Fraction of the documents to hold out.")] = Building.heldout,
     documents: Documents = Reading.documents,
@@ -51,7 +53,7 @@ def corpus(
     min_characters: Annotated[int, typer.Option(help="Drop shorter documents.")] = Cleaning.min_characters,
     max_characters: Annotated[int | None, typer.Option(help="Drop longer documents.")] = Cleaning.max_characters,
     max_repetition: Annotated[float | None, typer.Option(help=REPETITION)] = Cleaning.max_repetition,
-    show: Annotated[int | None, typer.Option(metavar="N", help="Print N sequences of a corpus as text.")] = None,
+    show: Annotated[int | None, typer.Option(metavar="N", min=1, help="Print N sequences of a corpus as text.")] = None,
     verify: Annotated[bool, typer.Option("--verify", help="Check a corpus against its manifest.")] = False,
     as_json: Json = False,
 ) -> None:

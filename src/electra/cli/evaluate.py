@@ -1,6 +1,7 @@
 """`electra evaluate`: score a fine-tuned model."""
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -31,9 +32,9 @@ def evaluate(
     from electra.recipes.evaluate import evaluate as score
     from electra.recipes.results import percent
 
-    found = score(run, overrides or [], split)
-    if out:
-        with folder_whole(out) as folder:
+    with folder_whole(out) if out else nullcontext() as folder:  # a folder that cannot be had is told at once
+        found = score(run, overrides or [], split)
+        if folder:
             lines = (json.dumps(prediction, ensure_ascii=False) + "\n" for prediction in found.predictions)
             for name, text in {"predictions.jsonl": "".join(lines), **found.files}.items():
                 (folder / name).write_text(text, encoding="utf-8")

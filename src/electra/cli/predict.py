@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from electra.cli.options import Overrides, TunedModel
+from electra.errors import DataError
 
 EXAMPLES = (
     "electra predict runs/mrpc pairs.csv --out predictions.jsonl",
@@ -29,6 +30,8 @@ def predict(
     from electra.recipes.predict import predict as run_over
     from electra.tasks.base import Notes
 
+    if out:
+        out = _free_place(out.expanduser())
     notes = Notes()
     count = 0
     with opened_whole(out) if out else nullcontext(sys.stdout) as target:
@@ -39,3 +42,11 @@ def predict(
         typer.echo(f"{number:,} {what}", err=True)
     if out:
         typer.echo(f"{out}: {count:,} predictions")
+
+
+def _free_place(out: Path) -> Path:
+    """Make the folder of a file, and refuse a folder instead of one."""
+    if out.is_dir():
+        raise DataError(f"{out} is a folder; name a file, such as {out / 'predictions.jsonl'}")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    return out

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from electra.config.schema import Device, ForwardPrecision, NonNegative, Optimizer, Probability, Root
+from electra.config.schema import Device, ForwardPrecision, NonNegative, Optimizer, Out, Probability, Root
 from electra.config.tasks import TableConfig, TaggingConfig
 
 SEEDS = {"single": 1, "paper": 10, "mnli-init": 10}  # of each protocol, unless the config says otherwise
@@ -22,7 +22,7 @@ class FinetuneConfig(Root):
     data: str | None = Field(
         None, description="folder with the task's files, a table of one's own, or a dataset of the hub"
     )
-    out: str | None = Field(None, description="folder of the run")
+    out: Out | None = Field(None, description="folder of the run")
     train_file: str | None = Field(None, description="another file of the folder than the official training file")
     dev_file: str | None = Field(None, description="another file than the official dev file")
     test_file: str | None = Field(None, description="another file than the official test file")

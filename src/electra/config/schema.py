@@ -1,8 +1,18 @@
 """Every knob on one page: typed, frozen, strict; what is not written here does not exist."""
 
+from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
 
 from electra.errors import ConfigError
 
@@ -16,6 +26,8 @@ Optimizer = Annotated[
     Literal["electra", "adamw"],
     Field(description="the original's AdamW (no bias correction), or the standard one"),
 ]
+# Not every shell writes ~ out within key=value.
+Out = Annotated[str, AfterValidator(lambda path: str(Path(path).expanduser()) if path.startswith("~") else path)]
 
 
 class Section(BaseModel):
@@ -363,7 +375,7 @@ class PretrainConfig(Root):
 
     data: str | list[str] | None = Field(None, description="corpus folder, or a list of them")
     data_weights: list[PositiveFloat] | None = Field(None, description="share of each corpus in the mixture")
-    out: str | None = Field(None, description="folder of the run")
+    out: Out | None = Field(None, description="folder of the run")
     init: str | None = Field(None, description="run or imported model to start from")
     device: Device = "auto"
     seed: NonNegativeInt = Field(0, description="every random draw follows from it and the step")

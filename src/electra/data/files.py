@@ -16,7 +16,7 @@ from electra.errors import CheckpointError, ElectraError
 @contextmanager
 def opened_whole(path: Path) -> Iterator[TextIO]:
     """Give a file beside `path` to write text to, which takes its place when all went well, and vanishes when not."""
-    written = beside(path)
+    written = path.with_name(f".{path.name}.{os.getpid()}.partial")  # another process may write there too
     try:
         with written.open("w", encoding="utf-8") as stream:
             yield stream
@@ -52,6 +52,7 @@ def read_table(path: Path, what: str, error: type[ElectraError]) -> dict[str, An
 @contextmanager
 def folder_whole(out: Path, overwrite: bool = False) -> Iterator[Path]:
     """Give a folder beside `out` that becomes `out` when all went well, and vanishes when not."""
+    out = out.expanduser()
     if not overwrite and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise CheckpointError(f"{out} exists already; choose another --out or remove it")
     written, old = beside(out), out.with_name(f".{out.name}.old")

@@ -15,8 +15,9 @@ Cut = Literal["packed", "paper"]
 Pieces = Literal["wordpiece", "unigram", "bpe"]
 Accents = Literal["auto", "keep", "strip"]
 
-SHORTEST_LENGTH = 16  # tokens
+SHORTEST_LENGTH, LONGEST_LENGTH = 16, 65_536  # tokens
 SMALLEST_SIZE: dict[Pieces, int] = {"wordpiece": 50, "unigram": 50, "bpe": 261}  # bpe: 256 bytes, 5 special tokens
+LARGEST_SIZE = 1_000_000  # pieces: four times the largest vocabulary that is in use
 SMALLEST_SAMPLE = 20_000_000  # characters: more than the longest passage that is read can count for
 
 
@@ -57,6 +58,8 @@ class Building:
     def __post_init__(self) -> None:
         if self.length < SHORTEST_LENGTH:
             raise DataError(f"a length of {self.length} tokens is too short; give {SHORTEST_LENGTH} or more")
+        if self.length > LONGEST_LENGTH:
+            raise DataError(f"a length of {self.length:,} tokens is too long; give {LONGEST_LENGTH:,} or fewer")
         if not 0 <= self.heldout < 1:
             raise DataError(f"the held-out fraction has to be 0 or more and below 1; found {self.heldout}")
 
@@ -76,6 +79,8 @@ class Vocabulary:
         if self.size < SMALLEST_SIZE[self.model]:
             smallest = SMALLEST_SIZE[self.model]
             raise DataError(f"a {self.model} vocabulary of {self.size} pieces is too small; give {smallest} or more")
+        if self.size > LARGEST_SIZE:
+            raise DataError(f"a vocabulary of {self.size:,} pieces is too large; give {LARGEST_SIZE:,} or fewer")
         if self.max_characters < SMALLEST_SAMPLE:
             raise DataError(
                 f"a sample of {self.max_characters:,} characters is too small; give {SMALLEST_SAMPLE:,} or more"

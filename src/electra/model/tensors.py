@@ -41,7 +41,17 @@ def read_safe(path: Path) -> dict[str, Tensor]:
 
 def write_tensors(tensors: dict[str, Tensor], path: Path) -> None:
     """Write tensors as one safetensors file that Hugging Face reads as PyTorch weights."""
-    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, path, {"format": "pt"})
+    path.touch()
+    mode = path.stat().st_mode  # of any file here; safetensors makes one that its owner alone can read
+    try:
+        save_file(
+            {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, path, {"format": "pt"}
+        )
+    except SafetensorError as problem:
+        raise CheckpointError(
+            f"{path} cannot be written: {problem}; make room and run the same command again"
+        ) from None
+    path.chmod(mode)
 
 
 def _read_pickle(path: Path) -> dict[str, Tensor]:

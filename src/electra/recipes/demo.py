@@ -66,7 +66,7 @@ def demo(
 ) -> Demonstration:
     """Gather prose on this machine, pre-train `tiny` on it, and try what it has learnt on prose it has not seen."""
     began = time.monotonic()
-    folder = Path(out)
+    folder = Path(out).expanduser()
     check_place(folder)
     _write_text(folder / "text", min(MOST_CHARACTERS, round(minutes * CHARACTERS_PER_MINUTE)), say)
     tokenizer = _vocabulary(folder, say)

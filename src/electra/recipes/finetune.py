@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from electra.config.finetune import FinetuneConfig
 from electra.config.load import load_finetune_config
 from electra.data.files import folder_whole, write_json
-from electra.errors import ConfigError
+from electra.errors import CheckpointError, ConfigError
 from electra.model.networks import TaskNetwork
 from electra.model.task_model import TaskModel, write_task_model
 from electra.objectives.draws import mix
@@ -138,7 +138,10 @@ class _Seed:
         path = self.folder / "result.json"
         if not path.is_file():
             self._fit()
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        try:
+            found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError:
+            raise CheckpointError(f"{path} is damaged; remove {self.folder} to train this seed anew") from None
         return found
 
     def move_model(self, place: Path) -> None:

@@ -77,7 +77,7 @@ def glue(
     for name in tasks:
         if name not in TASKS:
             build_task(FinetuneConfig(task=name))  # says which there are
-    folder = Path(out)
+    folder = Path(out).expanduser()
     width = load(model, device="cpu").encoder.config.hidden_size
     scores: list[Score] = []
     skipped: dict[str, str] = {}
@@ -90,6 +90,8 @@ def glue(
             skipped[name] = str(problem)
             continue
         scores.append(_score(finetune(config, listeners), width))
+    if not scores:
+        raise TaskError(f"none of the tasks is in {', '.join(data)}, such as {name}: {skipped[name]}")
     suite = Suite(model, scores, skipped, _submit(folder, [score.task for score in scores]))
     write_json(folder / "suite.json", asdict(suite))
     return suite

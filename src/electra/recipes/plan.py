@@ -61,8 +61,8 @@ class Plan:
 
 def make_plan(sources: Sequence[str | Path], *, hours: float, overrides: Sequence[str] = ()) -> Plan:
     """Measure the text and the machine, and choose the largest model that both have enough for."""
-    if hours <= 0:
-        raise ConfigError(f"a budget of {hours:g} hours leaves no time to train")
+    if not 0 < hours < math.inf:
+        raise ConfigError(f"{hours:g} hours are no time to train; give a number above 0, such as 0.5 or 12")
     names = [str(source) for source in sources]
     text_bytes = measure_text(names)
     text_tokens = max(1, text_bytes // BYTES_PER_TOKEN)

@@ -32,7 +32,7 @@ def train(
     """Train the model that suits the text, the machine and the hours; the same call again goes on where it stopped."""
     began = time.monotonic()
     names = names_of(sources)
-    folder = Path(out)
+    folder = Path(out).expanduser()
     check_place(folder)
     plan = _recall(folder, names, hours, overrides)
     if plan is None:
@@ -47,7 +47,7 @@ def train(
     tokenizer = load_tokenizer(tokenizer_folder)
     say(f"{tokenizer_folder}: {tokenizer.vocab_size:,} pieces")
     corpus = build_corpus(names, tokenizer, length=plan.config().train.length, out=folder / "corpus")
-    say(f"{corpus.path}: {corpus.manifest.tokens:,} tokens in {corpus.manifest.sequences:,} sequences")
+    say(f"{folder / 'corpus'}: {corpus.manifest.tokens:,} tokens in {corpus.manifest.sequences:,} sequences")
     # Over what the user asked for: the text may have fewer pieces.
     found = replace(plan, overrides=[*plan.overrides, f"model.vocab_size={tokenizer.vocab_size}"])
     budget = _hours_left(folder, plan, began)
@@ -78,7 +78,10 @@ def _recall(folder: Path, names: list[str], hours: float, overrides: Sequence[st
         if (folder / "config.toml").is_file():
             raise CheckpointError(f"{folder} holds a run without {PLAN}, which train did not begin; choose another out")
         return None
-    plan = Plan(**json.loads(path.read_text(encoding="utf-8")))
+    try:
+        plan = Plan(**json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError):
+        raise CheckpointError(f"{path} is cut short, or of another version of electra; choose another out") from None
     wanted = {"sources": names, "hours": hours, "overrides": list(overrides)}
     changed = [name for name, value in wanted.items() if getattr(plan, name) != value]
     if changed:

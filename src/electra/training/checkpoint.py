@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from electra.data.files import beside, file_sha256, sync, write_whole
 from electra.errors import CheckpointError
-from electra.model.tensors import read_safe
+from electra.model.tensors import read_safe, write_tensors
 from electra.training.optim import Optimizer
 
 WEIGHTS, OPTIMIZER, STATE = "weights.safetensors", "optimizer.safetensors", "state.json"
@@ -143,6 +142,6 @@ def _verified_state(path: Path) -> dict[str, Any] | None:
 
 
 def _write(tensors: dict[str, Tensor], path: Path) -> str:
-    save_file({name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}, path)
+    write_tensors({name: tensor.detach().clone() for name, tensor in tensors.items()}, path)
     sync(path)
     return file_sha256(path)

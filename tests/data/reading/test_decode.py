@@ -29,6 +29,11 @@ def test_an_invalid_byte_is_named_by_its_place_in_the_whole_file():
         decode("é".encode() * 4 + b"a\xffb", chunk=3)
 
 
+def test_an_invalid_byte_tells_which_commands_go_on_since_others_do_not():
+    with pytest.raises(DataError, match=r"with iconv, .*; electra vocab and electra corpus go on with --invalid"):
+        decode(b"a\xffb")
+
+
 def test_a_byte_order_mark_counts_for_the_place():
     with pytest.raises(DataError, match="at byte 4"):
         decode(codecs.BOM_UTF8 + b"a\xff")

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from electra.data.files import alone
 from electra.data.tokens.tokenizer import SPECIAL_TOKENS, load_tokenizer
 from electra.data.tokens.vocab import read_report, train_vocab
 from electra.errors import DataError
@@ -213,6 +214,7 @@ def test_any_text_gives_a_vocabulary_that_spells_it(tmp_path, model, content):
     ("options", "message"),
     [
         ({"size": 10}, "wordpiece vocabulary of 10 pieces is too small"),
+        ({"size": 10**11}, "vocabulary of 100,000,000,000 pieces is too large"),
         ({"size": 100, "model": "bpe"}, "give 261 or more"),
         ({"size": 100, "max_characters": 5}, "sample of 5 characters is too small"),
     ],
@@ -235,6 +237,13 @@ def test_a_folder_of_something_else_is_not_replaced(tmp_path, text):
     with pytest.raises(DataError, match="holds no vocabulary of ours"):
         train_vocab([text], size=100, out=tmp_path / "out")
     assert (tmp_path / "out" / "thesis.tex").read_text() == "dear"
+
+
+def test_a_vocabulary_that_another_process_is_making_is_left_alone(tmp_path, text):
+    with alone(tmp_path / ".vocab.lock", DataError("")), pytest.raises(DataError, match="another process is making"):
+        train_vocab([text], size=200, out=tmp_path / "vocab")
+    train_vocab([text], size=200, out=tmp_path / "vocab")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["text.txt", "vocab"]
 
 
 def test_a_vocabulary_is_replaced_by_a_new_one(tmp_path, text):

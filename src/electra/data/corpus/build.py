@@ -1,6 +1,5 @@
 """Text to a corpus of shards: in parallel over blocks of text, the same bytes whatever the number of workers."""
 
-import errno
 import hashlib
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -34,7 +33,7 @@ from electra.data.reading.sources import Source, find_sources, names_of
 from electra.data.reading.text import Passage, Tally, read_documents
 from electra.data.settings import Building, Cleaning, Cut, Reading
 from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
-from electra.errors import DataError
+from electra.errors import NO_ROOM, DataError
 
 BLOCK_CHARACTERS = 1 << 20
 PASSAGE_COST = 100  # characters' worth of memory that even the shortest passage takes
@@ -91,7 +90,7 @@ def build_corpus(
         if not _is_built(out, names, tokenizer, building):
             _Builder(names, tokenizer, building, out, progress).run(available_cores() if workers is None else workers)
     except OSError as problem:
-        if problem.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        if problem.errno not in NO_ROOM:
             raise
         raise DataError(
             f"no room to write {out}: {problem.strerror}; make room and run the same command again: it continues"

@@ -10,6 +10,7 @@ from electra.data.settings import Invalid
 from electra.errors import DataError
 
 REPLACEMENT = "\ufffd"
+GO_ON = "electra vocab and electra corpus go on with --invalid replace or --invalid skip"
 
 
 class Decoder:
@@ -42,7 +43,7 @@ class Decoder:
             if self.invalid == "error":
                 raise DataError(
                     f"{self.name}: invalid UTF-8 at byte {place + problem.start} (0x{data[problem.start]:02x}); "
-                    f"go on with --invalid replace or --invalid skip, or convert the file with iconv"
+                    f"convert the file with iconv, whose -c drops such bytes; {GO_ON}"
                 ) from None
         text, used = codecs.utf_8_decode(data, "replace", final)
         self.invalid_places += text.count(REPLACEMENT) - data[:used].count(REPLACEMENT.encode())
@@ -54,10 +55,7 @@ class Decoder:
         if not halves:
             return text
         if self.invalid == "error":
-            raise DataError(
-                f"{self.name}: half a surrogate pair (U+{ord(halves[0]):04X}) in a record; "
-                f"go on with --invalid replace or --invalid skip"
-            )
+            raise DataError(f"{self.name}: half a surrogate pair (U+{ord(halves[0]):04X}) in a record; {GO_ON}")
         self.invalid_places += len(halves)
         return re.sub("[\ud800-\udfff]", REPLACEMENT if self.invalid == "replace" else "", text)
 

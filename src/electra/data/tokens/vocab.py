@@ -2,11 +2,12 @@
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from electra.data.files import folder_whole, write_json
+from electra.data.files import alone, folder_whole, write_json
 from electra.data.reading.sources import names_of
 from electra.data.reading.text import read_documents
 from electra.data.settings import Accents, Pieces, Reading, Vocabulary
@@ -61,9 +62,7 @@ def train_vocab(
 ) -> Tokenizer:
     """Train a vocabulary of `size` pieces and write it to the folder `out`, whole or not at all."""
     wanted = Vocabulary(size, model, lowercase, accents, max_characters, reading)
-    place = Path(out).expanduser()
-    _check_place(place)
-    with folder_whole(place, overwrite=True) as folder:
+    with _written_alone(Path(out).expanduser()) as folder:
         sample = _take_sample(names_of(sources), wanted, folder / "sample")
         strip = lowercase and not _would_take_apart(sample) if accents == "auto" else accents == "strip"
         tokenizer = train_pieces(model, sample, size, lowercase=lowercase, strip_accents=strip)
@@ -121,6 +120,16 @@ def _report(tokenizer: Tokenizer, sample: Sample, wanted: Vocabulary, strip_acce
     )
 
 
-def _check_place(out: Path) -> None:
+@contextmanager
+def _written_alone(out: Path) -> Iterator[Path]:
+    """Give a folder that takes the place of `out` when all went well, while no other process makes one there."""
     if out.exists() and not (out / REPORT).is_file() and not (out.is_dir() and not any(out.iterdir())):
         raise DataError(f"{out} exists and holds no vocabulary of ours; name another folder, or remove it")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    lock = out.with_name(f".{out.name}.lock")
+    with alone(lock, DataError(f"another process is making {out}; wait for it, or name another folder")):
+        try:
+            with folder_whole(out, overwrite=True) as folder:
+                yield folder
+        finally:
+            lock.unlink(missing_ok=True)

@@ -24,7 +24,7 @@ UNSEEN = "heldout_"  # what a metric on held-out text begins with
 
 def gather(sources: Sequence[str | Path]) -> list[Data]:
     """Give what is known of each run; a folder of runs, such as that of a suite, stands for all of them."""
-    folders = list(dict.fromkeys(run for source in sources for run in _runs(Path(source))))
+    folders = list(dict.fromkeys(run for source in sources for run in _runs(Path(source).expanduser())))
     points = max(20, min(MOST_POINTS, ALL_POINTS // max(1, len(folders))))
     return [{"name": name, **_run(path, points)} for path, name in zip(folders, short_names(folders), strict=True)]
 

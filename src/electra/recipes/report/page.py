@@ -27,7 +27,7 @@ def report(runs: str | Path | Sequence[str | Path], out: str | Path | None = Non
     configs = [_compare(kind, [run for run in found if run["kind"] == kind and run["config"]]) for kind in SCHEMAS]
     data = {"electra": __version__, "runs": found, "configs": [table for table in configs if table["runs"]]}
     if out is not None:
-        _write(data, Path(out))
+        _write(data, Path(out).expanduser())
     return data
 
 
