@@ -44,8 +44,10 @@ def test_the_submission_has_the_test_predictions(suite):
 
 def test_a_named_file_is_a_caveat(suite, tiny_folder, tasks_folder, tmp_path):
     keys = [*QUICK, "rte.train_file=train_part.tsv", "rte.epochs=0.1"]
-    (score,) = electra.glue(str(tiny_folder), [str(tasks_folder)], tmp_path, keys, ["rte"]).scores
+    heard = []
+    (score,) = electra.glue(str(tiny_folder), [str(tasks_folder)], tmp_path, keys, ["rte"], [heard.append]).scores
     assert score.caveat == "trained on train_part.tsv"
+    assert heard[0] == {"detected": "task rte"}  # so that one sees which task is at work
 
 
 def test_each_task_is_looked_for_in_every_folder(tiny_folder, tasks_folder, tmp_path):

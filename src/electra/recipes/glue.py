@@ -89,6 +89,8 @@ def glue(
                 raise
             skipped[name] = str(problem)
             continue
+        for listener in listeners:
+            listener({"detected": f"task {name}"})
         scores.append(_score(finetune(config, listeners), width))
     if not scores:
         raise TaskError(f"none of the tasks is in {', '.join(data)}, such as {name}: {skipped[name]}")
