@@ -58,9 +58,7 @@ class ModelConfig(Section):
     dropout: Probability = Field(0.1, description="dropout of the hidden states")
     attention_dropout: Probability = Field(0.1, description="dropout of the attention probabilities")
     layer_norm_eps: PositiveFloat = Field(1e-12, description="added to the variance in layer norm")
-    initializer_std: PositiveFloat = Field(
-        0.02, description="deviation of the truncated normal that weights start from"
-    )
+    initializer_std: PositiveFloat = Field(0.02, description="deviation of the first weights, a truncated normal")
     activation_checkpointing: bool = Field(
         False, description="recompute each block in the backward pass: slower, less memory"
     )
@@ -288,9 +286,7 @@ class TrainConfig(Section):
     start_batch_size: PositiveInt | None = Field(None, description="batch size at the start, when it grows")
     batch_warmup_steps: PositiveInt | None = Field(None, description="updates until the full batch size")
     length: PositiveInt = Field(description="tokens in one sequence")
-    start_length: PositiveInt | None = Field(
-        None, description="tokens at the start, when sequences are cut shorter first"
-    )
+    start_length: PositiveInt | None = Field(None, description="tokens at the start, when sequences grow")
     length_warmup_steps: PositiveInt | None = Field(None, description="updates until the full length")
     optimizer: Optimizer = "electra"
     learning_rate: PositiveFloat = Field(description="base rate, times the schedule")
