@@ -122,7 +122,7 @@ def test_a_killed_run_goes_on(tune, arguments, tmp_path, checkpoints):
 
 
 def test_a_signal_stops_the_run_with_one_line(tune):
-    with pytest.raises(ElectraError, match=r"seeds/0: stopped at step 5; the same command goes on$"):
+    with pytest.raises(ElectraError, match=r"seeds/0: stopped at step 5; the same command starts it anew$"):
         tune(listeners=[lambda record: record["step"] == 5 and signal.raise_signal(signal.SIGTERM)])
     assert len(tune()["seeds"]) == 1
 
@@ -153,7 +153,7 @@ def test_a_folder_in_which_a_seed_trains_is_refused(tune):
 
 def test_another_config_is_refused(tune):
     tune()
-    with pytest.raises(ConfigError, match=r"holds a run of another config \(batch_size differ\)"):
+    with pytest.raises(ConfigError, match=r"holds a run with another batch_size; choose"):
         tune("batch_size=16")
 
 

@@ -72,7 +72,7 @@ def test_every_evaluation_shows_what_became_of_the_same_text(config):
 def test_a_run_writes_down_what_it_was_made_on(config):
     run = pretrain(config("train.steps=1"))
     (place,) = json.loads((run / "environment.json").read_text())
-    assert place["device"] == "CPU, 1 threads"
+    assert place["device"] == "CPU, 1 thread"
     assert (place["processes"], place["electra"], place["torch"]) == (1, electra.__version__, torch.__version__)
 
 
@@ -180,7 +180,7 @@ def test_a_run_that_is_refused_leaves_nothing_behind(config, tmp_path):
 
 def test_another_config_in_the_same_folder_is_refused(config):
     pretrain(config())
-    with pytest.raises(ConfigError, match=r"another config \(objective\.mask_fraction differ\); choose another out"):
+    with pytest.raises(ConfigError, match=r"with another objective\.mask_fraction; choose another out"):
         pretrain(config("objective.mask_fraction=0.3"))
 
 

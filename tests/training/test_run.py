@@ -31,7 +31,7 @@ def test_the_config_that_is_written_reproduces_the_run(run):
 def test_a_run_of_another_config_is_refused_by_the_keys_that_differ(run):
     begin(run)
     before = (run.folder / "config.toml").read_bytes()
-    with pytest.raises(ConfigError, match=r"another config \(seed, train\.weight_decay differ\)") as error:
+    with pytest.raises(ConfigError, match=r"with another seed, train\.weight_decay; choose another out") as error:
         begin(run, "seed=5", "train.weight_decay=1.0")
     assert "\n" not in str(error.value)
     assert (run.folder / "config.toml").read_bytes() == before

@@ -47,7 +47,8 @@ def device_name(device: torch.device) -> str:
     """Name the device as its maker does."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"CPU, {torch.get_num_threads()} threads"
+    threads = torch.get_num_threads()
+    return f"CPU, {threads} thread{'s' if threads > 1 else ''}"
 
 
 def record_environment(folder: Path, processes: Processes) -> None:

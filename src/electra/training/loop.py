@@ -159,7 +159,8 @@ class _Trainer:
             job.finish()
         self.processes.wait()
         if progress < 1 and not job.enough():  # no success, so that a script does not go on with half a model
-            raise ElectraError(f"{self.run.folder}: stopped at step {state.step:,}; the same command goes on")
+            again = "goes on" if self.checkpoints.begun() else "starts it anew"
+            raise ElectraError(f"{self.run.folder}: stopped at step {state.step:,}; the same command {again}")
 
     def _progress(self) -> float:
         """Give the share of the budget that is spent."""

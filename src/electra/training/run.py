@@ -62,7 +62,7 @@ class Run:
             changed = [key for key in difference(load(path), config) if not key.startswith(FREE_TO_CHANGE)]
             if changed:
                 raise ConfigError(
-                    f"{self.folder} holds a run of another config ({', '.join(changed[:3])} differ); choose another out"
+                    f"{self.folder} holds a run with another {', '.join(changed[:3])}; choose another out"
                 )
         write_whole(path, dump_config(config))
 

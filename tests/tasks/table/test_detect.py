@@ -111,6 +111,8 @@ def test_a_column_of_free_text_is_no_label():
 def test_a_table_without_text_is_refused():
     with pytest.raises(TaskError, match=r"which column is the text\? set table\.text, one of size"):
         detect(*table(size=["1", "2", "3", "4"], label=CLASSES))
+    with pytest.raises(TaskError, match=r"which column is the text\? there is none beside the label"):
+        detect(*table(label=CLASSES))
 
 
 def test_what_was_detected_is_said_as_the_command_line_sets_it():

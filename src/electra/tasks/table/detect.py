@@ -79,9 +79,8 @@ def _find_texts(rows: Sequence[Row], names: Sequence[str]) -> tuple[str, str | N
         return wordy[0], wordy[1]
     longest = max(names, key=lambda name: _mean(rows, name, len), default=None)
     if longest is None or not _mean(rows, longest, len):
-        raise TaskError(
-            f"{rows[0].where}: which column is the text? set table.text, one of {', '.join(names) or 'none'}"
-        )
+        choice = f"set table.text, one of {', '.join(names)}" if names else "there is none beside the label"
+        raise TaskError(f"{rows[0].where}: which column is the text? {choice}")
     return longest, None
 
 
