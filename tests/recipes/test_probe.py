@@ -1,34 +1,42 @@
 """The probe: a fair task, and a regression that finds what there is to find."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 
 from electra.errors import DataError
-from electra.recipes.probe import Task, _fit, odd_word_task, probe
+from electra.recipes.probe import Example, Task, _fit, odd_word_task, probe
 
 DOCUMENTS = [[f"the {dish} was good and then the {cook} ate it on a mat"] for dish in "abcdefghij" for cook in "klm"]
 
 
 class Reader:
-    """An encoder whose features say whether the text begins with `the`, among noise."""
+    """An encoder whose features say whether a word is `odd`, among noise; each word is one piece."""
 
-    def encode(self, texts):
-        noise = np.random.default_rng(len(texts)).normal(size=(len(texts), 3))
-        return np.column_stack([noise, [text.startswith("the") for text in texts]])
+    tokenizer = SimpleNamespace(encode=lambda texts: [SimpleNamespace(ids=text.split()) for text in texts])
+
+    def encode(self, texts, pooling):
+        noise = np.random.default_rng(len(texts))
+        return [
+            np.column_stack([noise.normal(size=(len(text.split()), 3)), [word == "odd" for word in text.split()]])
+            for text in texts
+        ]
 
 
-def test_the_kinds_differ_in_one_word():
+def test_the_kinds_differ_in_the_word_that_is_asked_about():
     task = odd_word_task(DOCUMENTS)
-    for (text, label), (exchanged, other) in zip(task.train[::2], task.train[1::2], strict=True):
-        assert (label, other) == (False, True)
-        assert sum(one != two for one, two in zip(text.split(), exchanged.split(), strict=True)) == 1
+    for one, other in zip(task.train[::2], task.train[1::2], strict=True):
+        assert (one.exchanged, other.exchanged) == (False, True)
+        pairs = zip(one.text.split(), other.text.split(), strict=True)
+        assert [place for place, (left, right) in enumerate(pairs) if left != right] == [one.place] == [other.place]
 
 
 def test_no_document_is_on_both_sides():
     task = odd_word_task(DOCUMENTS)
     assert len(task.train) > 2 * len(task.test) > 0
-    originals = [{text for text, label in side if not label} for side in (task.train, task.test)]
+    originals = [{example.text for example in side if not example.exchanged} for side in (task.train, task.test)]
     assert not originals[0] & originals[1]
 
 
@@ -41,13 +49,13 @@ def test_one_document_is_too_few():
         odd_word_task(DOCUMENTS[:1])
 
 
-def test_a_feature_that_tells_is_found():
-    examples = [("the cat", True), ("cat the", False)] * 20
+def test_a_feature_of_the_word_that_tells_is_found():
+    examples = [Example("odd and odd", 2, True), Example("odd and even", 2, False)] * 20
     assert probe(Reader(), Task(examples, examples)) == 1.0
 
 
 def test_features_of_noise_give_chance():
-    examples = [("a cat", n % 2 == 0) for n in range(3000)]
+    examples = [Example("one odd word", 2, n % 2 == 0) for n in range(3000)]
     assert 0.45 < probe(Reader(), Task(examples[:2000], examples[2000:])) < 0.55
 
 

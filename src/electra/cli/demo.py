@@ -47,7 +47,9 @@ def _print(shown: "Demonstration") -> None:
             typer.echo(f"  {re.sub(r'(?<=[A-Za-z]) ##', '', spelled)}\n")  # whole words where nothing is marked
     typer.echo(f"found       a replaced token seems likelier so than an original one: {shown.auc:.1%} of all pairs")
     typer.echo(f"            ({shown.judged} sentences; guessing gives 50 %)")
-    typer.echo("probe       has a word been exchanged for another? Linear, on frozen features of unseen documents:")
+    typer.echo(
+        "probe       has this word been exchanged for another? Linear, on its frozen features, in unseen documents:"
+    )
     typer.echo(f"            {shown.trained_accuracy:.1%} right pre-trained, {shown.untrained_accuracy:.1%} untrained")
     typer.echo(f"            ({shown.fitted:,} examples to fit, {shown.tested:,} to test; guessing gives 50 %)")
     typer.echo(

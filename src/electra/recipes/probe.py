@@ -1,7 +1,7 @@
 """A probe: what frozen features of an encoder know, read off by logistic regression.
 
-The task needs no labels from outside: tell sentences from the same sentences with one word exchanged for another one of
-the text, drawn at random.
+The task needs no labels from outside: tell a word of a sentence from another one of the text, drawn at random, that
+stands in its place.
 """
 
 import random
@@ -22,18 +22,27 @@ PENALTY = 1e-3  # on the squared weights
 
 
 @dataclass(frozen=True)
-class Task:
-    """Texts with a label each, documents kept together on one side of the split."""
+class Example:
+    """A word of a text."""
 
-    train: list[tuple[str, bool]]
-    test: list[tuple[str, bool]]
+    text: str
+    place: int  # of the word, from 0
+    exchanged: bool
+
+
+@dataclass(frozen=True)
+class Task:
+    """Words to fit and words to test, documents kept together on one side of the split."""
+
+    train: list[Example]
+    test: list[Example]
 
 
 def odd_word_task(documents: Sequence[Sequence[str]]) -> Task:
-    """Pair the beginning of each paragraph with a copy of it in which one word is exchanged."""
+    """Take a word from the beginning of each paragraph, once as it is and once exchanged."""
     chance = random.Random(0)
     words = sorted({word for document in documents for paragraph in document for word in paragraph.split()})
-    sides: tuple[list[tuple[str, bool]], list[tuple[str, bool]]] = ([], [])
+    sides: tuple[list[Example], list[Example]] = ([], [])
     for number, document in enumerate(documents):
         side = sides[number % 10 < TEST_SHARE * 10]
         for paragraph in document:
@@ -41,14 +50,14 @@ def odd_word_task(documents: Sequence[Sequence[str]]) -> Task:
             place, word = chance.randrange(len(given)), chance.choice(words)
             if word != given[place]:
                 exchanged = [*given[:place], word, *given[place + 1 :]]
-                side += [(" ".join(given), False), (" ".join(exchanged), True)]
+                side += [Example(" ".join(given), place, False), Example(" ".join(exchanged), place, True)]
     if not all(sides):
         raise DataError(f"{len(documents)} documents are too few for a probe: it needs some to fit and some to test")
     return Task(*sides)
 
 
 def probe(model: Pretrained, task: Task) -> float:
-    """Fit logistic regression to mean-pooled features, and give its accuracy on the documents it has not seen."""
+    """Fit logistic regression to the words' features, and give its accuracy on the documents it has not seen."""
     features, labels = _features(model, task.train)
     mean, deviation = features.mean(0), features.std(0) + 1e-6
     weights = _fit((features - mean) / deviation, labels)
@@ -57,10 +66,13 @@ def probe(model: Pretrained, task: Task) -> float:
     return (scores.gt(0) == labels.bool()).double().mean().item()
 
 
-def _features(model: Pretrained, examples: Sequence[tuple[str, bool]]) -> tuple[Tensor, Tensor]:
-    texts, labels = zip(*examples, strict=True)
-    vectors = np.asarray(model.encode(texts), dtype=np.float64)
-    return torch.from_numpy(vectors), torch.tensor(labels, dtype=torch.float64)
+def _features(model: Pretrained, examples: Sequence[Example]) -> tuple[Tensor, Tensor]:
+    """Give the state of each word's first piece."""
+    states = model.encode([example.text for example in examples], pooling="tokens")
+    before = model.tokenizer.encode([" ".join(example.text.split()[: example.place]) for example in examples])
+    found = [of_text[min(len(pieces.ids), len(of_text) - 1)] for of_text, pieces in zip(states, before, strict=True)]
+    labels = torch.tensor([example.exchanged for example in examples], dtype=torch.float64)
+    return torch.from_numpy(np.stack(found).astype(np.float64)), labels
 
 
 def _scores(features: Tensor, weights: Tensor) -> Tensor:
