@@ -4,21 +4,16 @@ The queries, keys and values are read where the projection left them, (B, L, 3, 
 written in the same layout. Shapes: B sequences, L tokens, D numbers a head.
 """
 
-import math
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from electra.model.kernels.dropout import keeps, threshold
+from electra.model.kernels.dropout import keeps
 from electra.model.kernels.launch import on_device, sum_rows
+from electra.model.kernels.scores import LN_2, UNSEEN, flags, numbers
 
 WARPS = 8  # of a program
-UNSEEN: tl.constexpr = tl.constexpr(
-    -(2.0**100)
-)  # a power of two: scaling it is exact, so that differences of two are zero
-LN_2: tl.constexpr = tl.constexpr(math.log(2))  # scores are powers of two, which a GPU knows: `bits` is their scale
 
 
 @triton.jit
@@ -122,8 +117,8 @@ def attend(projected: Tensor, heads: int, texts: Tensor | None, seeds: Tensor, c
     log_sum = torch.empty(sequences * heads, tokens, dtype=torch.float32, device=projected.device)
     with on_device(projected):
         _attention_forward[(sequences * heads,)](
-            projected, texts, seeds, out, log_sum, tokens, heads, threshold(chance), *_scales(triple, heads, chance),
-            **_shape(projected, heads, texts, chance), num_warps=WARPS,
+            projected, texts, seeds, out, log_sum, tokens, heads, *numbers(projected, heads, chance),
+            **_constants(projected, heads, texts, chance),
         )  # fmt: skip
     return out, log_sum
 
@@ -138,8 +133,8 @@ def attend_backward(
     partial = torch.empty(sequences, triple, dtype=torch.float32, device=projected.device)
     with on_device(projected):
         _attention_backward[(sequences * heads,)](
-            projected, texts, seeds, out, log_sum, gradient, to_projected, partial, tokens, heads, threshold(chance),
-            *_scales(triple, heads, chance), **_shape(projected, heads, texts, chance), num_warps=WARPS,
+            projected, texts, seeds, out, log_sum, gradient, to_projected, partial, tokens, heads,
+            *numbers(projected, heads, chance), **_constants(projected, heads, texts, chance),
         )  # fmt: skip
     return to_projected, sum_rows(partial, projected.dtype)
 
@@ -149,16 +144,7 @@ def _size(tokens: int) -> int:
     return size
 
 
-def _scales(triple: int, heads: int, chance: float) -> tuple[float, float]:
-    return (triple // 3 // heads) ** -0.5 / math.log(2), 1 / (1 - chance)
-
-
-def _shape(projected: Tensor, heads: int, texts: Tensor | None, chance: float) -> dict[str, object]:
-    return {
-        "L": _size(projected.size(1)),
-        "D": projected.size(2) // 3 // heads,
-        "TEXTS": texts is not None,
-        "RAGGED": projected.size(1) != _size(projected.size(1)),
-        "DROPS": chance > 0,
-        "PRECISION": "ieee" if projected.dtype == torch.float32 else "tf32",
-    }
+def _constants(projected: Tensor, heads: int, texts: Tensor | None, chance: float) -> dict[str, object]:
+    tokens = projected.size(1)
+    cut = {"L": _size(tokens), "RAGGED": tokens != _size(tokens), "num_warps": WARPS}
+    return flags(projected, heads, texts, chance) | cut

@@ -3,7 +3,6 @@
 The layout and the names are those of `attention`, which is faster where all scores of a head fit on the chip.
 """
 
-import math
 from typing import NamedTuple
 
 import torch
@@ -11,8 +10,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from electra.model.kernels.dropout import keeps, threshold
+from electra.model.kernels.dropout import keeps
 from electra.model.kernels.launch import on_device, sum_rows
+from electra.model.kernels.scores import LN_2, UNSEEN, flags, numbers
 
 
 class Blocks(NamedTuple):
@@ -22,11 +22,6 @@ class Blocks(NamedTuple):
     keys: int
     warps: int
 
-
-UNSEEN: tl.constexpr = tl.constexpr(
-    -(2.0**100)
-)  # a power of two: scaling it is exact, so that differences of two are zero
-LN_2: tl.constexpr = tl.constexpr(math.log(2))  # scores are powers of two, which a GPU knows: `bits` is their scale
 
 FORWARD = Blocks(queries=128, keys=64, warps=8)
 TO_QUERIES = Blocks(queries=64, keys=32, warps=4)
@@ -194,8 +189,8 @@ def attend(projected: Tensor, heads: int, texts: Tensor | None, seeds: Tensor, c
     log_sum = torch.empty(sequences * heads, tokens, dtype=torch.float32, device=projected.device)
     with on_device(projected):
         _long_forward[(sequences * heads, triton.cdiv(tokens, FORWARD.queries))](
-            projected, texts, seeds, out, log_sum, tokens, heads, *_numbers(triple // 3 // heads, chance),
-            **_shape(projected, heads, texts, chance), **_cut(FORWARD, tokens),
+            projected, texts, seeds, out, log_sum, tokens, heads, *numbers(projected, heads, chance),
+            **flags(projected, heads, texts, chance), **_cut(FORWARD, tokens),
         )  # fmt: skip
     return out, log_sum
 
@@ -210,22 +205,18 @@ def attend_backward(
     to_projected, along = torch.empty_like(projected), torch.empty_like(log_sum)
     partial = log_sum.new_empty(sequences * of_queries, triple // 3)
     partials = log_sum.new_empty(sequences * of_keys, triple // 3 * 2)
-    numbers, shape = _numbers(triple // 3 // heads, chance), _shape(projected, heads, texts, chance)
+    scales, common = numbers(projected, heads, chance), flags(projected, heads, texts, chance)
     with on_device(projected):
         _to_queries[(sequences * heads, of_queries)](
-            projected, texts, seeds, out, log_sum, gradient, along, to_projected, partial, tokens, heads, *numbers,
-            **shape, **_cut(TO_QUERIES, tokens),
+            projected, texts, seeds, out, log_sum, gradient, along, to_projected, partial, tokens, heads, *scales,
+            **common, **_cut(TO_QUERIES, tokens),
         )  # fmt: skip
         _to_keys_and_values[(sequences * heads, of_keys)](
-            projected, texts, seeds, log_sum, gradient, along, to_projected, partials, tokens, heads, *numbers,
-            **shape, **_cut(TO_KEYS_AND_VALUES, tokens),
+            projected, texts, seeds, log_sum, gradient, along, to_projected, partials, tokens, heads, *scales,
+            **common, **_cut(TO_KEYS_AND_VALUES, tokens),
         )  # fmt: skip
     to_bias = torch.cat([sum_rows(part, projected.dtype) for part in (partial, partials)])
     return to_projected, to_bias
-
-
-def _numbers(size: int, chance: float) -> tuple[int, float, float]:
-    return threshold(chance), size**-0.5 / math.log(2), 1 / (1 - chance)
 
 
 def _cut(blocks: Blocks, tokens: int) -> dict[str, object]:
@@ -234,13 +225,4 @@ def _cut(blocks: Blocks, tokens: int) -> dict[str, object]:
         "KEYS": blocks.keys,
         "RAGGED": tokens % blocks.keys != 0,
         "num_warps": blocks.warps,
-    }
-
-
-def _shape(projected: Tensor, heads: int, texts: Tensor | None, chance: float) -> dict[str, object]:
-    return {
-        "D": projected.size(2) // 3 // heads,
-        "TEXTS": texts is not None,
-        "DROPS": chance > 0,
-        "PRECISION": "ieee" if projected.dtype == torch.float32 else "tf32",
     }
