@@ -146,24 +146,11 @@ class Layer(nn.Module):
         output: Tensor = self.feed_forward_norm(hidden + self.dropout(self.contract(gelu(self.expand(hidden)))))
         return output
 
-    def fused(self, hidden: Tensor, texts: Tensor | None, seeds: Tensor) -> Tensor:
-        """Do the same in kernels; `seeds` (3, 2) are for the dropouts."""
-        from electra.model.kernels.layer import attention_half, feed_forward_half
-
-        attention = self.attention
-        chance = self.dropout.p if self.training else 0.0
-        chances = (attention.dropout.p if self.training else 0.0, chance)
-        hidden = attention_half(
-            hidden,
-            attention.query_key_value,
-            attention.output,
-            self.attention_norm,
-            texts,
-            seeds,
-            attention.heads,
-            chances,
-        )
-        return feed_forward_half(hidden, self.expand, self.contract, self.feed_forward_norm, seeds[2], chance)
+    def weights(self) -> list[Tensor]:
+        """Give all weights in the order of their use."""
+        first = (self.attention.query_key_value, self.attention.output, self.attention_norm)
+        second = (self.expand, self.contract, self.feed_forward_norm)
+        return [weight for module in (*first, *second) for weight in (module.weight, module.bias)]
 
 
 class Encoder(nn.Module):
@@ -185,10 +172,7 @@ class Encoder(nn.Module):
         hidden: Tensor = self.project(self.embeddings(ids, types))
         hidden = hidden.to(self.layers[0].expand.weight.dtype)  # type: ignore[union-attr,arg-type]
         if self._fits_kernels(hidden):
-            seeds = kernels.draw_seeds(len(self.layers), hidden.device)
-            for layer, own in zip(self.layers, seeds, strict=True):
-                hidden = layer.fused(hidden, attention, own)  # type: ignore[operator]
-            return hidden
+            return self._run_kernels(hidden, attention)
         mask = self._mask(ids, attention)
         for layer in self.layers:
             if self.config.activation_checkpointing and self.training:
@@ -202,6 +186,15 @@ class Encoder(nn.Module):
         blocks = head_size >= 16 and head_size & (head_size - 1) == 0  # the matrix units want powers of two
         plain = self.direction == "both" and not self.config.activation_checkpointing
         return plain and blocks and hidden.size(1) <= kernels.LONGEST and kernels.serve(hidden)
+
+    def _run_kernels(self, hidden: Tensor, texts: Tensor | None) -> Tensor:
+        from electra.model.kernels.stack import Settings, run_blocks
+
+        config = self.config
+        chances = (config.attention_dropout, config.dropout) if self.training else (0.0, 0.0)
+        weights = [weight for layer in self.layers for weight in layer.weights()]  # type: ignore[operator]
+        seeds = kernels.draw_seeds(len(self.layers), hidden.device)
+        return run_blocks(hidden, weights, texts, seeds, Settings(config.heads, *chances, config.layer_norm_eps))
 
     def _mask(self, ids: Tensor, attention: Tensor | None) -> Tensor | None:
         mask = None

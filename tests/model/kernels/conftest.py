@@ -45,12 +45,15 @@ def seeds(device):
 
 @pytest.fixture
 def agree(dtype):
-    """A function that holds a kernel's tensors against the plain ones, which are computed in float32."""
+    """A function that holds a kernel's tensors against the plain ones, which are computed in float32.
 
-    def check(found, expected):
+    What went through several layers was rounded as many times.
+    """
+
+    def check(found, expected, layers=1):
         for ours, theirs in zip(found, expected, strict=True):
             size = theirs.abs().max().item()
-            bound = 2e-5 if dtype == torch.float32 else 2e-2
+            bound = layers * (2e-5 if dtype == torch.float32 else 2e-2)
             torch.testing.assert_close(ours.float(), theirs.float(), rtol=0, atol=bound * max(1.0, size))
 
     return check

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from electra.model.kernels.dropout import threshold
+from electra.model.kernels.stack import Settings
 
 WORD = 2**32 - 1
 
@@ -61,6 +62,19 @@ def attend(projected: Tensor, heads: int, texts: Tensor | None, seeds: Tensor, c
         scores = scores.masked_fill(texts[:, None, :, None] != texts[:, None, None, :], -torch.inf)
     share = F.softmax(scores, -1) * kept(seeds, scores.shape, chance) / (1 - chance)
     return (share @ value).transpose(1, 2).flatten(2)
+
+
+def run_blocks(x: Tensor, weights: list[Tensor], texts: Tensor | None, seeds: Tensor, settings: Settings) -> Tensor:
+    """Send (B, L, H) states through blocks of 12 weights each, in the order of their use."""
+    heads, share_dropout, dropout, eps = settings
+    for layer, (attention, branch, last) in enumerate(seeds):
+        qkv, qkv_bias, output, output_bias, gain, shift = weights[12 * layer : 12 * layer + 6]
+        mixed = attend(F.linear(x, qkv, qkv_bias), heads, texts, attention, share_dropout)
+        x = add_and_norm(F.linear(mixed, output), output_bias, x, gain, shift, branch, dropout, eps)
+        expand, expand_bias, contract, contract_bias, gain, shift = weights[12 * layer + 6 : 12 * layer + 12]
+        active = bias_gelu(F.linear(x, expand), expand_bias)
+        x = add_and_norm(F.linear(active, contract), contract_bias, x, gain, shift, last, dropout, eps)
+    return x
 
 
 def cross_entropy(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from electra.model.kernels import SHORT, attention, long_attention
-from electra.model.kernels.gelu import bias_gelu, bias_gelu_backward
-from electra.model.kernels.norm import add_and_norm, add_and_norm_backward, normalize
+from electra.model.kernels import SHORT, attention, gelu, long_attention, norm
+from electra.model.kernels.launch import sum_rows
 
 from . import plain
 
@@ -18,31 +17,36 @@ def details(*tensors):
     return [tensor.detach().clone() for tensor in tensors]
 
 
+def summed(partial):
+    return sum_rows(partial[None], torch.float32)[0]
+
+
 @pytest.mark.parametrize(("tokens", "hidden", "chance"), [(37, 48, 0.1), (64, 64, 0.0), (5, 256, 0.3), (40, 768, 0.1)])
 def test_the_end_of_a_branch(normal, seeds, agree, tokens, hidden, chance):
     branch, residual, gradient = (normal(tokens, hidden) for _ in range(3))
     bias, gain, shift = (normal(hidden) for _ in range(3))
     expected = plain.add_and_norm(*floats(branch, bias, residual, gain, shift), seeds, chance, 1e-12)
     to_all = torch.autograd.grad(expected, [residual, branch, gain, shift, bias], gradient.float())
-    summed, b, r, g, s = details(branch, bias, residual, gain, shift)
-    out, mean, deviation = add_and_norm(summed, b, r, g, s, seeds, chance, 1e-12)
+    added, b, r, g, s = details(branch, bias, residual, gain, shift)
+    out, to_branch = torch.empty_like(added), torch.empty_like(added)
+    moments = torch.empty(2, tokens, device=added.device)
+    norm.add_and_norm(added, b, r, g, s, seeds, chance, 1e-12, out, moments)
     agree([out], [expected])
-    to_residual, to_branch, vectors = add_and_norm_backward(
-        gradient.detach(), summed, g, mean, deviation, seeds, chance
-    )
-    agree([to_residual, to_branch, *vectors], to_all)
+    partial = moments.new_empty(norm.backward_programs(tokens, hidden, added.device), 3 * hidden)
+    to_residual = norm.add_and_norm_backward(gradient.detach(), added, g, moments, seeds, chance, to_branch, partial)
+    agree([to_residual, to_branch, *summed(partial).view(3, hidden)], to_all)
 
 
 @pytest.mark.parametrize("chance", [0.0, 0.1])
 def test_the_end_of_the_embeddings(normal, seeds, agree, chance):
-    summed, gradient = normal(3, 17, 64), normal(3, 17, 64)
-    norm = torch.nn.LayerNorm(64, eps=1e-12, device=summed.device, dtype=summed.dtype)
+    added, gradient = normal(3, 17, 64), normal(3, 17, 64)
+    last = torch.nn.LayerNorm(64, eps=1e-12, device=added.device, dtype=added.dtype)
     with torch.no_grad():
-        norm.weight.copy_(normal(64))
-        norm.bias.copy_(normal(64))
-    weights = [summed, norm.weight, norm.bias]
+        last.weight.copy_(normal(64))
+        last.bias.copy_(normal(64))
+    weights = [added, last.weight, last.bias]
     expected = plain.normalize(*floats(*weights), seeds, chance, 1e-12)
-    found = normalize(summed, norm, seeds, chance)
+    found = norm.normalize(added, last, seeds, chance)
     agree([found], [expected])
     agree(torch.autograd.grad(found, weights, gradient), torch.autograd.grad(expected, weights, gradient.float()))
 
@@ -53,9 +57,12 @@ def test_gelu(normal, agree, tokens, width):
     expected = plain.bias_gelu(*floats(x * 3, bias))
     to_all = torch.autograd.grad(expected, [x, bias], gradient.float())
     wide, b, d = details(x * 3, bias, gradient)
-    agree([bias_gelu(wide, b)], [expected])
-    to_bias = bias_gelu_backward(d, wide, b)
-    agree([d * 3, to_bias], to_all)
+    active = torch.empty_like(wide)
+    gelu.bias_gelu(wide, b, active)
+    agree([active], [expected])
+    partial = torch.empty(gelu.backward_programs(tokens, width, x.device), width, device=x.device)
+    gelu.bias_gelu_backward(d, wide, b, partial)
+    agree([d * 3, summed(partial)], to_all)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +92,10 @@ def test_attention(normal, seeds, agree, dtype, device, kernels, length, heads, 
     expected = plain.attend(projected.float(), heads, texts, seeds, chance)
     (to_projected,) = torch.autograd.grad(expected, [projected], gradient.float())
     states, d = details(projected, gradient)
-    out, log_sum = kernels.attend(states, heads, texts, seeds, chance)
+    out, log_sum = torch.empty_like(d), torch.empty(2 * heads * length, device=device)
+    kernels.attend(states, heads, texts, seeds, chance, out, log_sum)
     agree([out], [expected])
-    found, to_bias = kernels.attend_backward(d, states, out, log_sum, heads, texts, seeds, chance)
-    agree([found, to_bias], [to_projected, to_projected.float().sum((0, 1))])
+    found = torch.empty_like(states)
+    partial = log_sum.new_empty(kernels.backward_programs(2, length), states.size(2))
+    kernels.attend_backward(d, states, out, log_sum, heads, texts, seeds, chance, found, partial)
+    agree([found, summed(partial)], [to_projected, to_projected.float().sum((0, 1))])

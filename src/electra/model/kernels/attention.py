@@ -10,7 +10,7 @@ import triton.language as tl
 from torch import Tensor
 
 from electra.model.kernels.dropout import keeps
-from electra.model.kernels.launch import on_device, sum_rows
+from electra.model.kernels.launch import on_device
 from electra.model.kernels.scores import LN_2, UNSEEN, flags, numbers
 
 WARPS = 8  # of a program
@@ -110,33 +110,37 @@ def fits(tokens: int, head_size: int, device: torch.device) -> bool:
     )
 
 
-def attend(projected: Tensor, heads: int, texts: Tensor | None, seeds: Tensor, chance: float) -> tuple[Tensor, Tensor]:
-    """Mix (B, L, 3H) projected states as (B, L, H) where `texts` (B, L) agree; also give the scores' log-sums."""
-    sequences, tokens, triple = projected.shape
-    out = projected.new_empty(sequences, tokens, triple // 3)
-    log_sum = torch.empty(sequences * heads, tokens, dtype=torch.float32, device=projected.device)
+def attend(
+    projected: Tensor, heads: int, texts: Tensor | None, seeds: Tensor, chance: float, out: Tensor, log_sum: Tensor
+) -> None:
+    """Mix (B, L, 3H) projected states where `texts` (B, L) agree.
+
+    Written are the mixture (B · L, H) and the log-sums of the scores, B · heads · L numbers.
+    """
+    sequences, tokens, _ = projected.shape
     with on_device(projected):
         _attention_forward[(sequences * heads,)](
             projected, texts, seeds, out, log_sum, tokens, heads, *numbers(projected, heads, chance),
             **_constants(projected, heads, texts, chance),
         )  # fmt: skip
-    return out, log_sum
+
+
+def backward_programs(sequences: int, tokens: int) -> int:
+    """Give how many partial sums the backward pass makes; `tokens` are those of a sequence."""
+    return sequences
 
 
 def attend_backward(
     gradient: Tensor, projected: Tensor, out: Tensor, log_sum: Tensor, heads: int, texts: Tensor | None, seeds: Tensor,
-    chance: float,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Give the gradient of the projected states (B, L, 3H), and its sum over all tokens (3H,)."""
-    sequences, tokens, triple = projected.shape
-    to_projected = torch.empty_like(projected)
-    partial = torch.empty(sequences, triple, dtype=torch.float32, device=projected.device)
+    chance: float, to_projected: Tensor, partial: Tensor,
+) -> None:  # fmt: skip
+    """Write the gradient of the projected states (B · L, 3H), and partial sums (programs, 3H) of it over all tokens."""
+    sequences, tokens, _ = projected.shape
     with on_device(projected):
         _attention_backward[(sequences * heads,)](
             projected, texts, seeds, out, log_sum, gradient, to_projected, partial, tokens, heads,
             *numbers(projected, heads, chance), **_constants(projected, heads, texts, chance),
         )  # fmt: skip
-    return to_projected, sum_rows(partial, projected.dtype)
 
 
 def _size(tokens: int) -> int:

@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from electra.model.kernels.launch import Layout, on_device, sum_rows
+from electra.model.kernels.launch import Layout, on_device
 
 FORWARD = Layout(numbers=2048, warps=4)
 BACKWARD = Layout(numbers=2048, warps=4, programs=8)
@@ -60,31 +60,31 @@ def _gelu_backward(
     tl.store(partial + tl.program_id(0) * F + columns, tl.sum(of_bias, 0), mask=columns < F)
 
 
-def bias_gelu(x: Tensor, bias: Tensor) -> Tensor:
-    """Give gelu(x + bias), (T, F)."""
+def bias_gelu(x: Tensor, bias: Tensor, out: Tensor) -> None:
+    """Write gelu(x + bias), (T, F)."""
     tokens, width = x.shape
-    out = torch.empty_like(x)
     columns = _columns(width)
     rows = FORWARD.rows(columns)
     with on_device(x):
         _gelu_forward[(triton.cdiv(tokens, rows), triton.cdiv(width, columns))](
             x, bias, out, tokens, F=width, ROWS=rows, WIDTH=columns, num_warps=FORWARD.warps
         )
-    return out
 
 
-def bias_gelu_backward(gradient: Tensor, x: Tensor, bias: Tensor) -> Tensor:
-    """Turn the output's gradient into x's, in place, and give that of the bias."""
+def backward_programs(tokens: int, width: int, device: torch.device) -> int:
+    """Give how many partial sums the backward pass makes."""
+    return BACKWARD.sharers(tokens, _columns(width), device)
+
+
+def bias_gelu_backward(gradient: Tensor, x: Tensor, bias: Tensor, partial: Tensor) -> None:
+    """Turn the output's gradient into x's, in place, and write partial sums (programs, F) of that of the bias."""
     tokens, width = x.shape
-    columns = _columns(width)
-    programs, turns = BACKWARD.shares(tokens, columns, x.device)
-    partial = torch.empty(programs, width, dtype=torch.float32, device=x.device)
+    columns, programs = _columns(width), len(partial)
     with on_device(x):
         _gelu_backward[(programs, triton.cdiv(width, columns))](
-            gradient, x, bias, partial, tokens, F=width, ROWS=BACKWARD.rows(columns), WIDTH=columns, TURNS=turns,
-            num_warps=BACKWARD.warps,
+            gradient, x, bias, partial, tokens, F=width, ROWS=BACKWARD.rows(columns), WIDTH=columns,
+            TURNS=BACKWARD.turns(tokens, columns, programs), num_warps=BACKWARD.warps,
         )  # fmt: skip
-    return sum_rows(partial, bias.dtype)
 
 
 def _columns(width: int) -> int:

@@ -22,12 +22,20 @@ class Layout:
         rows: int = self.numbers // triton.next_power_of_2(width)
         return max(1, rows)
 
-    def shares(self, rows: int, width: int, device: torch.device) -> tuple[int, int]:
-        """Give how many programs share some rows, and how many turns each then takes."""
-        blocks = triton.cdiv(rows, self.rows(width))
-        processors = torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
-        programs = min(blocks, self.programs * processors)
-        return programs, triton.cdiv(blocks, programs)
+    def sharers(self, rows: int, width: int, device: torch.device) -> int:
+        """Give how many programs share some rows."""
+        blocks: int = triton.cdiv(rows, self.rows(width))
+        return min(blocks, self.programs * processors(device))
+
+    def turns(self, rows: int, width: int, programs: int) -> int:
+        """Give how many turns each of some programs takes."""
+        turns: int = triton.cdiv(triton.cdiv(rows, self.rows(width)), programs)
+        return turns
+
+
+def processors(device: torch.device) -> int:
+    """Give how many programs a device runs side by side; one where it is no GPU."""
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
 
 
 def on_device(tensor: Tensor) -> AbstractContextManager[object]:
@@ -38,20 +46,23 @@ def on_device(tensor: Tensor) -> AbstractContextManager[object]:
 @triton.jit
 def _sum_rows(partial, total, rows, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr, TURNS: tl.constexpr):
     columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    layer = tl.program_id(1).to(tl.int64)
     summed = tl.zeros((ROWS, COLUMNS), tl.float32)
     for turn in range(TURNS):
         row = turn * ROWS + tl.arange(0, ROWS)
         inside = (row < rows)[:, None] & (columns < width)[None, :]
-        summed += tl.load(partial + row[:, None] * width + columns[None, :], mask=inside, other=0.0)
-    tl.store(total + columns, tl.sum(summed, 0).to(total.dtype.element_ty), mask=columns < width)
+        summed += tl.load(partial + (layer * rows + row)[:, None] * width + columns[None, :], mask=inside, other=0.0)
+    tl.store(total + layer * width + columns, tl.sum(summed, 0).to(total.dtype.element_ty), mask=columns < width)
 
 
 def sum_rows(partial: Tensor, dtype: torch.dtype) -> Tensor:
-    """Add up the rows of float32 partial sums (programs, width), always in the same order."""
-    rows, width = partial.shape
-    total = torch.empty(width, dtype=dtype, device=partial.device)
+    """Add up each layer's rows of float32 partial sums, (layers, rows, width) to (layers, width), in a fixed order."""
+    layers, rows, width = partial.shape
+    total = torch.empty(layers, width, dtype=dtype, device=partial.device)
+    down = min(128, triton.next_power_of_2(rows))
+    across = 2048 // down
     with on_device(partial):
-        _sum_rows[(triton.cdiv(width, 16),)](
-            partial, total, rows, width, ROWS=128, COLUMNS=16, TURNS=triton.cdiv(rows, 128), num_warps=4
+        _sum_rows[(triton.cdiv(width, across), layers)](
+            partial, total, rows, width, ROWS=down, COLUMNS=across, TURNS=triton.cdiv(rows, down), num_warps=4
         )
     return total

@@ -11,7 +11,7 @@ import triton.language as tl
 from torch import Tensor
 
 from electra.model.kernels.dropout import keeps
-from electra.model.kernels.launch import on_device, sum_rows
+from electra.model.kernels.launch import on_device
 from electra.model.kernels.scores import LN_2, UNSEEN, flags, numbers
 
 
@@ -23,9 +23,10 @@ class Blocks(NamedTuple):
     warps: int
 
 
+SHARE = 64  # tokens that a program of the backward pass finds the gradients of: of queries, or of keys and values
 FORWARD = Blocks(queries=128, keys=64, warps=8)
-TO_QUERIES = Blocks(queries=64, keys=32, warps=4)
-TO_KEYS_AND_VALUES = Blocks(queries=32, keys=64, warps=4)
+TO_QUERIES = Blocks(queries=SHARE, keys=32, warps=4)
+TO_KEYS_AND_VALUES = Blocks(queries=32, keys=SHARE, warps=4)
 
 
 @triton.jit
@@ -141,7 +142,7 @@ def _to_queries(
     inner = tl.arange(0, D)
     place = (sequence * tokens + row)[:, None] * (3 * width) + head * D + inner[None, :]
     tl.store(to_projected + place, to_q.to(to_projected.dtype.element_ty), mask=(row < tokens)[:, None])
-    into = partial + (sequence * tl.num_programs(1) + tl.program_id(1)) * width + head * D + inner
+    into = partial + (sequence * tl.num_programs(1) + tl.program_id(1)) * 3 * width + head * D + inner
     tl.store(into, tl.sum(to_q, 0))
 
 
@@ -177,46 +178,49 @@ def _to_keys_and_values(
     place = (sequence * tokens + column)[:, None] * (3 * width) + head * D + inner[None, :]
     tl.store(to_projected + width + place, to_k.to(to_projected.dtype.element_ty), mask=real)
     tl.store(to_projected + 2 * width + place, to_v.to(to_projected.dtype.element_ty), mask=real)
-    into = partial + (sequence * tl.num_programs(1) + tl.program_id(1)) * 2 * width + head * D + inner
-    tl.store(into, tl.sum(to_k, 0))
-    tl.store(into + width, tl.sum(to_v, 0))
+    into = partial + (sequence * tl.num_programs(1) + tl.program_id(1)) * 3 * width + head * D + inner
+    tl.store(into + width, tl.sum(to_k, 0))
+    tl.store(into + 2 * width, tl.sum(to_v, 0))
 
 
-def attend(projected: Tensor, heads: int, texts: Tensor | None, seeds: Tensor, chance: float) -> tuple[Tensor, Tensor]:
-    """Mix (B, L, 3H) projected states as (B, L, H) where `texts` (B, L) agree; also give the scores' log-sums."""
-    sequences, tokens, triple = projected.shape
-    out = projected.new_empty(sequences, tokens, triple // 3)
-    log_sum = torch.empty(sequences * heads, tokens, dtype=torch.float32, device=projected.device)
+def attend(
+    projected: Tensor, heads: int, texts: Tensor | None, seeds: Tensor, chance: float, out: Tensor, log_sum: Tensor
+) -> None:
+    """Mix (B, L, 3H) projected states where `texts` (B, L) agree.
+
+    Written are the mixture (B · L, H) and the log-sums of the scores, B · heads · L numbers.
+    """
+    sequences, tokens, _ = projected.shape
     with on_device(projected):
         _long_forward[(sequences * heads, triton.cdiv(tokens, FORWARD.queries))](
             projected, texts, seeds, out, log_sum, tokens, heads, *numbers(projected, heads, chance),
             **flags(projected, heads, texts, chance), **_cut(FORWARD, tokens),
         )  # fmt: skip
-    return out, log_sum
+
+
+def backward_programs(sequences: int, tokens: int) -> int:
+    """Give how many partial sums the backward pass makes; `tokens` are those of a sequence."""
+    programs: int = sequences * triton.cdiv(tokens, SHARE)
+    return programs
 
 
 def attend_backward(
     gradient: Tensor, projected: Tensor, out: Tensor, log_sum: Tensor, heads: int, texts: Tensor | None, seeds: Tensor,
-    chance: float,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Give the gradient of the projected states (B, L, 3H), and its sum over all tokens (3H,)."""
-    sequences, tokens, triple = projected.shape
-    of_queries, of_keys = triton.cdiv(tokens, TO_QUERIES.queries), triton.cdiv(tokens, TO_KEYS_AND_VALUES.keys)
-    to_projected, along = torch.empty_like(projected), torch.empty_like(log_sum)
-    partial = log_sum.new_empty(sequences * of_queries, triple // 3)
-    partials = log_sum.new_empty(sequences * of_keys, triple // 3 * 2)
+    chance: float, to_projected: Tensor, partial: Tensor,
+) -> None:  # fmt: skip
+    """Write the gradient of the projected states (B · L, 3H), and partial sums (programs, 3H) of it over all tokens."""
+    sequences, tokens, _ = projected.shape
+    programs, along = (sequences * heads, triton.cdiv(tokens, SHARE)), torch.empty_like(log_sum)
     scales, common = numbers(projected, heads, chance), flags(projected, heads, texts, chance)
     with on_device(projected):
-        _to_queries[(sequences * heads, of_queries)](
+        _to_queries[programs](
             projected, texts, seeds, out, log_sum, gradient, along, to_projected, partial, tokens, heads, *scales,
             **common, **_cut(TO_QUERIES, tokens),
         )  # fmt: skip
-        _to_keys_and_values[(sequences * heads, of_keys)](
-            projected, texts, seeds, log_sum, gradient, along, to_projected, partials, tokens, heads, *scales,
+        _to_keys_and_values[programs](
+            projected, texts, seeds, log_sum, gradient, along, to_projected, partial, tokens, heads, *scales,
             **common, **_cut(TO_KEYS_AND_VALUES, tokens),
         )  # fmt: skip
-    to_bias = torch.cat([sum_rows(part, projected.dtype) for part in (partial, partials)])
-    return to_projected, to_bias
 
 
 def _cut(blocks: Blocks, tokens: int) -> dict[str, object]:

@@ -84,7 +84,7 @@ def _norm_backward(
         if BRANCH:
             if DROPS:
                 d = tl.where(keep, d * scale, 0.0)
-                tl.store(to_branch + place, d.to(to_branch.dtype.element_ty), mask=inside)
+            tl.store(to_branch + place, d.to(to_branch.dtype.element_ty), mask=inside)
             of_bias += d
     into = partial + tl.program_id(0) * 3 * H + columns
     tl.store(into, tl.sum(of_gain, 0), mask=columns < H)
@@ -94,43 +94,50 @@ def _norm_backward(
 
 def add_and_norm(
     branch: Tensor, bias: Tensor | None, residual: Tensor | None, gain: Tensor, shift: Tensor, seeds: Tensor,
-    chance: float, eps: float,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """Give the normalised sum (T, H), and the means and inverse deviations (T,); the sum itself replaces the branch.
+    chance: float, eps: float, out: Tensor, moments: Tensor,
+) -> None:  # fmt: skip
+    """Write the normalised sum (T, H), and the means and inverse deviations (2, T); the sum itself replaces the branch.
 
     Without bias and residual there is no branch: the sum is given, and the dropout comes last.
     """
     tokens, hidden = branch.shape
-    out = torch.empty_like(branch)
-    mean, deviation = (torch.empty(tokens, dtype=torch.float32, device=branch.device) for _ in range(2))
     rows = FORWARD.rows(hidden)
     with on_device(branch):
         _norm_forward[(triton.cdiv(tokens, rows),)](
-            branch, bias, residual, gain, shift, seeds, out, mean, deviation, tokens, threshold(chance),
+            branch, bias, residual, gain, shift, seeds, out, moments[0], moments[1], tokens, threshold(chance),
             1 / (1 - chance), eps, H=hidden, ROWS=rows, WIDTH=triton.next_power_of_2(hidden), DROPS=chance > 0,
             BRANCH=residual is not None, num_warps=FORWARD.warps,
         )  # fmt: skip
-    return out, mean, deviation
+
+
+def backward_programs(tokens: int, hidden: int, device: torch.device) -> int:
+    """Give how many partial sums the backward pass makes."""
+    return _backward_layout(hidden).sharers(tokens, hidden, device)
 
 
 def add_and_norm_backward(
-    gradient: Tensor, summed: Tensor, gain: Tensor, mean: Tensor, deviation: Tensor, seeds: Tensor, chance: float,
-    has_branch: bool = True,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """Give the gradients of the residual and of the branch (T, H), and (3, H) those of gain, shift and bias."""
+    gradient: Tensor, summed: Tensor, gain: Tensor, moments: Tensor, seeds: Tensor, chance: float,
+    to_branch: Tensor | None, partial: Tensor,
+) -> Tensor:  # fmt: skip
+    """Give the gradient of the residual (T, H), and write that of the branch, where there is one.
+
+    The gradients of gain, shift and bias come as partial sums (programs, 3H).
+    """
     tokens, hidden = summed.shape
-    layout = BACKWARD_NARROW if hidden < NARROW else BACKWARD
-    programs, turns = layout.shares(tokens, hidden, summed.device)
+    layout, programs = _backward_layout(hidden), len(partial)
     to_summed = torch.empty_like(summed)
-    to_branch = torch.empty_like(summed) if chance and has_branch else to_summed
-    partial = torch.empty(programs, 3 * hidden, dtype=torch.float32, device=summed.device)
     with on_device(summed):
         _norm_backward[(programs,)](
-            gradient, summed, gain, seeds, mean, deviation, to_summed, to_branch, partial, tokens, threshold(chance),
-            1 / (1 - chance), H=hidden, ROWS=layout.rows(hidden), WIDTH=triton.next_power_of_2(hidden), TURNS=turns,
-            DROPS=chance > 0, BRANCH=has_branch, num_warps=layout.warps,
+            gradient, summed, gain, seeds, moments[0], moments[1], to_summed, to_branch, partial, tokens,
+            threshold(chance), 1 / (1 - chance), H=hidden, ROWS=layout.rows(hidden),
+            WIDTH=triton.next_power_of_2(hidden), TURNS=layout.turns(tokens, hidden, programs), DROPS=chance > 0,
+            BRANCH=to_branch is not None, num_warps=layout.warps,
         )  # fmt: skip
-    return to_summed, to_branch, sum_rows(partial, gain.dtype).view(3, hidden)
+    return to_summed
+
+
+def _backward_layout(hidden: int) -> Layout:
+    return BACKWARD_NARROW if hidden < NARROW else BACKWARD
 
 
 class _Normalize(torch.autograd.Function):
@@ -139,18 +146,23 @@ class _Normalize(torch.autograd.Function):
     @staticmethod
     def forward(context: Any, summed: Tensor, gain: Tensor, shift: Tensor, seeds: Tensor, chance: float, eps: float):
         flat = summed.flatten(0, 1)
-        out, mean, deviation = add_and_norm(flat, None, None, gain, shift, seeds, chance, eps)
-        context.save_for_backward(flat, gain, mean, deviation, seeds)
+        out = torch.empty_like(flat)
+        moments = torch.empty(2, len(flat), dtype=torch.float32, device=flat.device)
+        add_and_norm(flat, None, None, gain, shift, seeds, chance, eps, out, moments)
+        context.save_for_backward(flat, gain, moments, seeds)
         context.chance = chance
         return out.view_as(summed)
 
     @staticmethod
     def backward(context: Any, gradient: Tensor):
-        flat, gain, mean, deviation, seeds = context.saved_tensors
-        to_summed, _, vectors = add_and_norm_backward(
-            gradient.contiguous().flatten(0, 1), flat, gain, mean, deviation, seeds, context.chance, has_branch=False
+        flat, gain, moments, seeds = context.saved_tensors
+        tokens, hidden = flat.shape
+        partial = moments.new_empty(backward_programs(tokens, hidden, flat.device), 3 * hidden)
+        to_summed = add_and_norm_backward(
+            gradient.contiguous().flatten(0, 1), flat, gain, moments, seeds, context.chance, None, partial
         )
-        return to_summed.view_as(gradient), vectors[0], vectors[1], None, None, None
+        to_gain, to_shift, _ = sum_rows(partial[None], gain.dtype).view(3, hidden)
+        return to_summed.view_as(gradient), to_gain, to_shift, None, None, None
 
 
 def normalize(summed: Tensor, norm: nn.LayerNorm, seeds: Tensor, chance: float) -> Tensor:

@@ -1,0 +1,254 @@
+"""All blocks of an encoder as one operation, with a backward pass of its own.
+
+Both halves of a block end in norm(x + dropout(branch(x))), so that the gradient of x has two parts; the second is added
+where a matrix product computes it. The backward pass goes down through the blocks and finds the gradients of the states
+alone; those of the weights follow for many layers at once, from tensors in which the layers lie one after the other.
+Shapes: B sequences, L tokens, T = B · L, H hidden size, F feed-forward size.
+"""
+
+from collections.abc import Iterator, Sequence
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from electra.model.kernels import SHORT, attention, gelu, long_attention, norm
+from electra.model.kernels.launch import sum_rows
+from electra.model.kernels.products import weight_gradients
+
+GROUP = 2**30  # bytes of gradients that wait for those of the weights: beyond, fewer layers are work enough
+ALIGNED = 4  # float32 numbers: where all vectors begin at multiples of 16 bytes, one compiled kernel serves them
+
+
+class Settings(NamedTuple):
+    """What the blocks have in common."""
+
+    heads: int
+    share_dropout: float  # the chance of a share of the attention to be dropped
+    dropout: float  # the same for numbers of a branch
+    eps: float  # of the norms
+
+
+class Block(NamedTuple):
+    """The weights of a block, in the order of their use; or their gradients, each for several layers."""
+
+    qkv: Tensor
+    qkv_bias: Tensor
+    output: Tensor
+    output_bias: Tensor
+    attention_gain: Tensor
+    attention_shift: Tensor
+    expand: Tensor
+    expand_bias: Tensor
+    contract: Tensor
+    contract_bias: Tensor
+    feed_forward_gain: Tensor
+    feed_forward_shift: Tensor
+
+
+class _Kept(NamedTuple):
+    """What the backward pass needs of all layers, or of one."""
+
+    states: Tensor  # (layers + 1, T, H), what a block gets; the last one's output is the end
+    projected: Tensor  # (layers, B, L, 3H)
+    log_sum: Tensor  # (layers, B · heads · L), aligned
+    mixed: Tensor  # (layers, T, H)
+    middle: Tensor  # (layers, T, H), between the halves
+    wide: Tensor  # (layers, T, F)
+    active: Tensor  # (layers, T, F)
+    summed: Tensor  # (layers, 2, T, H), what the two norms get
+    moments: Tensor  # (layers, 2, 2, T), aligned, their means and inverse deviations
+
+    def of(self, layers: int | slice) -> "_Kept":
+        return _Kept(*(tensor[layers] for tensor in self))
+
+
+class _Gradients(NamedTuple):
+    """What the gradients of some layers' weights are made of: gradients of products, and partial sums for vectors."""
+
+    to_projected: Tensor  # (layers, T, 3H)
+    to_attended: Tensor  # (layers, T, H)
+    to_wide: Tensor  # (layers, T, F)
+    to_contracted: Tensor  # (layers, T, H)
+    of_projected: Tensor  # (layers, programs, 3H)
+    of_wide: Tensor  # (layers, programs, F)
+    of_norms: Tensor  # (layers, 2, programs, 3H)
+
+    def of(self, layer: int) -> "_Gradients":
+        return _Gradients(*(tensor[layer] for tensor in self))
+
+
+class _Stack(torch.autograd.Function):
+    """Twice for each block, norm(x + dropout(branch(x))).
+
+    The branches are W_o attend(W_qkv x + b_qkv) + b_o and W_2 gelu(W_1 x + b_1) + b_2.
+    """
+
+    @staticmethod
+    def forward(
+        context: Any, x: Tensor, texts: Tensor | None, seeds: Tensor, settings: Settings, keeps: bool, *weights: Tensor
+    ) -> Tensor:
+        blocks = _blocks(weights)
+        kept = _make_room(x, blocks, settings, keeps)
+        kept.states[0] = x.flatten(0, 1)
+        for layer, block in enumerate(blocks):
+            _forward(block, kept.of(layer), kept.states[layer + 1], texts, seeds[layer], settings)
+        context.save_for_backward(texts, seeds, *kept, *weights)
+        context.settings = settings
+        return kept.states[-1].view_as(x)
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        texts, seeds, *tensors = context.saved_tensors
+        size = len(_Kept._fields)
+        kept, blocks = _Kept(*tensors[:size]), _blocks(tensors[size:])
+        to_x = gradient.contiguous().flatten(0, 1)
+        to_weights: list[Tensor] = []
+        for group in cut_into_groups(len(blocks), _waiting(kept.of(0))):
+            found = _make_room_for_gradients(kept.of(group), context.settings)
+            for layer in reversed(range(group.start, group.stop)):
+                to_x = _backward(
+                    to_x, blocks[layer], kept.of(layer), found.of(layer - group.start), texts, seeds[layer],
+                    context.settings,
+                )  # fmt: skip
+            to_weights = _finish(kept.of(group), found) + to_weights
+            del found  # before the next group makes room
+        return (to_x.view_as(gradient), None, None, None, None, *to_weights)
+
+
+def run_blocks(x: Tensor, weights: Sequence[Tensor], texts: Tensor | None, seeds: Tensor, settings: Settings) -> Tensor:
+    """Send (B, L, H) states through the blocks that the weights, in the order of `Block`, are of."""
+    keeps = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (x, *weights))
+    out: Tensor = _Stack.apply(x, texts, seeds, settings, keeps, *weights)  # type: ignore[no-untyped-call]
+    return out
+
+
+def _blocks(weights: Sequence[Tensor]) -> list[Block]:
+    size = len(Block._fields)
+    return [Block(*weights[start : start + size]) for start in range(0, len(weights), size)]
+
+
+def _attention(projected: Tensor, heads: int) -> ModuleType:
+    _, tokens, triple = projected.shape
+    whole = tokens <= SHORT and attention.fits(tokens, triple // 3 // heads, projected.device)
+    return attention if whole else long_attention
+
+
+def _make_room(x: Tensor, blocks: Sequence[Block], settings: Settings, keeps: bool) -> _Kept:
+    """Make room for all layers; or, where nothing is kept, for one, which all layers use in turn."""
+    (sequences, tokens, hidden), layers, wide = x.shape, len(blocks), len(blocks[0].expand)
+    total = sequences * tokens
+
+    def room(layers: int, *shape: int, dtype: torch.dtype = x.dtype) -> Tensor:
+        held = torch.empty(layers if keeps else 1, *shape, dtype=dtype, device=x.device)
+        return held.expand(layers, *shape)
+
+    return _Kept(
+        states=room(layers + 1, total, hidden),
+        projected=room(layers, sequences, tokens, 3 * hidden),
+        log_sum=room(layers, _aligned(total * settings.heads), dtype=torch.float32),
+        mixed=room(layers, total, hidden),
+        middle=room(layers, total, hidden),
+        wide=room(layers, total, wide),
+        active=room(layers, total, wide),
+        summed=room(layers, 2, total, hidden),
+        moments=room(layers, 2, 2, _aligned(total), dtype=torch.float32),
+    )
+
+
+def _forward(block: Block, kept: _Kept, out: Tensor, texts: Tensor | None, seeds: Tensor, settings: Settings) -> None:
+    """Send states through a block; where nothing is kept, `out` is where they came from."""
+    x, heads = kept.states, settings.heads
+    torch.addmm(block.qkv_bias, x, block.qkv.t(), out=kept.projected.flatten(0, 1))
+    _attention(kept.projected, heads).attend(
+        kept.projected, heads, texts, seeds[0], settings.share_dropout, kept.mixed, kept.log_sum
+    )
+    torch.mm(kept.mixed, block.output.t(), out=kept.summed[0])
+    norm.add_and_norm(
+        kept.summed[0], block.output_bias, x, block.attention_gain, block.attention_shift, seeds[1], settings.dropout,
+        settings.eps, kept.middle, kept.moments[0],
+    )  # fmt: skip
+    torch.mm(kept.middle, block.expand.t(), out=kept.wide)
+    gelu.bias_gelu(kept.wide, block.expand_bias, kept.active)
+    torch.mm(kept.active, block.contract.t(), out=kept.summed[1])
+    norm.add_and_norm(
+        kept.summed[1], block.contract_bias, kept.middle, block.feed_forward_gain, block.feed_forward_shift, seeds[2],
+        settings.dropout, settings.eps, out, kept.moments[1],
+    )  # fmt: skip
+
+
+def cut_into_groups(layers: int, size: int) -> Iterator[slice]:
+    """Cut layers into groups, the last first, whose gradients may wait: `size` is a layer's, in bytes."""
+    together = max(1, GROUP // size)
+    for stop in range(layers, 0, -together):
+        yield slice(max(0, stop - together), stop)
+
+
+def _waiting(kept: _Kept) -> int:
+    """Give the bytes of a layer's gradients that wait: they have the shapes of what they are gradients of."""
+    return sum(tensor.nbytes for tensor in (kept.projected, kept.summed, kept.wide))
+
+
+def _make_room_for_gradients(kept: _Kept, settings: Settings) -> _Gradients:
+    layers, sequences, tokens, triple = kept.projected.shape
+    (_, total, hidden), wide, device = kept.middle.shape, kept.wide.size(2), kept.wide.device
+    of_projected = _attention(kept.projected[0], settings.heads).backward_programs(sequences, tokens)
+    return _Gradients(
+        to_projected=torch.empty_like(kept.projected).flatten(1, 2),
+        to_attended=torch.empty_like(kept.middle),
+        to_wide=torch.empty_like(kept.wide),
+        to_contracted=torch.empty_like(kept.middle),
+        of_projected=kept.moments.new_empty(layers, of_projected, triple),
+        of_wide=kept.moments.new_empty(layers, gelu.backward_programs(total, wide, device), wide),
+        of_norms=kept.moments.new_empty(layers, 2, norm.backward_programs(total, hidden, device), 3 * hidden),
+    )
+
+
+def _backward(
+    gradient: Tensor, block: Block, kept: _Kept, found: _Gradients, texts: Tensor | None, seeds: Tensor,
+    settings: Settings,
+) -> Tensor:  # fmt: skip
+    """Give the gradient of the states that a block got; on the way, write what those of its weights are made of."""
+    to_middle = norm.add_and_norm_backward(
+        gradient, kept.summed[1], block.feed_forward_gain, kept.moments[1], seeds[2], settings.dropout,
+        found.to_contracted, found.of_norms[1],
+    )  # fmt: skip
+    torch.mm(found.to_contracted, block.contract, out=found.to_wide)
+    gelu.bias_gelu_backward(found.to_wide, kept.wide, block.expand_bias, found.of_wide)
+    to_middle.addmm_(found.to_wide, block.expand)
+    to_x = norm.add_and_norm_backward(
+        to_middle, kept.summed[0], block.attention_gain, kept.moments[0], seeds[1], settings.dropout,
+        found.to_attended, found.of_norms[0],
+    )  # fmt: skip
+    to_mixed = found.to_attended @ block.output
+    _attention(kept.projected, settings.heads).attend_backward(
+        to_mixed, kept.projected, kept.mixed, kept.log_sum, settings.heads, texts, seeds[0], settings.share_dropout,
+        found.to_projected, found.of_projected,
+    )  # fmt: skip
+    return to_x.addmm_(found.to_projected, block.qkv)
+
+
+def _finish(kept: _Kept, found: _Gradients) -> list[Tensor]:
+    """Give the gradients of some layers' weights, layer after layer."""
+    dtype, hidden = kept.wide.dtype, kept.middle.size(2)
+    vectors = sum_rows(found.of_norms.flatten(0, 1), dtype).view(-1, 2, 3, hidden)
+    gradients = Block(
+        qkv=weight_gradients(found.to_projected, kept.states),
+        qkv_bias=sum_rows(found.of_projected, dtype),
+        output=weight_gradients(found.to_attended, kept.mixed),
+        output_bias=vectors[:, 0, 2],
+        attention_gain=vectors[:, 0, 0],
+        attention_shift=vectors[:, 0, 1],
+        expand=weight_gradients(found.to_wide, kept.middle),
+        expand_bias=sum_rows(found.of_wide, dtype),
+        contract=weight_gradients(found.to_contracted, kept.active),
+        contract_bias=vectors[:, 1, 2],
+        feed_forward_gain=vectors[:, 1, 0],
+        feed_forward_shift=vectors[:, 1, 1],
+    )
+    return [gradient for layer in zip(*gradients, strict=True) for gradient in layer]
+
+
+def _aligned(numbers: int) -> int:
+    return numbers + -numbers % ALIGNED

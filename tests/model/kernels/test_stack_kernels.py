@@ -1,0 +1,106 @@
+"""All blocks of an encoder as one operation, against the same blocks one by one."""
+
+import pytest
+import torch
+
+from electra.model.kernels import draw_seeds, stack
+from electra.model.kernels.stack import Settings, run_blocks
+
+from . import plain
+
+HIDDEN, WIDE, HEADS = 32, 80, 2
+SETTINGS = Settings(HEADS, share_dropout=0.1, dropout=0.2, eps=1e-12)
+
+
+@pytest.fixture
+def make(normal, dtype, device):
+    """A function that draws states, the weights of some blocks, texts, seeds and a gradient."""
+    if dtype == torch.bfloat16 and device.type == "cpu":
+        pytest.skip("the interpreter multiplies bf16 matrices wrongly")
+    if dtype == torch.float32 and device.type == "cuda":
+        pytest.skip("the kernels take bf16 alone there")
+
+    def draw(layers, sequences=2, length=17):
+        shapes = [(3 * HIDDEN, HIDDEN), (3 * HIDDEN,), (HIDDEN, HIDDEN), (HIDDEN,), (HIDDEN,), (HIDDEN,)]
+        shapes += [(WIDE, HIDDEN), (WIDE,), (HIDDEN, WIDE), (HIDDEN,), (HIDDEN,), (HIDDEN,)]
+        weights = [(normal(*shape) * 0.2).detach().requires_grad_() for _ in range(layers) for shape in shapes]
+        for gain in weights[4::6]:
+            gain.data += 1
+        torch.manual_seed(0)
+        texts = torch.randint(0, 3, (sequences, length)).to(device)
+        states, gradient = normal(sequences, length, HIDDEN), normal(sequences, length, HIDDEN)
+        return states, weights, texts, draw_seeds(layers, device), gradient.detach()
+
+    return draw
+
+
+def check(agree, states, weights, texts, seeds, gradient, settings=SETTINGS):
+    """Hold the output and every gradient against those of the plain blocks."""
+    expected = plain.run_blocks(states.float(), [w.float() for w in weights], texts, seeds, settings)
+    found = run_blocks(states, weights, texts, seeds, settings)
+    agree([found], [expected], len(seeds))
+    wanted = [tensor for tensor in dict.fromkeys([states, *weights]) if tensor.requires_grad]
+    ours = torch.autograd.grad(found, wanted, gradient)
+    assert [tensor.dtype for tensor in ours] == [tensor.dtype for tensor in wanted]
+    agree(ours, torch.autograd.grad(expected, wanted, gradient.float()), len(seeds))
+
+
+@pytest.mark.parametrize(("layers", "length"), [(3, 17), (1, 32)])
+def test_a_stack_is_its_blocks_one_after_the_other(make, agree, layers, length):
+    check(agree, *make(layers, length=length))
+
+
+def test_a_stack_of_longer_sequences(make, agree, monkeypatch):
+    monkeypatch.setattr(stack, "SHORT", 64)
+    check(agree, *make(2, sequences=1, length=70))
+
+
+def test_without_dropout_both_gradients_of_a_norm_are_kept_apart(make, agree):
+    check(agree, *make(2), Settings(HEADS, 0.0, 0.0, 1e-12))
+
+
+def test_layers_in_groups(make, agree, monkeypatch):
+    states, *others = make(3)
+    layer = 2 * 17 * (5 * HIDDEN + WIDE) * states.element_size()
+    monkeypatch.setattr(stack, "GROUP", 2 * layer)
+    check(agree, states, *others)
+
+
+@pytest.mark.parametrize(
+    ("layers", "size", "expected"),
+    [(12, 2**26, [(0, 12)]), (5, 2**29, [(3, 5), (1, 3), (0, 1)]), (2, 2**31, [(1, 2), (0, 1)])],
+)
+def test_groups_hold_what_may_wait_and_at_least_one_layer(layers, size, expected):
+    assert [(group.start, group.stop) for group in stack.cut_into_groups(layers, size)] == expected
+
+
+def test_blocks_may_share_their_weights(make, agree):
+    states, weights, texts, _, gradient = make(1)
+    check(agree, states, weights * 2, texts, draw_seeds(2, states.device), gradient)
+
+
+def test_weights_and_states_may_be_frozen(make, agree):
+    states, weights, *others = make(2)
+    for frozen in (states, *weights[:12], *weights[12::3]):
+        frozen.requires_grad_(False)
+    check(agree, states, weights, *others)
+
+
+def test_gradients_can_be_added_up(make, agree):
+    states, weights, texts, seeds, gradient = make(1)
+    for _ in range(2):
+        run_blocks(states, weights, texts, seeds, SETTINGS).backward(gradient)
+    twice = torch.autograd.grad(run_blocks(states, weights, texts, seeds, SETTINGS), weights, 2 * gradient)
+    agree([weight.grad for weight in weights], twice)
+
+
+def test_where_no_gradient_is_wanted_one_layer_is_held(make, agree):
+    states, weights, texts, seeds, _ = make(2)
+    kept = run_blocks(states, weights, texts, seeds, SETTINGS)
+    with torch.no_grad():
+        passing = run_blocks(states, weights, texts, seeds, SETTINGS)
+    frozen = run_blocks(states.detach(), [weight.detach() for weight in weights], texts, seeds, SETTINGS)
+    agree([passing, frozen], [kept, kept])
+    for found in (passing, frozen):
+        assert found.untyped_storage().nbytes() == states.untyped_storage().nbytes()
+    assert kept.untyped_storage().nbytes() == 3 * states.untyped_storage().nbytes()
