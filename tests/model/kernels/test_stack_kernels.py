@@ -68,7 +68,7 @@ def test_layers_in_groups(make, agree, monkeypatch):
 
 @pytest.mark.parametrize(
     ("layers", "size", "expected"),
-    [(12, 2**26, [(0, 12)]), (5, 2**29, [(3, 5), (1, 3), (0, 1)]), (2, 2**31, [(1, 2), (0, 1)])],
+    [(12, 2**28, [(0, 12)]), (5, 2**31, [(3, 5), (1, 3), (0, 1)]), (2, 2**33, [(1, 2), (0, 1)])],
 )
 def test_groups_hold_what_may_wait_and_at_least_one_layer(layers, size, expected):
     assert [(group.start, group.stop) for group in stack.cut_into_groups(layers, size)] == expected

@@ -8,10 +8,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from electra.model.kernels.launch import Layout, on_device
+from electra.model.kernels.launch import AHEAD, Layout, on_device
 
 FORWARD = Layout(numbers=2048, warps=4)
-BACKWARD = Layout(numbers=2048, warps=4, programs=8)
+BACKWARD = Layout(numbers=4096, warps=4, programs=2)
 WIDEST = 1024  # columns of a program
 
 
@@ -47,7 +47,7 @@ def _gelu_backward(
     columns = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     b = tl.load(bias + columns, mask=columns < F, other=0.0).to(tl.float32)
     of_bias = tl.zeros((ROWS, WIDTH), tl.float32)
-    for turn in range(TURNS):
+    for turn in tl.range(TURNS, num_stages=AHEAD):
         rows = (turn * tl.num_programs(0) + tl.program_id(0)) * ROWS + tl.arange(0, ROWS)
         inside = (rows < tokens)[:, None] & (columns < F)[None, :]
         place = rows[:, None] * F + columns[None, :]

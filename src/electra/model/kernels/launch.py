@@ -8,6 +8,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+AHEAD: tl.constexpr = tl.constexpr(3)  # turns of a loop that are under way: two are loaded while one is computed
+
 
 @dataclass(frozen=True)
 class Layout:

@@ -11,12 +11,10 @@ import triton.language as tl
 from torch import Tensor, nn
 
 from electra.model.kernels.dropout import keeps, threshold
-from electra.model.kernels.launch import Layout, on_device, sum_rows
+from electra.model.kernels.launch import AHEAD, Layout, on_device, sum_rows
 
 FORWARD = Layout(numbers=2048, warps=4)
-BACKWARD = Layout(numbers=4096, warps=8, programs=2)
-BACKWARD_NARROW = Layout(numbers=1024, warps=4, programs=4)  # below NARROW columns
-NARROW = 128
+BACKWARD = Layout(numbers=2048, warps=2, programs=4)
 
 
 @triton.jit
@@ -61,7 +59,7 @@ def _norm_backward(
     of_gain = tl.zeros((ROWS, WIDTH), tl.float32)
     of_shift = tl.zeros((ROWS, WIDTH), tl.float32)
     of_bias = tl.zeros((ROWS, WIDTH), tl.float32)
-    for turn in range(TURNS):
+    for turn in tl.range(TURNS, num_stages=AHEAD):
         rows = (turn * tl.num_programs(0) + tl.program_id(0)) * ROWS + tl.arange(0, ROWS)
         inside = (rows < tokens)[:, None] & (columns < H)[None, :]
         place = rows[:, None] * H + columns[None, :]
@@ -112,7 +110,7 @@ def add_and_norm(
 
 def backward_programs(tokens: int, hidden: int, device: torch.device) -> int:
     """Give how many partial sums the backward pass makes."""
-    return _backward_layout(hidden).sharers(tokens, hidden, device)
+    return BACKWARD.sharers(tokens, hidden, device)
 
 
 def add_and_norm_backward(
@@ -124,20 +122,16 @@ def add_and_norm_backward(
     The gradients of gain, shift and bias come as partial sums (programs, 3H).
     """
     tokens, hidden = summed.shape
-    layout, programs = _backward_layout(hidden), len(partial)
+    programs = len(partial)
     to_summed = torch.empty_like(summed)
     with on_device(summed):
         _norm_backward[(programs,)](
             gradient, summed, gain, seeds, moments[0], moments[1], to_summed, to_branch, partial, tokens,
-            threshold(chance), 1 / (1 - chance), H=hidden, ROWS=layout.rows(hidden),
-            WIDTH=triton.next_power_of_2(hidden), TURNS=layout.turns(tokens, hidden, programs), DROPS=chance > 0,
-            BRANCH=to_branch is not None, num_warps=layout.warps,
+            threshold(chance), 1 / (1 - chance), H=hidden, ROWS=BACKWARD.rows(hidden),
+            WIDTH=triton.next_power_of_2(hidden), TURNS=BACKWARD.turns(tokens, hidden, programs), DROPS=chance > 0,
+            BRANCH=to_branch is not None, num_warps=BACKWARD.warps,
         )  # fmt: skip
     return to_summed
-
-
-def _backward_layout(hidden: int) -> Layout:
-    return BACKWARD_NARROW if hidden < NARROW else BACKWARD
 
 
 class _Normalize(torch.autograd.Function):

@@ -10,7 +10,6 @@ from torch import Tensor
 from electra.model.kernels.launch import processors, sum_rows
 
 TILE = 128  # rows and columns of a product that are one program's, about what cuBLAS chooses
-PROGRAMS = 2  # that are wanted for each processor: with one, a few too many tiles would take twice the time
 SHORTEST = 256  # tokens of a part: of fewer, a product takes longer to write than to compute
 
 
@@ -31,9 +30,9 @@ def weight_gradients(to_outputs: Tensor, inputs: Tensor) -> Tensor:
 
 
 def count_parts(tiles: int, tokens: int, processors: int) -> int:
-    """Give into how many parts, a power of two, tokens are cut so that each processor has its programs."""
+    """Give into how many parts, a power of two, tokens are cut so that each processor has a program."""
     parts = 1
-    while tiles * parts < PROGRAMS * processors and tokens % (2 * parts) == 0 and tokens >= 2 * parts * SHORTEST:
+    while tiles * parts < processors and tokens % (2 * parts) == 0 and tokens >= 2 * parts * SHORTEST:
         parts *= 2
     return parts
 

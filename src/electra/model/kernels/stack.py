@@ -17,7 +17,7 @@ from electra.model.kernels import SHORT, attention, gelu, long_attention, norm
 from electra.model.kernels.launch import sum_rows
 from electra.model.kernels.products import weight_gradients
 
-GROUP = 2**30  # bytes of gradients that wait for those of the weights: beyond, fewer layers are work enough
+GROUP = 2**32  # bytes of gradients that wait for those of the weights: beyond, fewer layers are work enough
 ALIGNED = 4  # float32 numbers: where all vectors begin at multiples of 16 bytes, one compiled kernel serves them
 
 
