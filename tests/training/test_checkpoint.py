@@ -20,7 +20,7 @@ def trained(seed: int, optimizer: str = "electra", width: int = 3):
     module.append(module[0])
     module.register_buffer("counts", torch.rand(2))
     chosen = build_optimizer(module, load_config("small", [f"train.optimizer={optimizer}"]).train)
-    chosen.weights.add_gradient(module[1](module[0](torch.randn(4, width))).square().sum())
+    chosen.weights.take_gradient(module[1](module[0](torch.randn(4, width))).square().sum(), first=True)
     chosen.prepare(1e-3, 1)
     chosen.step()
     return module, chosen

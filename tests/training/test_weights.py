@@ -56,10 +56,20 @@ def test_gradients_add_up_to_those_of_the_module(weights):
     reference = Pair()
     x = inputs(weights)
     (reference(x.float()) * 2).backward()
-    for _ in range(2):
-        weights.add_gradient(weights.call(x))
+    weights.gradient.fill_(torch.nan)  # the last update's
+    for first in (True, False):
+        weights.take_gradient(weights.call(x), first)
     for name, view in weights.views(weights.gradient).items():
         torch.testing.assert_close(view, reference.get_parameter(name).grad)
+
+
+def test_a_weight_that_a_loss_does_not_depend_on_has_no_gradient(weights):
+    weights.gradient.fill_(torch.nan)
+    part = next(iter(weights._seen))
+    weights.take_gradient(part.float().square().sum(), first=True)
+    gradient, *others = weights.views(weights.gradient).values()
+    torch.testing.assert_close(gradient, 2 * part.detach().float())
+    assert not any(view.any() for view in others)
 
 
 def test_the_module_has_its_own_weights_back_after_a_call(weights):

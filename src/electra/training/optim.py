@@ -40,7 +40,7 @@ class Optimizer:
 
     @torch.no_grad()
     def step(self) -> None:
-        """Update all weights with the gradient gathered since the last time, unless it is not finite, and drop it."""
+        """Update all weights with the gradient gathered since the last time, unless it is not finite."""
         weights, config = self.weights, self.config
         torch.div(torch.linalg.vector_norm(weights.gradient), self.parts, out=self.norm)
         bad = (~self.norm.isfinite()).float()
@@ -72,7 +72,6 @@ class Optimizer:
         self.updates.add_(1 - bad)
         self.skipped.add_(bad)
         self.skipped_in_a_row.add_(1).mul_(bad)
-        weights.gradient.zero_()
         weights.refresh()
 
     def changes(self) -> list[Tensor]:
@@ -80,7 +79,7 @@ class Optimizer:
         weights = self.weights
         counts = [self.norm, self.updates, self.skipped, self.skipped_in_a_row]
         copies = [weights.copies.vector] if weights.copies else []
-        return [weights.values, *copies, weights.gradient, self.means, self.squares, *counts]
+        return [weights.values, *copies, self.means, self.squares, *counts]
 
     def tensors(self) -> dict[str, Tensor]:
         """Name all that the next update depends on beside the weights, as live tensors."""

@@ -1,6 +1,7 @@
 """One update of the weights: a forward and a backward pass over each micro-batch, then the optimizer."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 import torch
@@ -50,17 +51,19 @@ class Update(Generic[Result]):
         self.optimizer = build_optimizer(module, config, torch.bfloat16 if how == "fast" else None, factor)
         self.weights = self.optimizer.weights
         self._network: Network = torch.compile(self.weights.call) if how == "compiled" else self.weights.call
-        self._pass: Callable[..., Result] = self._forward_and_backward
+        self._first: Callable[..., Result] = partial(self._forward_and_backward, True)
+        self._next: Callable[..., Result] = partial(self._forward_and_backward, False)
         self._step: Callable[[], None] = self.optimizer.step
         if how == "fast" and processes.world_size == 1:
-            self._pass = Captured(self._forward_and_backward, changes=[self.weights.gradient])
+            self._first = Captured(self._first, changes=[self.weights.gradient])
+            self._next = Captured(self._next, changes=[self.weights.gradient])
             self._step = Captured(self.optimizer.step, changes=self.optimizer.changes())
 
     def __call__(self, micro_batches: Iterable[Inputs], rate: float) -> Result:
         """Update with the mean gradient over some micro-batches; gives what came of the last one."""
         parts = 0
         for inputs in micro_batches:
-            result = self._pass(*inputs)
+            result = (self._next if parts else self._first)(*inputs)
             parts += 1
         self.processes.add_up(self.weights.gradient)
         self.optimizer.prepare(rate, parts * self.processes.world_size)
@@ -73,8 +76,8 @@ class Update(Generic[Result]):
             result: Result = self.weights.call(*inputs)
         return result
 
-    def _forward_and_backward(self, *inputs: Any) -> Result:
+    def _forward_and_backward(self, first: bool, *inputs: Any) -> Result:
         with autocast(self.config, self.processes.device):
             result: Result = self._network(*inputs)
-        self.weights.add_gradient(result.loss)
+        self.weights.take_gradient(result.loss, first)
         return result

@@ -52,17 +52,19 @@ class Weights:
         with self.copies.standing_in() if self.copies else nullcontext():
             return self.module(*inputs)
 
-    def add_gradient(self, loss: Tensor) -> None:
-        """Add the gradient of a loss that `call` led to."""
+    def take_gradient(self, loss: Tensor, first: bool) -> None:
+        """Take the gradient of a loss that `call` led to: in place of the last update's, or on top of what is there."""
         found = torch.autograd.grad(loss, self._seen, allow_unused=True)
-        into = self.copies.gradient if self.copies else self.gradient
-        pairs = [(view, part) for view, part in zip(self.views(into).values(), found, strict=True) if part is not None]
-        views, parts = [view for view, _ in pairs], [part for _, part in pairs]
-        if self.copies:  # tensors of one type are copied many at a time, and then added all at once
-            torch._foreach_copy_(views, parts)
-            self.gradient.add_(into)
-        else:
-            torch._foreach_add_(views, parts)
+        views = list(self.views(self.gradient).values())
+        pairs = [(view, part) for view, part in zip(views, found, strict=True) if part is not None]
+        used, parts = [view for view, _ in pairs], [part for _, part in pairs]
+        if not first:
+            torch._foreach_add_(used, parts)
+            return
+        torch._foreach_copy_(used, parts)
+        for view, part in zip(views, found, strict=True):
+            if part is None:
+                view.zero_()
 
     @torch.no_grad()
     def refresh(self) -> None:
@@ -76,7 +78,6 @@ class _Copies:
 
     def __init__(self, weights: Weights, trained: dict[str, nn.Parameter], working: torch.dtype) -> None:
         self.vector = weights.values.to(working)
-        self.gradient = torch.zeros_like(self.vector)
         views = {name: nn.Parameter(view) for name, view in weights.views(self.vector).items()}
         self.trained = views.values()
         copies = {id(trained[name]): copy for name, copy in views.items()}

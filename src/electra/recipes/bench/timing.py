@@ -55,14 +55,14 @@ class Trial(Generic[Given]):
     def __init__(self, build: Callable[[], Callable[[Given], Any]], given: Given, device: torch.device) -> None:
         self.given, self.device, self.times = given, device, list[float]()
         on_gpu = device.type == "cuda"
+        if on_gpu:  # from the first call on: a CUDA graph allocates when it is recorded, and never again
+            torch.cuda.reset_peak_memory_stats(device)
         before = torch.cuda.memory_allocated(device) if on_gpu else 0  # by the variants that wait
         began = time.perf_counter()
         self.work = build()
         self._run(1)
         self.first_step = time.perf_counter() - began
         self._run(WARM_UP - 1)
-        if on_gpu:
-            torch.cuda.reset_peak_memory_stats(device)
         once = self._run(1)
         self.memory = torch.cuda.max_memory_allocated(device) - before if on_gpu else None
         self.count = math.ceil(REPETITION / once)
