@@ -25,9 +25,9 @@ TYPES = (  # of arguments that are not pointers to bf16
     | {"seeds": "*i32"}
 )
 CONSTANTS = {
-    "BLOCK": 1024, "BLOCKS": 30, "BRANCH": True, "COLUMNS": 16, "D": 64, "DROPS": True, "F": 1024, "FORBIDS": True,
-    "H": 256, "KEYS": 32, "L": 128, "PRECISION": "tf32", "QUERIES": 128, "RAGGED": True, "ROWS": 8, "TEXTS": True,
-    "TURNS": 2, "V": 30522, "WIDTH": 256,
+    "BLOCK": 1024, "BLOCKS": 30, "BRANCH": True, "COLUMNS": 16, "COUNT": 32, "D": 64, "DROPS": True, "F": 1024,
+    "FORBIDS": True, "H": 256, "KEYS": 32, "L": 128, "PRECISION": "tf32", "QUERIES": 128, "RAGGED": True, "ROWS": 8,
+    "TEXTS": True, "TURNS": 2, "V": 30522, "WIDTH": 256,
 }  # fmt: skip
 
 

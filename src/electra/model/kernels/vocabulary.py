@@ -15,6 +15,7 @@ from electra.model.kernels.launch import on_device
 
 BLOCK = 4096  # logits that a program holds at a time
 ALIGNED = 64  # the vocabulary is padded to a multiple of this: other matrix products are several times slower
+LOWEST = tl.constexpr(-1e30)  # in place of minus infinity, which cannot be subtracted from itself
 EXTRA = 8  # columns that stand for the bias: one, and what the matrix products want their widths to be a multiple of
 
 
@@ -25,15 +26,18 @@ def _cross_entropy(
     row = tl.program_id(0).to(tl.int64)
     most = -float("inf")
     total = 0.0
-    likeliest = 0
+    winner = 0
     for block in range(BLOCKS):
         column = block * BLOCK + tl.arange(0, BLOCK)
         x = tl.load(logits + row * stride + column, mask=column < V, other=-float("inf")).to(tl.float32)
         here = tl.max(x, 0)
-        likeliest = tl.where(here > most, block * BLOCK + tl.argmax(x, 0), likeliest)
+        winner = tl.where(here > most, block, winner)
         higher = tl.maximum(most, here)
         total = total * tl.exp(most - higher) + tl.sum(tl.exp(x - higher), 0)
         most = higher
+    column = winner * BLOCK + tl.arange(0, BLOCK)  # where in a block the highest stands is asked of one alone
+    x = tl.load(logits + row * stride + column, mask=column < V, other=-float("inf")).to(tl.float32)
+    likeliest = tl.min(tl.where(x == most, column, V - 1), 0)
     sums = most + tl.log(total)
     at_target = tl.load(logits + row * stride + tl.load(targets + row)).to(tl.float32)
     tl.store(nll + row, sums - at_target)
@@ -68,27 +72,26 @@ def _heat(logits, stride, row, column, forbidden, sharpness, V: tl.constexpr, FO
 @triton.jit
 def _sample(
     logits, stride, uniform, forbidden, sampled, sharpness,
-    V: tl.constexpr, BLOCK: tl.constexpr, BLOCKS: tl.constexpr, FORBIDS: tl.constexpr,
+    V: tl.constexpr, BLOCK: tl.constexpr, BLOCKS: tl.constexpr, COUNT: tl.constexpr, FORBIDS: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
-    most = -float("inf")
-    total = 0.0
+    blocks = tl.arange(0, COUNT)
+    tops = tl.full((COUNT,), -float("inf"), tl.float32)  # the highest of each block
+    sums = tl.zeros((COUNT,), tl.float32)  # and its sum, in proportion to that
     for block in range(BLOCKS):
         column = block * BLOCK + tl.arange(0, BLOCK)
         x = _heat(logits, stride, row, column, forbidden, sharpness, V, FORBIDS)
-        higher = tl.maximum(most, tl.max(x, 0))
-        total = total * tl.exp(most - higher) + tl.sum(tl.exp(x - higher), 0)
-        most = higher
-    goal = tl.load(uniform + row) * total
-    passed = 0.0
-    below = V - 1  # where rounding puts the goal beyond the end
-    for block in range(BLOCKS):
-        column = block * BLOCK + tl.arange(0, BLOCK)
-        share = tl.exp(_heat(logits, stride, row, column, forbidden, sharpness, V, FORBIDS) - most)
-        here = tl.sum(share, 0)
-        if (passed <= goal) & (goal < passed + here):  # the one block that the goal lies in
-            below = block * BLOCK + tl.sum((passed + tl.cumsum(share, 0) <= goal).to(tl.int32), 0)
-        passed += here
+        top = tl.max(x, 0)
+        tops = tl.where(blocks == block, top, tops)
+        sums = tl.where(blocks == block, tl.sum(tl.exp(x - tl.maximum(top, LOWEST)), 0), sums)
+    most = tl.max(tops, 0)
+    shares = sums * tl.exp(tops - most)
+    goal = tl.load(uniform + row) * tl.sum(shares, 0)
+    chosen = tl.minimum(tl.sum((tl.cumsum(shares, 0) <= goal).to(tl.int32), 0), BLOCKS - 1)
+    passed = tl.sum(tl.where(blocks < chosen, shares, 0.0), 0)
+    column = chosen * BLOCK + tl.arange(0, BLOCK)  # the one block that the goal lies in is visited again
+    share = tl.exp(_heat(logits, stride, row, column, forbidden, sharpness, V, FORBIDS) - most)
+    below = chosen * BLOCK + tl.sum((passed + tl.cumsum(share, 0) <= goal).to(tl.int32), 0)
     tl.store(sampled + row, tl.minimum(below, V - 1).to(tl.int64))
 
 
@@ -168,7 +171,8 @@ def sample(logits: Tensor, uniform: Tensor, temperature: float, forbidden: Tenso
             forbidden,
             sampled,
             1 / temperature,
-            **_blocks(logits.size(1)),
+            **(blocks := _blocks(logits.size(1))),
+            COUNT=triton.next_power_of_2(blocks["BLOCKS"]),
             FORBIDS=forbidden is not None,
         )
     return sampled
