@@ -74,6 +74,11 @@ def test_micro_batches_count_as_one_batch(trained, tmp_path):
     assert together.weight.item() == pytest.approx(alone.weight.item(), rel=1e-6)
 
 
+def test_the_first_steps_show_life_before_the_first_that_is_due(trained):
+    _, records, _ = trained(lambda step: [1.0], log_every=12)
+    assert [record["step"] for record in records if "learning_rate" in record] == [1, 2, 4, 8, 12, 24, 30]
+
+
 def test_warnings_come_first(trained):
     _, records, _ = trained(lambda step: [1.0])
     assert records[0] == {"step": 0, "warning": "mind the gap"}

@@ -62,7 +62,7 @@ class FinetuneConfig(Root):
     )
     table: TableConfig = TableConfig()
     tagging: TaggingConfig = TaggingConfig()
-    log_every: PositiveInt = Field(50, description="updates between lines of metrics.jsonl")
+    log_every: PositiveInt = Field(50, description="updates between lines of metrics.jsonl; first come 1, 2, 4, 8 ...")
     precision: ForwardPrecision = "auto"
     device: Device = "auto"
     seed: NonNegativeInt = Field(0, description="the first of the seeds")

@@ -357,7 +357,7 @@ class EvaluateConfig(Section):
 class LogConfig(Section):
     """What is written while a run goes on; metrics.jsonl always is."""
 
-    every: PositiveInt = Field(50, description="updates between lines of metrics.jsonl")
+    every: PositiveInt = Field(50, description="updates between lines of metrics.jsonl; first come 1, 2, 4, 8 ...")
     tensorboard: bool = Field(False, description="also write TensorBoard files (extra: track)")
     wandb: bool = Field(False, description="also report to Weights & Biases (extra: track)")
 

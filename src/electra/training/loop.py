@@ -147,7 +147,7 @@ class _Trainer:
                 self._count_skipped()
             self.latest_update = time.monotonic() - began
             progress = self._progress()
-            if state.step % job.log_every == 0 or progress >= 1:
+            if self._is_logged(state.step) or progress >= 1:
                 self._log(result, rate)
             if state.step % job.evaluate_every == 0 or progress >= 1:
                 self._evaluate()
@@ -161,6 +161,11 @@ class _Trainer:
         if progress < 1 and not job.enough():  # no success, so that a script does not go on with half a model
             again = "goes on" if self.checkpoints.begun() else "starts it anew"
             raise ElectraError(f"{self.run.folder}: stopped at step {state.step:,}; the same command {again}")
+
+    def _is_logged(self, step: int) -> bool:
+        """Say whether a step is logged: every so many; before the first of them steps 1, 2, 4, 8, to show life."""
+        every = self.job.log_every
+        return step % every == 0 or (step < every and step.bit_count() == 1)
 
     def _progress(self) -> float:
         """Give the share of the budget that is spent."""

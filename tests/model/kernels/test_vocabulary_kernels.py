@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from electra.model.kernels import vocabulary
 from electra.model.kernels.vocabulary import cross_entropy, logits, sample
 
 from . import plain
@@ -46,6 +47,13 @@ def test_a_sample_stands_where_its_uniform_number_falls(rows, targets, temperatu
     lower = upper - share.gather(1, found[:, None]).squeeze(1)
     assert (lower - 1e-5 <= drawn).all()
     assert (drawn <= upper + 1e-5).all()
+
+
+def test_nothing_is_sampled_from_a_block_that_is_forbidden_whole(device):
+    last = vocabulary.BLOCK  # the only token of its block
+    heat, forbidden = torch.zeros(3, last + 1, device=device), torch.full((3,), last, device=device)
+    found = sample(heat, torch.tensor([0.0, 0.5, 1.0 - 2**-24], device=device), 1.0, forbidden)
+    assert found.tolist() == [0, last // 2, last - 1]
 
 
 def test_samples_follow_the_distribution(device):
