@@ -90,3 +90,18 @@ def test_the_published_scores_are_those_of_the_width():
 def test_the_suite_is_made_of_known_tasks_and_covers_the_published_ones():
     assert set(SUITE) <= set(TASKS)
     assert all(published(task, 1024) for task in SUITE if task != "wnli")
+
+
+def test_tasks_together_have_the_scores_that_they_have_one_after_the_other(suite, tiny_folder, tasks_folder, tmp_path):
+    alone, _ = suite
+    heard = []
+    keys = [*QUICK, "sst-2.seeds=2"]
+    found = electra.glue(str(tiny_folder), [str(tasks_folder)], tmp_path, keys, (), [heard.append], together=2)
+    assert found.scores == alone.scores
+    assert sorted(record["detected"].split(":")[0] for record in heard) == ["mnli", "sst-2"]
+
+
+def test_a_task_that_fails_among_others_is_named(tiny_folder, tasks_folder, tmp_path):
+    keys = [*QUICK, "mnli.learning_rate=1e30", "mnli.clip_norm=1e30"]
+    with pytest.raises(TaskError, match=r"^mnli: the network's answers are no numbers: .* lower learning_rate"):
+        electra.glue(str(tiny_folder), [str(tasks_folder)], tmp_path, keys, together=2)

@@ -29,6 +29,9 @@ def glue(
     task: Annotated[
         list[str] | None, typer.Option("--task", metavar="TASK", help="Only this task; may be given several times.")
     ] = None,
+    together: Annotated[
+        int, typer.Option("--together", min=1, help="Tasks at a time; several share a GPU better than one fills it.")
+    ] = 1,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -40,7 +43,7 @@ def glue(
     from electra.recipes.glue import glue as run
 
     with LiveLine(quiet) as line:
-        suite = run(model, data, out, overrides or [], task or [], [line])
+        suite = run(model, data, out, overrides or [], task or [], [line], together)
     if as_json:
         typer.echo(json.dumps(asdict(suite)))
         return

@@ -101,6 +101,8 @@ def forward(
             hidden = used.encoder(batch["ids"], batch["attention"], batch["types"])
             found = task.outputs(used.head, hidden, batch)
         arrays = {name: _array(tensor) for name, tensor in found.items()}
+        if any(np.isnan(array).any() for array in arrays.values()):
+            raise TaskError("the network's answers are no numbers: train it anew, with a lower learning_rate")
         for row, index in enumerate(chosen):
             outputs[index] = {name: array[row] for name, array in arrays.items()}
     return outputs

@@ -14,6 +14,7 @@ from electra.model.pretrained import load
 from electra.recipes.evaluate import evaluate
 from electra.recipes.finetune import finetune
 from electra.recipes.results import Results
+from electra.recipes.together import finetune_together
 from electra.tasks.base import Notes
 from electra.tasks.build import TASKS, build_task
 from electra.training.run import Listener
@@ -69,29 +70,35 @@ def glue(
     overrides: Sequence[str] = (),
     tasks: Sequence[str] = (),
     listeners: Sequence[Listener] = (),
+    together: int = 1,
 ) -> Suite:
     """Fine-tune a model for every task found in the folders, or for those named; run it again to go on.
 
-    An override of the form TASK.KEY=VALUE is for that task alone.
+    An override of the form TASK.KEY=VALUE is for that task alone. Several tasks `together` share a GPU, each in a
+    process of its own.
     """
     for name in tasks:
         if name not in TASKS:
             build_task(FinetuneConfig(task=name))  # says which there are
     folder = Path(out).expanduser()
     width = load(model, device="cpu").encoder.config.hidden_size
-    scores: list[Score] = []
+    found: dict[str, list[str]] = {}  # the keys of each task
     skipped: dict[str, str] = {}
     for name in tasks or SUITE:
         try:
-            config = _find(name, model, data, folder, overrides)
+            found[name] = _find(name, model, data, folder, overrides)
         except (TaskError, DataError) as problem:
             if name in tasks:
                 raise
             skipped[name] = str(problem)
-            continue
+    if together > 1:
+        finetune_together(PRESET, found, together, listeners)
+        listeners = ()  # they were told: what is done is not done again below
+    scores: list[Score] = []
+    for name, keys in found.items():
         for listener in listeners:
             listener({"detected": f"task {name}"})
-        scores.append(_score(finetune(config, listeners), width))
+        scores.append(_score(finetune(load_finetune_config(PRESET, keys), listeners), width))
     if not scores:
         raise TaskError(f"none of the tasks is in {', '.join(data)}, such as {name}: {skipped[name]}")
     suite = Suite(model, scores, skipped, _submit(folder, [score.task for score in scores]))
@@ -99,20 +106,19 @@ def glue(
     return suite
 
 
-def _find(name: str, model: str, data: Sequence[str], folder: Path, overrides: Sequence[str]) -> FinetuneConfig:
-    """Give the config of a task with the first of the folders that has its files."""
+def _find(name: str, model: str, data: Sequence[str], folder: Path, overrides: Sequence[str]) -> list[str]:
+    """Give the keys of a task with the first of the folders that has its files."""
     problem: TaskError | DataError | None = None
     for place in data:
         keys = [f"task={name}", f"model={model}", f"data={place}", f"out={folder / name}", *_for_task(name, overrides)]
-        config = load_finetune_config(PRESET, keys)
         try:
-            task = build_task(config)  # reads the tags of a tagging task
+            task = build_task(load_finetune_config(PRESET, keys))  # reads the tags of a tagging task
             for split in ("train", "dev"):
                 task.read(split, Notes())
         except (TaskError, DataError) as found:
             problem = problem or found
             continue
-        return config
+        return keys
     raise problem or ConfigError("no folder with tasks was named")
 
 

@@ -92,19 +92,24 @@ def tokenize_in_order(
             yield first, answer.result()
 
 
+def start_module(name: str, *arguments: str, **pipes: int) -> subprocess.Popen[bytes]:
+    """Start a module of ours in another process."""
+    home = str(Path(electra.__file__).parents[1])
+    path = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH")]))
+    process: subprocess.Popen[bytes] = subprocess.Popen(
+        [sys.executable, "-P", "-m", name, *arguments],  # -P: no module of the working directory
+        env={**os.environ, "PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false"},
+        **pipes,  # type: ignore[call-overload]
+    )
+    return process
+
+
 class _Worker:
     """One worker process, seen from its parent."""
 
     def __init__(self, job: Job) -> None:
         self.unsent: list[object] = [job]  # goes out with the first block, when the process is up
-        home = str(Path(electra.__file__).parents[1])
-        path = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH")]))
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", __name__],  # -P: no module of the working directory
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false"},
-        )
+        self.process = start_module(__name__, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def __enter__(self) -> "_Worker":
         return self
