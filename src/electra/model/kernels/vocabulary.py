@@ -87,8 +87,9 @@ def _sample(
     most = tl.max(tops, 0)
     shares = sums * tl.exp(tops - most)
     goal = tl.load(uniform + row) * tl.sum(shares, 0)
-    chosen = tl.minimum(tl.sum((tl.cumsum(shares, 0) <= goal).to(tl.int32), 0), BLOCKS - 1)
-    passed = tl.sum(tl.where(blocks < chosen, shares, 0.0), 0)
+    before = tl.sum(tl.where(blocks[None, :] < blocks[:, None], shares[None, :], 0.0), 1)  # each block
+    chosen = tl.minimum(tl.sum((before + shares <= goal).to(tl.int32), 0), BLOCKS - 1)
+    passed = tl.sum(tl.where(blocks == chosen, before, 0.0), 0)
     column = chosen * BLOCK + tl.arange(0, BLOCK)  # the one block that the goal lies in is visited again
     share = tl.exp(_heat(logits, stride, row, column, forbidden, sharpness, V, FORBIDS) - most)
     below = chosen * BLOCK + tl.sum((passed + tl.cumsum(share, 0) <= goal).to(tl.int32), 0)
