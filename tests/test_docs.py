@@ -1,5 +1,6 @@
 """What the documents promise: generated pages are fresh, links lead somewhere; the commands are in test_commands.py."""
 
+import csv
 import re
 import tomllib
 from pathlib import Path
@@ -33,6 +34,12 @@ def test_generated_pages_are_fresh(name):
 def test_code_and_tables_in_the_pages_are_fresh(page):
     """If this fails: make docs."""
     assert page.read_text() == generate.filled(page.read_text())
+
+
+@pytest.mark.parametrize("table", sorted((ROOT / "results").glob("*/*.csv")), ids=lambda path: path.stem)
+def test_every_row_of_a_measured_table_has_its_columns(table):
+    with table.open(encoding="utf-8", newline="") as file:
+        assert len({len(row) for row in csv.reader(file)}) == 1
 
 
 def test_every_public_name_is_on_the_python_page():
