@@ -23,10 +23,10 @@ class Blocks(NamedTuple):
     warps: int
 
 
-SHARE: tl.constexpr = tl.constexpr(64)  # tokens that a partial sum of the backward pass is over
+SHARE = 64  # tokens that a program of the backward pass finds the gradients of: of queries, or of keys and values
 FORWARD = Blocks(queries=128, keys=64, warps=8)
-TO_QUERIES = Blocks(queries=128, keys=32, warps=4)
-TO_KEYS_AND_VALUES = Blocks(queries=32, keys=64, warps=4)
+TO_QUERIES = Blocks(queries=SHARE, keys=32, warps=4)
+TO_KEYS_AND_VALUES = Blocks(queries=32, keys=SHARE, warps=4)
 
 
 @triton.jit
@@ -142,10 +142,8 @@ def _to_queries(
     inner = tl.arange(0, D)
     place = (sequence * tokens + row)[:, None] * (3 * width) + head * D + inner[None, :]
     tl.store(to_projected + place, to_q.to(to_projected.dtype.element_ty), mask=(row < tokens)[:, None])
-    shares: tl.constexpr = QUERIES // SHARE
-    share = tl.program_id(1) * shares + tl.arange(0, shares)
-    into = partial + (sequence * tl.cdiv(tokens, SHARE) + share)[:, None] * 3 * width + head * D + inner[None, :]
-    tl.store(into, tl.sum(to_q.reshape(shares, SHARE, D), 1), mask=(share * SHARE < tokens)[:, None])
+    into = partial + (sequence * tl.num_programs(1) + tl.program_id(1)) * 3 * width + head * D + inner
+    tl.store(into, tl.sum(to_q, 0))
 
 
 @triton.jit
@@ -202,7 +200,7 @@ def attend(
 
 def backward_programs(sequences: int, tokens: int) -> int:
     """Give how many partial sums the backward pass makes; `tokens` are those of a sequence."""
-    programs: int = sequences * triton.cdiv(tokens, SHARE.value)
+    programs: int = sequences * triton.cdiv(tokens, SHARE)
     return programs
 
 
@@ -212,14 +210,14 @@ def attend_backward(
 ) -> None:  # fmt: skip
     """Write the gradient of the projected states (B · L, 3H), and partial sums (programs, 3H) of it over all tokens."""
     sequences, tokens, _ = projected.shape
-    along = torch.empty_like(log_sum)
+    programs, along = (sequences * heads, triton.cdiv(tokens, SHARE)), torch.empty_like(log_sum)
     scales, common = numbers(projected, heads, chance), flags(projected, heads, texts, chance)
     with on_device(projected):
-        _to_queries[(sequences * heads, triton.cdiv(tokens, TO_QUERIES.queries))](
+        _to_queries[programs](
             projected, texts, seeds, out, log_sum, gradient, along, to_projected, partial, tokens, heads, *scales,
             **common, **_cut(TO_QUERIES, tokens),
         )  # fmt: skip
-        _to_keys_and_values[(sequences * heads, triton.cdiv(tokens, TO_KEYS_AND_VALUES.keys))](
+        _to_keys_and_values[programs](
             projected, texts, seeds, log_sum, gradient, along, to_projected, partial, tokens, heads, *scales,
             **common, **_cut(TO_KEYS_AND_VALUES, tokens),
         )  # fmt: skip
