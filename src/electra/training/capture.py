@@ -1,6 +1,8 @@
 """A function of tensors as a CUDA graph: its thousand kernels are launched as one."""
 
+import gc
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, Generic, TypeVar
 
@@ -49,10 +51,22 @@ class Captured(Generic[Result]):
             kept.data.copy_(value)
         graph = torch.cuda.CUDAGraph()
         # Only this thread's calls belong to the recording: another one may be reading batches.
-        with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
+        with nothing_collected(), torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
             result = _mapped(self.function(*places), Tensor.detach)  # its graph would tie the weights to this recording
         torch.cuda.set_rng_state(state)
         return graph, places, result
+
+
+@contextmanager
+def nothing_collected() -> Iterator[None]:
+    """Keep Python from collecting garbage: the end of an earlier recording that lies in it would spoil this one."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:
