@@ -11,7 +11,7 @@ import math
 import re
 import statistics
 import tomllib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ RESULTS = Path(__file__).parents[1] / "results"
 GLUE = {"cola": "CoLA", "sst-2": "SST-2", "mrpc": "MRPC", "sts-b": "STS-B", "rte": "RTE", "qnli": "QNLI"}
 TASKS = GLUE | {"squad-1.1": "SQuAD 1.1", "chunking": "CoNLL-2000"}  # the columns, in order
 PUBLISHED = ("Small-OWT", "ELECTRA-Small as published, 1 M steps")  # its name in recipes/glue.py, and here
-SINGLE = ("config", "metrics")  # names of a run's config and curve where a folder has one run
 
 
 @dataclass(frozen=True)
@@ -154,32 +153,28 @@ def folder_scores_table(path: Path) -> str:
 
 
 def runs_table(results: Path = RESULTS) -> str:
-    """Give every pre-training run of the ledger whose curve is there: what it took, and what it reached."""
+    """Give the pre-training runs that stand for themselves, one in a folder: what each took, and what it reached."""
     rows = [["run", "updates", "tokens", "FLOPs", "tokens/s", "held-out AUC", "generator's accuracy"]]
     for folder in folders(results):
+        config, curve = folder / "config.toml", folder / "metrics.jsonl"
+        if not config.is_file():
+            continue
         title = (folder / "README.md").read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
-        for config, curve in _runs(folder):
-            found = records(curve)
-            end = next(record for record in reversed(found) if "tokens" in record)
-            heldout = next(record for record in reversed(found) if "heldout_loss" in record)
-            name = title if config.stem == SINGLE[0] else f"{title}: {config.stem}"
-            rows.append(
-                [
-                    f"[{name}](../results/{folder.name}/README.md)",
-                    f"{end['step']:,}",
-                    _amount(end["tokens"]),
-                    _power(_flops(config, end["tokens"])),
-                    _amount(speed(curve)),
-                    _decimals(heldout.get("heldout_discriminator_auc")),
-                    _decimals(heldout.get("heldout_generator_accuracy")),
-                ]
-            )
+        found = records(curve)
+        end = next(record for record in reversed(found) if "tokens" in record)
+        heldout = next(record for record in reversed(found) if "heldout_loss" in record)
+        rows.append(
+            [
+                f"[{title}](../results/{folder.name}/README.md)",
+                f"{end['step']:,}",
+                _amount(end["tokens"]),
+                _power(_flops(config, end["tokens"])),
+                _amount(speed(curve)),
+                _decimals(heldout.get("heldout_discriminator_auc")),
+                _decimals(heldout.get("heldout_generator_accuracy")),
+            ]
+        )
     return table(rows)
-
-
-def _runs(folder: Path) -> Iterator[tuple[Path, Path]]:
-    for config in sorted(folder.glob("*.toml")):
-        yield config, folder / f"{SINGLE[1] if config.stem == SINGLE[0] else config.stem}.jsonl"
 
 
 def _cost(point: Point) -> str:

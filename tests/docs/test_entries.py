@@ -101,22 +101,21 @@ def test_scores_over_flops_are_drawn_from_models_with_several_points(ledger, tmp
     assert "scores.svg" in entries.curve_picture(results)
 
 
-def test_every_run_with_a_curve_has_a_line_with_its_cost(ledger):
+def test_a_run_of_its_own_has_a_line_with_its_cost_and_those_of_a_comparison_have_none(ledger):
     results = ledger("2026-01-01-a")
-    folder = results / "2026-01-01-a"
+    ledger("2026-01-01-b")
     lines = [
         {"step": 1, "tokens": 9, "tokens_per_second": 500.0},
         {"step": 1000, "tokens": 2_048_000, "seconds": 9.0, "heldout_loss": 1.0, "heldout_discriminator_auc": 0.9},
         {"step": 1000, "warning": "ill"},
     ]
     config = dump_config(load_config("tiny", ["train.steps=1000"]))
-    for name in ("one", "two"):
-        (folder / f"{name}.toml").write_text(config.replace("[train]", "[train]\nlong_gone = true"))
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for place, curve in (("a/config", "a/metrics"), ("b/one", "b/one"), ("b/two", "b/two")):
+        (results / f"2026-01-01-{place}.toml").write_text(config.replace("[train]", "[train]\nlong_gone = true"))
+        (results / f"2026-01-01-{curve}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     cost = f"{flops(load_config('tiny', ['train.steps=1000'])).train_flops['standard']:.1e}".replace("e+", "e")
     assert entries.runs_table(results).splitlines()[2:] == [
-        f"| [A run: {name}](../results/2026-01-01-a/README.md) | 1,000 | 2.05 M | {cost} | 500 | 0.900 | |"
-        for name in ("one", "two")
+        f"| [A run](../results/2026-01-01-a/README.md) | 1,000 | 2.05 M | {cost} | 500 | 0.900 | |"
     ]
 
 
