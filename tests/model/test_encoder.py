@@ -77,6 +77,19 @@ def test_losses_at_the_start_are_those_of_guessing(small):
     assert replaced == pytest.approx(math.log(2), abs=0.1)
 
 
+def test_a_text_without_segments_is_all_first_segment(encoder):
+    ids = random_ids(2, 6)
+    weights = [encoder.embeddings.types.weight, encoder.embeddings.positions.weight]
+    without, first, second = (
+        torch.autograd.grad(encoder.embeddings(ids, types).square().sum(), weights)
+        for types in (None, torch.zeros_like(ids), torch.ones_like(ids))
+    )
+    for ours, theirs in zip(without, first, strict=True):
+        torch.testing.assert_close(ours, theirs)
+    assert not without[0][1].any()
+    assert second[0][1].any()
+
+
 def test_padding_changes_nothing(encoder):
     ids = random_ids(2, 7)
     padded = torch.cat([ids, torch.zeros(2, 5, dtype=torch.long)], dim=1)

@@ -64,8 +64,8 @@ class Embeddings(nn.Module):
     def forward(self, ids: Tensor, types: Tensor | None) -> Tensor:
         """Embed (B, L) ids as (B, L, E)."""
         ids = ids.int()  # a GPU sorts them for the gradient, and half as many bits in half the time
-        summed = self.words(ids) + self.positions.weight[: ids.size(1)]
-        return self.finish(summed + self.kind(types, self.types.weight))
+        place = self.positions.weight[: ids.size(1)] + self.kind(types, self.types.weight)
+        return self.finish(self.words(ids) + place)
 
     def finish(self, summed: Tensor) -> Tensor:
         """Normalise the sum of the embeddings (B, L, E)."""
@@ -93,10 +93,12 @@ class DisentangledEmbeddings(Embeddings):
     def forward(self, ids: Tensor, types: Tensor | None) -> Tensor:
         """Embed (B, L) ids as (B, L, E); the gradient reaches the differences alone."""
         shared, ids = self.shared, ids.int()
-        summed = F.embedding(ids, shared.words.weight.detach()) + self.words(ids)
-        summed = summed + (shared.positions.weight.detach() + self.positions.weight)[: ids.size(1)]
-        kinds = shared.types.weight.detach() + self.types.weight
-        return self.finish(summed + self.kind(types, kinds))
+        words = F.embedding(ids, shared.words.weight.detach()) + self.words(ids)
+        positions, kinds = (
+            theirs.weight.detach() + own.weight
+            for theirs, own in ((shared.positions, self.positions), (shared.types, self.types))
+        )
+        return self.finish(words + (positions[: ids.size(1)] + self.kind(types, kinds)))
 
     def merged(self, config: ModelConfig) -> Embeddings:
         """Give the same function as plain embeddings."""

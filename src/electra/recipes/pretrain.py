@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -274,8 +274,8 @@ def _cut_to(batch: Batch[Tensor], length: int) -> Batch[Tensor]:
     """Cut each sequence into pieces of the given length, which divides its own."""
     if batch.ids.size(1) == length:
         return batch
-    attention = None if batch.attention is None else batch.attention.reshape(-1, length)
-    return replace(batch, ids=batch.ids.reshape(-1, length), attention=attention, types=batch.types.reshape(-1, length))
+    attention, types = (None if part is None else part.reshape(-1, length) for part in (batch.attention, batch.types))
+    return Batch(batch.ids.reshape(-1, length), attention, types)
 
 
 def _token_counts(corpora: Sequence[Corpus], vocab_size: int) -> Tensor:

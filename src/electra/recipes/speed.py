@@ -40,7 +40,7 @@ class JointStep:
     def __call__(self, ids: Tensor) -> None:
         """Update the weights with a batch of ids (B, L)."""
         draws = draw(self.config.seed, self.number, *ids.shape, device=self.device)
-        self.update([(Batch(ids, None, torch.zeros_like(ids)), draws)], self.config.train.learning_rate)
+        self.update([(Batch(ids, None, None), draws)], self.config.train.learning_rate)
         self.number += 1
 
 

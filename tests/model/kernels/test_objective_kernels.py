@@ -21,7 +21,7 @@ def test_a_step_of_replaced_token_detection(device, monkeypatch, padded):
     ids = torch.randint(len(SPECIAL_TOKENS), 300, (4, 32))
     attention = torch.ones_like(ids)
     attention[1, 20:], attention[2, :10] = 0, 2
-    batch = Batch(ids, attention if padded else None, torch.zeros_like(ids))
+    batch = Batch(ids, attention, torch.zeros_like(ids)) if padded else Batch(ids, None, None)
     draws = draw(1, 2, 4, 32, device=device)
     found = objective(batch, draws)
     gradients = torch.autograd.grad(found.loss, list(objective.parameters()))

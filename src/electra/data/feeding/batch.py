@@ -19,7 +19,7 @@ class Batch(Generic[Array]):
 
     ids: Array  # (B, L)
     attention: Array | None  # (B, L) number of the token's document, 0 for padding; None: a row is one whole document
-    types: Array  # (B, L) 1 in the second segment of the `paper` cut, else 0
+    types: Array | None  # (B, L) 1 in the second segment of the `paper` cut, else 0; None: there are no segments
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Layout:
     def batch(self, ids: Any) -> Batch[Any]:
         """Derive from ids (B, L) which tokens may see each other and which segment they are of."""
         attention = None if self.whole else document_numbers(ids, self.pad_id, self.cls_id)
-        types = segment_types(ids, self.pad_id, self.sep_id) if self.cut == "paper" else ids * 0
+        types = segment_types(ids, self.pad_id, self.sep_id) if self.cut == "paper" else None
         return Batch(ids, attention, types)
 
 
