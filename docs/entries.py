@@ -154,7 +154,7 @@ def folder_scores_table(path: Path) -> str:
 
 def runs_table(results: Path = RESULTS) -> str:
     """Give the pre-training runs that stand for themselves, one in a folder: what each took, and what it reached."""
-    rows = [["run", "updates", "tokens", "FLOPs", "tokens/s", "held-out AUC", "generator's accuracy"]]
+    rows = [["run", "updates", "tokens", "FLOPs", "tokens/s (median)", "held-out AUC", "generator's accuracy"]]
     for folder in folders(results):
         config, curve = folder / "config.toml", folder / "metrics.jsonl"
         if not config.is_file():

@@ -4,8 +4,9 @@
 #   SETTINGS="key=value ..." for all trainings, TUNING="key=value ..." for all tasks, SEEDS=3, TOGETHER=4)
 #
 # Rules: preset quick, one change at a time, STEPS updates each on the same data in the same order (two-stage: STEPS in
-# each of its stages, as in the paper; BERT has the paper's rate, as in the claim). TOGETHER of them share the GPU, so
-# their seconds tell nothing; steps, tokens and FLOPs do. NVIDIA's MPS lets them work at the same time and not in turns.
+# each of its stages, as in the paper, a generator as wide and nothing shared; BERT has the paper's rate, as in the
+# claim). A variant's own settings override SETTINGS. TOGETHER of them share the GPU, so their seconds tell nothing;
+# steps, tokens and FLOPs do. NVIDIA's MPS lets them work at the same time and not in turns.
 # Then STS-B, MRPC and CoLA with SEEDS seeds. A variant that fails is named at the end and stops no other; the same
 # command again goes on.
 set -u
@@ -43,7 +44,7 @@ else
   name=$1
   shift
   electra pretrain quick data="$corpus" out="$out/$name" train.steps="$steps" evaluate.every=1000 evaluate.batches=8 \
-    checkpoint.every=20000 checkpoint.keep=1 log.every=200 "$@" ${SETTINGS:-} &&
+    checkpoint.every=20000 checkpoint.keep=1 log.every=200 ${SETTINGS:-} "$@" &&
     electra glue "$out/$name" --data "$glue" --out "$out/$name-tuned" --task sts-b --task mrpc --task cola \
       seeds="${SEEDS:-3}" ${TUNING:-} ||
     echo "$name" >>"$out/failed"
