@@ -31,14 +31,6 @@ def test_a_finished_run_gives_a_model_that_detects(config):
     assert all(0 < detection.probability < 1 for detection in found)
 
 
-@pytest.mark.parametrize("sharing", ["embeddings", "gdes", "none"])
-def test_a_text_without_segments_leaves_no_type_untrained(config, sharing):
-    run = pretrain(config(f"objective.generator.sharing={sharing}"))
-    for network in (electra.load(run).network, electra.load(run).generator):
-        first, second = network.encoder.embeddings.types.weight
-        torch.testing.assert_close(second, first, rtol=0, atol=0)
-
-
 def test_the_energies_of_electric_are_not_taken_for_chances_of_being_replaced(config, records, tmp_path):
     electra.export(pretrain(config("objective.name=electric", "train.steps=1")), tmp_path / "hf")
     model = electra.load(tmp_path / "hf")

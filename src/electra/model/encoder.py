@@ -50,21 +50,14 @@ class Embeddings(nn.Module):
         self.types = nn.Embedding(config.token_types, config.embedding_size)
         for table in (self.words, self.positions, self.types):
             truncated_normal_(table.weight, config.initializer_std)
-        with torch.no_grad():
-            self.types.weight[1:] = self.types.weight[0]
         self.norm = nn.LayerNorm(config.embedding_size, eps=config.layer_norm_eps)
         self.dropout = Dropout(config.dropout)
 
     @staticmethod
     def kind(types: Tensor | None, table: Tensor) -> Tensor:
-        """Embed token types; as a matrix product, whose gradient is cheap where a few rows get the tokens of all.
-
-        A text without segments is of the first type, and teaches all of them: a type that it left at random would be
-        noise in every pair of texts that the encoder is fine-tuned on.
-        """
+        """Embed token types; as a matrix product, whose gradient is cheap where a few rows get the tokens of all."""
         if types is None:
-            others = table[1:]
-            return table[0] + (others - others.detach()).sum(0)
+            return table[0]
         chosen = types[..., None] == torch.arange(len(table), device=types.device)
         return chosen.to(table.dtype) @ table
 

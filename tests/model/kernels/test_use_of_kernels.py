@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from electra.model.encoder import DisentangledEmbeddings, Embeddings
 from electra.model.kernels import attention
 from electra.model.pretrained import load
 
@@ -23,6 +24,19 @@ def test_encode_and_detect_are_the_same_through_the_kernels(tiny_folder, device,
     np.testing.assert_allclose(found, plain.encode(TEXTS), rtol=0, atol=bound * np.abs(found).max())
     for ours, theirs in zip(detections, plain.detect(TEXTS[1]), strict=True):
         assert abs(ours.probability - theirs.probability) < 1.5 * bound
+
+
+@pytest.mark.parametrize("segments", [False, True])
+@pytest.mark.parametrize("disentangled", [False, True])
+def test_embeddings_of_16_bits_stay_such_and_so_go_through_the_kernels(tiny_config, device, segments, disentangled):
+    embeddings = Embeddings(tiny_config.model)
+    if disentangled:
+        embeddings = DisentangledEmbeddings(tiny_config.model, embeddings)
+    embeddings.to(device, torch.bfloat16)
+    ids = torch.arange(12, device=device).view(2, 6)
+    with torch.autocast(device.type, torch.bfloat16):
+        embedded = embeddings(ids, ids % 2 if segments else None)
+    assert embedded.dtype == torch.bfloat16
 
 
 @pytest.mark.parametrize(
