@@ -1,7 +1,7 @@
 """The whole suite: every task whose files are there, beside the published scores, and a submission to GLUE."""
 
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -91,19 +91,20 @@ def glue(
             if name in tasks:
                 raise
             skipped[name] = str(problem)
-    if together > 1:
-        finetune_together(PRESET, found, together, listeners)
-        listeners = ()  # they were told: what is done is not done again below
-    scores: list[Score] = []
-    for name, keys in found.items():
-        for listener in listeners:
-            listener({"detected": f"task {name}"})
-        scores.append(_score(finetune(load_finetune_config(PRESET, keys), listeners), width))
-    if not scores:
+    if not found:
         raise TaskError(f"none of the tasks is in {', '.join(data)}, such as {name}: {skipped[name]}")
+    several = finetune_together(PRESET, found, together, listeners) if together > 1 else _one_by_one(found, listeners)
+    scores = [_score(results, width) for results in several]
     suite = Suite(model, scores, skipped, _submit(folder, [score.task for score in scores]))
     write_json(folder / "suite.json", asdict(suite))
     return suite
+
+
+def _one_by_one(tasks: Mapping[str, Sequence[str]], listeners: Sequence[Listener]) -> Iterator[Results]:
+    for name, keys in tasks.items():
+        for listener in listeners:
+            listener({"detected": f"task {name}"})
+        yield finetune(load_finetune_config(PRESET, keys), listeners)
 
 
 def _find(name: str, model: str, data: Sequence[str], folder: Path, overrides: Sequence[str]) -> list[str]:

@@ -1,5 +1,6 @@
 """Several fine-tunings at a time, each in a process of its own: small tasks wait for the host, not for the GPU."""
 
+import json
 import os
 import signal
 import subprocess
@@ -13,34 +14,37 @@ from electra.config.load import load_finetune_config
 from electra.data.corpus.workers import start_module
 from electra.errors import ElectraError, TaskError
 from electra.recipes.finetune import finetune
-from electra.recipes.results import describe
+from electra.recipes.results import Results, describe
 from electra.training.run import Listener
 
 
 def finetune_together(
     preset: str, tasks: Mapping[str, Sequence[str]], together: int, listeners: Sequence[Listener] = ()
-) -> None:
+) -> list[Results]:
     """Fine-tune for each task with its keys on top of a preset, some at a time; the first that fails is the error."""
 
-    def work(name: str) -> str:
+    def work(name: str) -> Results:
         pipes = dict.fromkeys(["stdin", "stdout", "stderr"], subprocess.PIPE)
         with start_module(__name__, preset, *tasks[name], **pipes) as process:  # its input is open as long as we live
             assert process.stdout is not None
             assert process.stderr is not None
-            failed, result = process.stderr.read().decode(), process.stdout.read().decode()
+            failed, said = process.stderr.read().decode(), process.stdout.read().decode()
         if process.returncode:
             raise TaskError(
                 f"{name}: {failed.strip().splitlines()[-1] if failed.strip() else 'the process was killed'}"
             )
-        return result.strip()
+        results: Results = json.loads(said.splitlines()[-1])
+        return results
 
     with ExitStack() as stack:
         threads = stack.enter_context(ThreadPoolExecutor(together))  # each waits for one process
         stack.callback(threads.shutdown, cancel_futures=True)
-        for done in as_completed([threads.submit(work, name) for name in tasks]):
-            said = done.result()
+        started = [threads.submit(work, name) for name in tasks]
+        for done in as_completed(started):
+            said = describe(done.result())
             for listener in listeners:
                 listener({"detected": said})
+        return [done.result() for done in started]
 
 
 def _stop_with_parent() -> None:
@@ -53,7 +57,7 @@ def _stop_with_parent() -> None:
 def _work(preset: str, *keys: str) -> None:
     threading.Thread(target=_stop_with_parent, daemon=True).start()
     try:
-        print(describe(finetune(load_finetune_config(preset, keys))))
+        print(json.dumps(finetune(load_finetune_config(preset, keys))))
     except ElectraError as error:
         sys.exit(str(error))
 
