@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 import electra
 from electra.errors import CheckpointError, ConfigError, ElectraError, TaskError
@@ -157,6 +158,25 @@ def test_another_config_is_refused(tune):
         tune("batch_size=16")
 
 
+def test_other_examples_or_weights_under_the_same_names_are_refused(tune, tasks_folder, tiny_folder, tmp_path):
+    data, model = tmp_path / "data", tmp_path / "model"
+    shutil.copytree(tasks_folder, data)
+    shutil.copytree(tiny_folder, model)
+    keys = [f"data={data}", f"model={model}", "epochs=0.1"]
+    tune(*keys)
+    tune(*keys)
+    path = next(data.rglob("SST-2/dev.tsv"))
+    before = path.read_text()
+    path.write_text(before + "a new sentence\t1\n")
+    with pytest.raises(CheckpointError, match="was tuned with another dev data; choose another out"):
+        tune(*keys)
+    path.write_text(before)
+    weights = load_file(model / "model.safetensors")
+    save_file({name: weight + 1 for name, weight in weights.items()}, model / "model.safetensors", {"format": "pt"})
+    with pytest.raises(CheckpointError, match="was tuned with another model; choose another out"):
+        tune(*keys)
+
+
 def test_the_best_of_several_learning_rates_is_kept(tune, tmp_path):
     results = tune("learning_rates=[1e-7, 5e-3]", *FRESH)
     assert results["learning_rate"] == 5e-3
@@ -169,6 +189,8 @@ def test_early_stopping_takes_the_best_epoch(tune, tmp_path):
     results = tune(*FRESH, "early_stopping=2", "epochs=50.0", "checkpoint_every=25")
     lines = [json.loads(line) for line in (tmp_path / "run/seeds/0/metrics.jsonl").read_text().splitlines()]
     scores = [(line["heldout_accuracy"], line["step"]) for line in lines if "heldout_accuracy" in line]
+    assert scores[0][1] == 25  # what is not trained is no candidate
+    assert not any("heldout_loss" in line for line in lines)
     best = max(score for score, _ in scores)
     first = next(step for score, step in scores if score == best)
     assert results["seeds"][0]["steps"] == first

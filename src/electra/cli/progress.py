@@ -36,10 +36,10 @@ class LiveLine:
 
     def __call__(self, record: dict[str, Any]) -> None:
         """Show a record."""
-        if self.quiet:
-            return
         if "warning" in record:
             self._write(f"warning: {record['warning']}", keep=True)
+        elif self.quiet:
+            return
         elif "detected" in record:
             self._write(record["detected"], keep=True)
         elif any(name.startswith("heldout_") for name in record):
@@ -51,7 +51,9 @@ class LiveLine:
 
     def _metrics(self, record: dict[str, Any], prefix: str) -> str:
         shown = {name: SHOWN[name] for name in SHOWN if prefix + name in record}
-        shown = shown if set(shown) - {"tokens_per_second"} else {"loss": ("loss", ".4f")} | shown
+        if not set(shown) - {"tokens_per_second"}:  # of a task: its loss, or the scores that it has
+            names = [name.removeprefix(prefix) for name in record if name.startswith(prefix)] if prefix else ["loss"]
+            shown = {name: (name, ".4f") for name in names} | shown
         return " · ".join(f"{label} {format(record[prefix + name], form)}" for name, (label, form) in shown.items())
 
     def _write(self, text: str, keep: bool) -> None:

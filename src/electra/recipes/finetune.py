@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from electra.config.finetune import FinetuneConfig
 from electra.config.load import load_finetune_config
-from electra.data.files import folder_whole, write_json
+from electra.data.files import folder_whole, read_table, write_json
 from electra.errors import CheckpointError, ConfigError
 from electra.model.networks import TaskNetwork
 from electra.model.task_model import TaskModel, write_task_model
@@ -69,6 +69,7 @@ def _tune(config: FinetuneConfig, folder: Path, processes: Processes, listeners:
         for listener in listeners:
             for said in tuning.task.detected():
                 listener({"detected": said})
+        _check_inputs(tuning, folder / "inputs.json")
         record_environment(folder, processes)
         seeds = [_Seed(tuning, seed, folder, processes, listeners).result() for seed in tuning.config.seed_list]
         kept = chosen_seed(seeds, tuning.task.metric, config.keep)
@@ -78,6 +79,17 @@ def _tune(config: FinetuneConfig, folder: Path, processes: Processes, listeners:
         for seed in (folder / "seeds").iterdir():
             shutil.rmtree(seed / "model", ignore_errors=True)
     return results
+
+
+def _check_inputs(tuning: Tuning, path: Path) -> None:
+    """Refuse to go on with other weights or examples than the seeds that are done had."""
+    found = tuning.fingerprints()
+    if path.is_file():
+        before = read_table(path, "the fingerprints of a fine-tuning's inputs", CheckpointError)
+        if changed := [name for name in found if found[name] != before.get(name)]:
+            other = ", another ".join(changed)
+            raise CheckpointError(f"{path.parent} was tuned with another {other}; choose another out")
+    write_json(path, found)
 
 
 def _describe(tuning: Tuning) -> Results:
@@ -236,13 +248,15 @@ class _Seed:
         return tuning.task.score(tuning.dev.examples, predictions)
 
     def _evaluate(self, network: Network) -> dict[str, float]:
-        """Score, and keep the model if it is the best so far; the loop ranks by a loss."""
+        """Score, and keep the model if it is the best so far; none where nothing is trained yet."""
+        if self.step == 0:
+            return {}
         scores, metric = self._scores(), self.tuning.task.metric
         self.evaluated = self.step
         if not self.best.is_file() or json.loads(self.best.read_text())["metrics"][metric] < scores[metric]:
             self._keep(scores, self.step)
         self._judge()
-        return {"loss": -scores[metric], **scores}
+        return scores
 
     def _judge(self) -> None:
         """Decide whether there were epochs enough without a better score."""

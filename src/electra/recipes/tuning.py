@@ -1,6 +1,7 @@
 """What a fine-tuning is going to be: the settings that follow task and model, the features, the number of updates."""
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +65,15 @@ class Tuning:
             precision=config.precision,
         )
 
+    def fingerprints(self) -> dict[str, str]:
+        """Give what tells the weights and the examples from all others: their names may stay while they change."""
+        weights = self.start.encoder.state_dict().values()
+        return {
+            "model": _digest(memoryview(weight.contiguous().numpy()).cast("B") for weight in weights),
+            "training data": _digest(repr(example).encode() for example in self.train.examples),
+            "dev data": _digest(repr(example).encode() for example in self.dev.examples),
+        }
+
     def factor(self, name: str) -> float:
         """Give the multiple of the learning rate for a parameter."""
         assert self.config.layer_decay is not None
@@ -117,6 +127,13 @@ def new_network(tuning: Tuning) -> TaskNetwork:
         encoder.load_state_dict(tuning.start.encoder.state_dict())
     task = tuning.task
     return TaskNetwork(encoder, task.head(encoder.config), task.labels, task.problem)
+
+
+def _digest(parts: Iterable[bytes | memoryview]) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest()
 
 
 def _check_protocol(config: FinetuneConfig, tuned_on: str | None) -> None:

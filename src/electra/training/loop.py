@@ -41,7 +41,7 @@ class Job(Generic[Result]):
     module: nn.Module  # from a micro-batch to a result that has a loss
     updates: Callable[[int], Iterator[tuple[int, Iterable[Inputs]]]]  # from a step on: tokens and micro-batches of each
     metrics: Callable[[Result], dict[str, float]]
-    evaluate: Callable[[Network], dict[str, float]]
+    evaluate: Callable[[Network], dict[str, float]]  # its `loss`, where there is one, ranks the checkpoints
     evaluate_every: int
     checkpoint_every: int
     log_every: int
@@ -219,9 +219,9 @@ class _Trainer:
         if found:
             if self.processes.first:
                 self.run.report({**position, **{f"heldout_{name}": value for name, value in found.items()}})
-            best = self.state.best is None or found["loss"] < self.state.best
-            if best and self.state.step:
-                self.state.best = found["loss"]
+            loss = found.get("loss")
+            if loss is not None and self.state.step and (self.state.best is None or loss < self.state.best):
+                self.state.best = loss
                 self._save(best=True)
         self.logged = (self.logged[0] + time.monotonic() - began, self.logged[1])
 
