@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from electra.model.precision import as_used, autocast
+from electra.errors import ConfigError
+from electra.model.precision import as_used, autocast, find_device
 
 
 @pytest.mark.parametrize(
@@ -17,6 +18,13 @@ def test_precision_is_bf16_on_a_gpu_and_float32_elsewhere_unless_asked_otherwise
     train = tiny_config.train.model_copy(update={"precision": precision})
     with autocast(train, torch.device(device)):
         assert torch.is_autocast_enabled(device) == bf16
+
+
+def test_a_gpu_that_is_not_there_is_one_line(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert find_device("auto") == torch.device("cpu")
+    with pytest.raises(ConfigError, match="device=cuda, but PyTorch finds no GPU here"):
+        find_device("cuda")
 
 
 def test_a_network_is_used_as_it_is_in_float32(tiny_config):

@@ -135,6 +135,17 @@ def test_whole_words_are_masked_whole(tokenizer, make_batch):
             assert chosen[row, words[row] == word].unique().numel() == 1
 
 
+def test_long_words_are_masked_about_as_often_as_short_ones(tokenizer, make_batch):
+    batch = make_batch(*[128] * 2000)
+    word, piece = (tokenizer.backend.token_to_id(name) for name in ("the", "##a"))
+    batch.ids[:, 1:-1] = torch.tensor([word, word, piece, piece]).repeat(32)[:126]
+    masked = mask(tokenizer, batch, whole_words=True)
+    rates = (chosen_times(masked, 128) > 0).float().mean(0)
+    single, first_of_three = rates[1:-1:4].mean(), rates[2:-1:4].mean()
+    assert single == pytest.approx(0.15, abs=0.01)
+    assert first_of_three == pytest.approx(0.14, abs=0.01)  # where the last word does not fit, it is a long one
+
+
 def test_whole_words_of_a_sequence_that_starts_inside_a_word(tokenizer, make_batch):
     batch = make_batch(*[32] * 50)
     batch.ids[:, 0] = tokenizer.backend.token_to_id("##a")

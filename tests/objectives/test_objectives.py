@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from electra.config.load import load_config
+from electra.errors import ConfigError
 from electra.objectives.build import build_objective
 from electra.objectives.draws import draw
 
@@ -67,6 +68,11 @@ def test_the_uniform_generators_loss_is_that_of_the_vocabulary(make_objective, b
     assert step.generator.nll.mean().item() == pytest.approx(math.log(vocabulary), rel=1e-6)
     assert step.loss.item() == pytest.approx(math.log(vocabulary), rel=1e-6)
     assert F.cross_entropy(torch.zeros(1, 30_522), torch.tensor([7])).item() == pytest.approx(10.326203, abs=1e-6)
+
+
+def test_the_unigram_generator_does_not_guess_how_often_tokens_occur(make_objective):
+    with pytest.raises(ConfigError, match="it needs their counts"):
+        make_objective("objective.generator.kind=unigram")
 
 
 def test_the_unigram_generator_proposes_tokens_as_often_as_they_occur(make_objective, make_batch, tokenizer):

@@ -45,13 +45,16 @@ def trained(tmp_path):
             module=module,
             updates=lambda step: ((1, [(factor,) for factor in factors(number)]) for number in count(step)),
             metrics=lambda result: {"loss": result.loss.item()},
-            evaluate=lambda network: {"loss": (module.weight.item() - 3.0) ** 2},
             finish=lambda: None,
             warnings=["mind the gap"],
             remedy="tread softly",
             flops_per_token=1.0,
             peak=None,
-            **{"evaluate_every": 10, "checkpoint_every": 5, "log_every": 1, **changes},
+            **{
+                "evaluate": lambda network: {"loss": (module.weight.item() - 3.0) ** 2},
+                **{"evaluate_every": 10, "checkpoint_every": 5, "log_every": 1},
+                **changes,
+            },
         )
         checkpoints = Checkpoints(tmp_path / "run" / "checkpoints", keep=2)
         run = Run(tmp_path / "run", [])
@@ -68,10 +71,21 @@ def test_the_weight_moves_to_its_target(trained):
 
 
 def test_micro_batches_count_as_one_batch(trained, tmp_path):
-    together, *_ = trained(lambda step: [2.0, 4.0, 6.0], steps=3)
+    together, of_together, _ = trained(lambda step: [2.0, 4.0, 6.0], steps=3)
     (tmp_path / "run").rename(tmp_path / "first")
-    alone, *_ = trained(lambda step: [4.0], steps=3)
+    alone, of_alone, _ = trained(lambda step: [4.0], steps=3)
     assert together.weight.item() == pytest.approx(alone.weight.item(), rel=1e-6)
+    norms, expected = (
+        [record["gradient_norm"] for record in records if "gradient_norm" in record]
+        for records in (of_together, of_alone)
+    )
+    assert norms == pytest.approx(expected)
+
+
+def test_an_evaluation_without_a_number_is_not_the_best(trained):
+    losses = iter([4.0, math.nan, 2.0, 3.0])
+    _, _, checkpoints = trained(lambda step: [1.0], evaluate=lambda network: {"loss": next(losses)})
+    assert (checkpoints.folder / "best").read_text().endswith("20")
 
 
 def test_the_first_steps_show_life_before_the_first_that_is_due(trained):

@@ -1,5 +1,6 @@
 import json
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -105,6 +106,16 @@ def test_without_a_tracker_its_extra_is_named(key, package, tmp_path, monkeypatc
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ConfigError, match=rf"log\.{key} needs an extra: pip install -e '\.\[track\]' in the checkout"):
         trackers(tmp_path, LogConfig(**{key: True}))
+
+
+def test_runs_of_one_name_are_apart_in_weights_and_biases_and_each_goes_on(tmp_path, monkeypatch):
+    ids = []
+    fake = SimpleNamespace(init=lambda **settings: ids.append(settings["id"]), log=lambda *record, **step: None)
+    monkeypatch.setitem(sys.modules, "wandb", fake)
+    for name in ("a/run", "b/run", "a/run"):
+        (tmp_path / name).mkdir(parents=True, exist_ok=True)
+        trackers(tmp_path / name, LogConfig(wandb=True))
+    assert ids[0] == ids[2] != ids[1]
 
 
 def test_a_new_or_empty_folder_may_become_a_run(tmp_path):

@@ -35,8 +35,10 @@ def test_micro_batches_make_one_update_of_their_mean():
     one, two = Squares(3, 2), Squares(3, 2)
     two.load_state_dict(one.state_dict())
     parts = [({"x": torch.randn(4, 3)},) for _ in range(2)]
-    update_of(one, "plain")(parts, 1e-2)
-    update_of(two, "plain")([({"x": torch.cat([part["x"] for (part,) in parts])},)], 1e-2)
+    in_parts, whole = update_of(one, "plain"), update_of(two, "plain")
+    in_parts(parts, 1e-2)
+    whole([({"x": torch.cat([part["x"] for (part,) in parts])},)], 1e-2)
+    torch.testing.assert_close(in_parts.optimizer.means, whole.optimizer.means)
     torch.testing.assert_close(one.weight, two.weight)
 
 
@@ -49,6 +51,8 @@ def test_a_recorded_update_is_the_plain_one_for_every_shape():
     for step in range(8):
         rows = 16 if step % 2 else 32
         x = torch.randn(rows, 64, generator=torch.Generator("cuda").manual_seed(step), device="cuda")
-        recorded([({"x": x.bfloat16()},)], 1e-3)
-        reference([({"x": x},)], 1e-3)
+        recorded([({"x": part.bfloat16()},) for part in x.chunk(4)], 1e-3)
+        reference([({"x": part},) for part in x.chunk(4)], 1e-3)
+        torch.testing.assert_close(recorded.optimizer.norm, reference.optimizer.norm, rtol=2e-2, atol=0)
+        torch.testing.assert_close(recorded.optimizer.means, reference.optimizer.means, rtol=0, atol=1e-3)
     torch.testing.assert_close(fast.weight, plain.weight, rtol=0, atol=2e-3)

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from electra.config import schema
 from electra.config.schema import ModelConfig
+from electra.errors import ConfigError
 from electra.model.encoder import DisentangledEmbeddings, Embeddings, Encoder
 from electra.model.heads import DiscriminatorHead, GeneratorHead, TaskHead, at_positions
 from electra.model.two_tower import TwoTowerGenerator
@@ -114,7 +115,9 @@ def build_networks(
         case schema.UniformGenerator():
             return Encoder(model), Uniform(model)
         case schema.UnigramGenerator():
-            return Encoder(model), Unigram(torch.ones(model.vocab_size) if counts is None else counts)
+            if counts is None:
+                raise ConfigError("the unigram generator draws tokens by how often they occur; it needs their counts")
+            return Encoder(model), Unigram(counts)
         case schema.MaskedLMGenerator(sharing="all"):
             encoder = Encoder(model)
             return encoder, MaskedLM(encoder)

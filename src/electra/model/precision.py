@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from electra.config.schema import Precision
+from electra.errors import ConfigError
 from electra.model.kernels import has_bf16
 
 Module = TypeVar("Module", bound=nn.Module)
@@ -23,7 +24,10 @@ class HasPrecision(Protocol):
 
 def find_device(name: str) -> torch.device:
     """Give the device of a name; `auto` is a GPU where there is one."""
-    return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name)
+    there = torch.cuda.is_available()
+    if name.startswith("cuda") and not there:
+        raise ConfigError(f"device={name}, but PyTorch finds no GPU here; leave it out, or say device=cpu")
+    return torch.device(("cuda" if there else "cpu") if name == "auto" else name)
 
 
 def in_bf16(config: HasPrecision, device: torch.device) -> bool:

@@ -4,6 +4,7 @@ No [MASK] is needed: a causal Transformer in each direction sees the whole unmas
 """
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from electra.config.schema import ModelConfig
@@ -24,8 +25,9 @@ class TwoTowerGenerator(nn.Module):
 
     def forward(self, ids: Tensor, attention: Tensor | None, types: Tensor | None, positions: Tensor) -> Tensor:
         """Give (B, N, V) logits for the tokens at `positions`, each from every token but itself."""
-        before = self.left(ids, attention, types).roll(1, dims=1)  # at i: what the left tower knows of 0 … i-1
-        after = self.right(ids, attention, types).roll(-1, dims=1)  # at i: what the right tower knows of i+1 …
+        left, right = self.left(ids, attention, types), self.right(ids, attention, types)
+        before = F.pad(left[:, :-1], (0, 0, 1, 0))  # at i: what the left tower knows of 0 … i-1; of nothing, zeros
+        after = F.pad(right[:, 1:], (0, 0, 0, 1))  # at i: what the right tower knows of i+1 …
         chosen = at_positions(torch.cat([before, after], dim=-1), positions)
         logits: Tensor = self.head(chosen, self.left.embeddings.words.weight)
         return logits

@@ -116,7 +116,8 @@ def _whole_words(
     begins[:, 0] = True  # also where the sequence was cut inside a word
     word = begins.long().cumsum(1)  # (B, L) number of the word
     size = torch.zeros_like(word).scatter_add(1, word - 1, candidates.long()).gather(1, word - 1)
-    first = torch.zeros_like(order).scatter_reduce(1, word - 1, order, "amax")  # one number a word
+    of_first = torch.where(begins, order, 0.0)  # one number a word, whatever its length
+    first = torch.zeros_like(order).scatter_reduce(1, word - 1, of_first, "amax")
     key = torch.where(candidates, first.gather(1, word - 1), -1.0)
     positions = key.sort(dim=1, descending=True, stable=True).indices[:, :count]
     slot = torch.arange(count, device=order.device).expand_as(positions)

@@ -90,7 +90,7 @@ def _parameters(config: PretrainConfig) -> dict[str, int]:
             encoder, discriminator = Encoder(config.model), nn.Module()
             generator: nn.Module = MaskedLM(encoder)
         else:
-            encoder, generator = build_networks(config.model, objective.generator)
+            encoder, generator = build_networks(config.model, objective.generator, torch.ones(config.model.vocab_size))
             token_head = isinstance(objective, ReplaceMLMObjective | AllTokensMLMObjective)
             discriminator = MaskedLM(encoder) if token_head else Discriminator(encoder)
     return {

@@ -34,7 +34,8 @@ class JointStep:
 
     def __init__(self, config: PretrainConfig, device: torch.device) -> None:
         self.config, self.device, self.number = config, device, 0
-        objective = build_objective(config.objective, config.model, TOKENIZER).to(device)
+        counts = torch.ones(config.model.vocab_size)  # the time does not depend on which token is drawn
+        objective = build_objective(config.objective, config.model, TOKENIZER, counts).to(device)
         self.update = Update[Step](objective, config.train, Processes(0, 1, device))
 
     def __call__(self, ids: Tensor) -> None:

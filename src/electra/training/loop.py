@@ -1,5 +1,6 @@
 """The loop. Nothing in this file knows an objective or a task: it is handed a module that gives a loss."""
 
+import math
 import signal
 import threading
 import time
@@ -110,6 +111,7 @@ class _Trainer:
         self.job, self.config, self.run, self.checkpoints = job, config, run, checkpoints
         self.processes, self.update, self.state = processes, update, state
         self.optimizer = update.optimizer
+        self.steps = total_steps(config)
         self.optimizer.skipped.fill_(state.skipped)
         self.check_every = job.log_every if processes.device.type == "cuda" else 1  # looking costs a wait for the GPU
         self.started = time.monotonic() - state.seconds
@@ -169,9 +171,8 @@ class _Trainer:
 
     def _progress(self) -> float:
         """Give the share of the budget that is spent."""
-        steps = total_steps(self.config)
-        if steps is not None:
-            return self.state.step / steps
+        if self.steps is not None:
+            return self.state.step / self.steps
         assert self.config.hours is not None
         allowed = max(self.config.hours * 3600 - self.state.ending - self.latest_update, 1e-9)
         return self.processes.largest((time.monotonic() - self.started) / allowed)
@@ -194,6 +195,7 @@ class _Trainer:
             )
 
     def _log(self, result: Any, rate: float) -> None:
+        norm = self.optimizer.norm.item()  # waits for the device, so that the clock is read after its work
         position = self._position()
         if not self.processes.first:
             return
@@ -202,7 +204,7 @@ class _Trainer:
         record: Record = {
             **position,
             "learning_rate": rate,
-            "gradient_norm": self.optimizer.norm.item(),
+            "gradient_norm": norm,
             "skipped": self.state.skipped,
             "tokens_per_second": round(speed, 1),
             **self.job.metrics(result),
@@ -220,7 +222,11 @@ class _Trainer:
             if self.processes.first:
                 self.run.report({**position, **{f"heldout_{name}": value for name, value in found.items()}})
             loss = found.get("loss")
-            if loss is not None and self.state.step and (self.state.best is None or loss < self.state.best):
+            if (
+                loss is not None
+                and self.state.step
+                and loss < (math.inf if self.state.best is None else self.state.best)
+            ):
                 self.state.best = loss
                 self._save(best=True)
         self.logged = (self.logged[0] + time.monotonic() - began, self.logged[1])

@@ -79,7 +79,7 @@ class Optimizer:
         weights = self.weights
         counts = [self.norm, self.updates, self.skipped, self.skipped_in_a_row]
         copies = [weights.copies.vector] if weights.copies else []
-        return [weights.values, *copies, self.means, self.squares, *counts]
+        return [weights.values, weights.gradient, *copies, self.means, self.squares, *counts]
 
     def tensors(self) -> dict[str, Tensor]:
         """Name all that the next update depends on beside the weights, as live tensors."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from electra.config.load import difference, dump_config
 from electra.config.schema import LogConfig, Section
@@ -107,6 +108,13 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def _own_id(path: Path) -> str:
+    """Give what tells a run from others of the same name, wherever they are."""
+    if not path.is_file():
+        write_whole(path, uuid4().hex)
+    return path.read_text()
+
+
 def trackers(folder: Path, log: LogConfig) -> list[Listener]:
     """Give the listeners that TensorBoard and Weights & Biases need, if they are asked for and installed."""
     found: list[Listener] = []
@@ -129,6 +137,6 @@ def trackers(folder: Path, log: LogConfig) -> list[Listener]:
             import wandb
         except ImportError:
             raise ConfigError("log.wandb needs an extra: pip install -e '.[track]' in the checkout") from None
-        wandb.init(dir=str(folder), name=folder.name, resume="allow", id=folder.name)
+        wandb.init(dir=str(folder), name=folder.name, resume="allow", id=_own_id(folder / ".wandb-id"))
         found.append(lambda record: wandb.log(record, step=record["step"]))
     return found

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from electra.config.schema import TrainConfig
 from electra.errors import ConfigError
-from electra.model.precision import autocast
+from electra.model.precision import autocast, in_bf16
 from electra.training.capture import Captured
 from electra.training.execution import execution
 from electra.training.optim import Factor, build_optimizer
@@ -47,6 +47,10 @@ class Update(Generic[Result]):
         how, on_gpu = execution(config, processes.device), processes.device.type == "cuda"
         if how == "fast" and not on_gpu:
             raise ConfigError("train.execution=fast needs a GPU; leave it out, or say train.execution=plain")
+        if how == "fast" and not in_bf16(config, processes.device):
+            raise ConfigError(
+                "train.execution=fast computes in bf16; for float32 say train.execution=plain or compiled"
+            )
         self.config, self.processes = config, processes
         self.optimizer = build_optimizer(module, config, torch.bfloat16 if how == "fast" else None, factor)
         self.weights = self.optimizer.weights

@@ -68,7 +68,7 @@ class Weights:
 
     @torch.no_grad()
     def refresh(self) -> None:
-        """Let the forward pass see weights that have changed."""
+        """Let the forward pass see trained weights that have changed."""
         if self.copies:
             self.copies.vector.copy_(self.values)
 
