@@ -15,6 +15,7 @@ from typing import Any
 
 from electra.config.load import load_config
 from electra.recipes.flops import flops
+from electra.training.run import read_records
 
 RESULTS = Path(__file__).parents[1] / "results"
 NONE = "-"
@@ -77,7 +78,7 @@ def rounded(value: Any) -> Any:
 
 
 def _records(run: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return read_records(run / "metrics.jsonl")
 
 
 if __name__ == "__main__":

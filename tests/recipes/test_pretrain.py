@@ -10,6 +10,7 @@ import torch
 
 import electra
 from electra.config.load import load_config
+from electra.data.corpus.build import build_corpus
 from electra.data.corpus.shards import open_corpus
 from electra.data.tokens.tokenizer import wordpiece
 from electra.errors import CheckpointError, ConfigError, ElectraError
@@ -29,6 +30,20 @@ def test_a_finished_run_gives_a_model_that_detects(config):
     found = model.detect("the chef ate the soup .")
     assert [detection.token for detection in found] == ["the", "chef", "ate", "the", "soup", "."]
     assert all(0 < detection.probability < 1 for detection in found)
+
+
+def test_one_of_two_corpora_may_hold_nothing_out(config, corpus, tokenizer, tmp_path):
+    (tmp_path / "text.txt").write_text("the chef ate the soup .\n\n" * 40)
+    build_corpus([tmp_path / "text.txt"], tokenizer, length=16, out=tmp_path / "whole", heldout=0.0, workers=0)
+    run = pretrain(config(f'data=["{corpus}", "{tmp_path / "whole"}"]', "train.steps=2"))
+    assert any("heldout_loss" in record for record in read_records(run / "metrics.jsonl"))
+
+
+def test_a_run_that_nothing_is_held_out_for_says_so(config, tokenizer, tmp_path):
+    (tmp_path / "text.txt").write_text("the chef ate the soup .\n\n" * 40)
+    build_corpus([tmp_path / "text.txt"], tokenizer, length=16, out=tmp_path / "whole", heldout=0.0, workers=0)
+    first, *_ = read_records(pretrain(config(f"data={tmp_path / 'whole'}", "train.steps=2")) / "metrics.jsonl")
+    assert "nothing of the text is held out" in first["warning"]
 
 
 def test_the_energies_of_electric_are_not_taken_for_chances_of_being_replaced(config, records, tmp_path):

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from electra.config.load import load_config
+from electra.data.reading.sources import Source
 from electra.data.tokens.tokenizer import load_tokenizer
 from electra.errors import CheckpointError, ConfigError, DataError, ElectraError
 from electra.model.pretrained import load
@@ -150,14 +151,50 @@ def test_a_text_with_fewer_pieces_than_the_user_sets_gives_what_it_has(tmp_path,
 
 def test_text_is_measured_in_bytes_of_utf8(tmp_path):
     (tmp_path / "a.txt").write_text("äöü\n" * 10)
-    assert measure_text([str(tmp_path)]) == 70
+    assert measure_text([str(tmp_path)]) == (70, True)
 
 
 def test_long_text_is_estimated_from_its_beginning(tmp_path, monkeypatch):
     monkeypatch.setattr(planning, "SAMPLE_BYTES", 1 << 23)
     (tmp_path / "a.txt").write_text(("word " * 60 + "\n\n") * 100_000)
     size = (tmp_path / "a.txt").stat().st_size
-    assert measure_text([str(tmp_path)]) == pytest.approx(size, rel=0.3)
+    assert measure_text([str(tmp_path)]) == (pytest.approx(size, rel=0.3), True)
+
+
+def test_a_long_parquet_file_is_estimated_from_its_first_rows(tmp_path, monkeypatch):
+    import pyarrow
+    from pyarrow import parquet
+
+    monkeypatch.setattr(planning, "SAMPLE_BYTES", 1 << 16)
+    rows = [f"{number:04} " * 200 for number in range(2000)]
+    parquet.write_table(pyarrow.table({"text": rows}), tmp_path / "a.parquet")
+    assert measure_text([str(tmp_path)]) == (pytest.approx(sum(len(row) for row in rows), rel=0.3), True)
+
+
+@pytest.fixture
+def endless(monkeypatch, text):
+    """A text whose size nobody knows, such as the hub's datasets."""
+    unknown = [Source(str(text), "text", None)]
+    for module in ("electra.data.reading.text", "electra.data.corpus.build", "electra.recipes.train"):
+        monkeypatch.setattr(f"{module}.find_sources", lambda names, format=None: (unknown, []))
+
+
+def test_text_of_unknown_size_is_taken_to_be_enough(endless, monkeypatch, text):
+    assert make_plan([text], hours=24.0, overrides=SMALL).epochs > 39  # read to its end, its size is known
+    monkeypatch.setattr(planning, "SAMPLE_BYTES", 1 << 12)
+    plan = make_plan([text], hours=24.0, overrides=SMALL)
+    assert not plan.text_known
+    assert plan.train_hours == pytest.approx(24.0, rel=0.01)
+    said = "\n".join(describe(plan))
+    assert "more than" in said
+    assert "times the text" not in said
+
+
+def test_a_training_on_text_of_unknown_size_goes_on(endless, monkeypatch, text, tmp_path):
+    train(text, hours=HOURS, out=tmp_path / "run", overrides=SET)
+    said = []
+    train(text, hours=HOURS, out=tmp_path / "run", overrides=SET, say=said.append)
+    assert any("/corpus: " in line for line in said)
 
 
 def test_standard_input_is_refused():

@@ -76,6 +76,7 @@ def bench(
 
 def _choose(work: str, profiled: bool, text: Path | None) -> "Callable[..., Bench]":
     """Give what measures the wanted work; options of the other one are refused."""
+    from electra.data.reading.records import read_lines
     from electra.recipes.bench.encode import bench_encode
     from electra.recipes.bench.step import bench_step
 
@@ -85,7 +86,7 @@ def _choose(work: str, profiled: bool, text: Path | None) -> "Callable[..., Benc
         return partial(bench_step, profiled=profiled)
     if profiled:
         raise typer.BadParameter("it takes the pre-training step apart, not encode", param_hint="--profile")
-    lines = text.read_text(encoding="utf-8").splitlines() if text else None
+    lines = list(read_lines(str(text))) if text else None
     return partial(bench_encode, texts=lines and [line for line in lines if line.strip()])
 
 

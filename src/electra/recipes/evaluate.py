@@ -15,6 +15,7 @@ from electra.errors import TaskError
 from electra.model.networks import TaskNetwork
 from electra.model.precision import as_used, autocast
 from electra.model.task_model import read_task_model
+from electra.recipes.tuning import check_length
 from electra.tasks.base import Feature, Notes, Output, Prediction, Split
 from electra.tasks.batches import evaluation_order, make_batch
 from electra.tasks.build import AnyTask, build_task
@@ -74,6 +75,7 @@ def load_tuned(run: str | Path, overrides: Iterable[str] = ()) -> Tuned:
         longest = f"max_length={model.network.encoder.config.max_length}"
         config = load_finetune_config("table", [longest, *overrides])
         task = build_task(config, known_of(model.network))
+    check_length(config, model.network.encoder.config)
     if task.labels != model.network.labels:
         ours, theirs = (", ".join(labels) or "spans" for labels in (model.network.labels, task.labels))
         raise TaskError(f"the head of {run} does not fit task {task.name}: it has {ours}, not {theirs}")

@@ -42,6 +42,7 @@ class Plan:
     overrides: list[str]
     device: str
     text_bytes: int  # estimated from a sample if the text is long
+    text_known: bool  # False: there is more than that, nobody knows how much
     text_tokens: int
     vocab_size: int  # asked for; the text may have fewer pieces
     tokens_per_second: dict[str, float]  # measured, by preset
@@ -64,16 +65,15 @@ def make_plan(sources: Sequence[str | Path], *, hours: float, overrides: Sequenc
     if not 0 < hours < math.inf:
         raise ConfigError(f"{hours:g} hours are no time to train; give a number above 0, such as 0.5 or 12")
     names = [str(source) for source in sources]
-    text_bytes = measure_text(names)
+    text_bytes, text_known = measure_text(names)
     text_tokens = max(1, text_bytes // BYTES_PER_TOKEN)
+    most = MOST_EPOCHS * text_tokens if text_known else math.inf
     shape = [f"model.vocab_size={vocabulary(text_bytes)}", f"model.max_length={LENGTH}", f"train.length={LENGTH}"]
     device = find_device(load_config("tiny", overrides).device)
     candidates = {name: load_config(name, [*shape, *overrides]) for name in SIZES[device.type]}
     parameters = {name: flops(_with_steps(config, 1)).parameters["joint"] for name, config in candidates.items()}
-    speeds = _speeds(candidates, parameters, hours, MOST_EPOCHS * text_tokens, device)
-    affordable = {
-        name: min(hours * 3600 * speed.tokens_per_second, MOST_EPOCHS * text_tokens) for name, speed in speeds.items()
-    }
+    speeds = _speeds(candidates, parameters, hours, most, device)
+    affordable = {name: min(hours * 3600 * speed.tokens_per_second, most) for name, speed in speeds.items()}
     preset = choose(affordable, parameters)
     settings = [*shape, f"train.hours={hours!r}", *_training(candidates[preset], speeds[preset], affordable[preset])]
     config = load_config(preset, [*settings, *overrides])
@@ -85,6 +85,7 @@ def make_plan(sources: Sequence[str | Path], *, hours: float, overrides: Sequenc
         overrides=list(overrides),
         device=device_name(device),
         text_bytes=text_bytes,
+        text_known=text_known,
         text_tokens=text_tokens,
         vocab_size=config.model.vocab_size,
         tokens_per_second={name: round(speed.tokens_per_second, 1) for name, speed in speeds.items()},
@@ -100,11 +101,11 @@ def make_plan(sources: Sequence[str | Path], *, hours: float, overrides: Sequenc
 
 
 def _speeds(
-    candidates: dict[str, PretrainConfig], parameters: dict[str, int], hours: float, most: int, device: torch.device
+    candidates: dict[str, PretrainConfig], parameters: dict[str, int], hours: float, most: float, device: torch.device
 ) -> dict[str, Speed]:
     """Time the candidates from the smallest up, as long as tokens enough for the next could be read in the hours."""
     speeds: dict[str, Speed] = {}
-    reach: float = most
+    reach = most
     for name, config in candidates.items():
         if speeds and reach < TOKENS_PER_PARAMETER * parameters[name]:
             break  # larger models are slower still
@@ -129,8 +130,11 @@ def choose(affordable: dict[str, float], parameters: dict[str, int]) -> str:
     return max(enough or [min(affordable, key=parameters.__getitem__)], key=parameters.__getitem__)
 
 
-def measure_text(names: Sequence[str]) -> int:
-    """Estimate the bytes of text in the sources: count the first ones, and take the rest to be alike."""
+def measure_text(names: Sequence[str]) -> tuple[int, bool]:
+    """Estimate the bytes of text in the sources: count the first ones, and take the rest to be alike.
+
+    Where it is not known how much the rest is, as with datasets of the hub, the bytes are those counted, and False.
+    """
     if "-" in names:
         raise DataError("the text is read more than once, which standard input does not allow; give files")
     tally, size = Tally(), 0
@@ -140,9 +144,11 @@ def measure_text(names: Sequence[str]) -> int:
             break
     if not size:
         raise DataError(f"no text in {' '.join(names)}")
-    if size >= SAMPLE_BYTES and tally.total_bytes and tally.bytes_read:
-        return int(size * max(1.0, tally.total_bytes / tally.bytes_read))
-    return size
+    if size < SAMPLE_BYTES:
+        return size, True
+    if tally.total_bytes is None or not tally.bytes_read:
+        return size, False
+    return int(size * max(1.0, tally.total_bytes / tally.bytes_read)), True
 
 
 def _training(config: PretrainConfig, speed: Speed, tokens: float) -> list[str]:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from electra.config.load import load_config
 from electra.data.corpus.build import build_corpus
+from electra.data.corpus.shards import MANIFEST, Corpus, open_corpus
 from electra.data.files import write_json
-from electra.data.reading.sources import names_of
-from electra.data.tokens.tokenizer import load_tokenizer
+from electra.data.reading.sources import find_sources, names_of
+from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 from electra.data.tokens.vocab import REPORT, train_vocab
 from electra.errors import CheckpointError, ConfigError
 from electra.recipes.plan import MOST_EPOCHS, Plan, make_plan
@@ -46,7 +47,7 @@ def train(
         train_vocab(names, size=plan.vocab_size, out=tokenizer_folder)
     tokenizer = load_tokenizer(tokenizer_folder)
     say(f"{tokenizer_folder}: {tokenizer.vocab_size:,} pieces")
-    corpus = build_corpus(names, tokenizer, length=plan.config().train.length, out=folder / "corpus")
+    corpus = _corpus(names, tokenizer, plan, folder / "corpus")
     say(f"{folder / 'corpus'}: {corpus.manifest.tokens:,} tokens in {corpus.manifest.sequences:,} sequences")
     # Over what the user asked for: the text may have fewer pieces.
     found = replace(plan, overrides=[*plan.overrides, f"model.vocab_size={tokenizer.vocab_size}"])
@@ -55,18 +56,29 @@ def train(
     return pretrain(found.config(*places, f"train.hours={budget!r}"), listeners)
 
 
+def _corpus(names: list[str], tokenizer: Tokenizer, plan: Plan, place: Path) -> Corpus:
+    """Build the corpus, or open it; of text that has no size, such as the hub's, that it changed cannot be told."""
+    sizes = [source.size for source in find_sources(names)[0]]
+    if None in sizes and (place / MANIFEST).is_file():
+        return open_corpus(place)
+    return build_corpus(names, tokenizer, length=plan.config().train.length, out=place)
+
+
 def describe(plan: Plan) -> list[str]:
     """Put a plan into words."""
     speeds = ", ".join(f"{name} {speed:,.0f}" for name, speed in plan.tokens_per_second.items())
     batch = plan.config().train.batch_size
+    known = plan.text_known
+    more = "" if known else "more than "
+    times = f"{plan.epochs:.1f} times the text, " if known else ""
     lines = [
-        f"text        {plan.text_bytes / 1e6:,.1f} MB, about {plan.text_tokens:,} tokens",
+        f"text        {more}{plan.text_bytes / 1e6:,.1f} MB, {more or 'about '}{plan.text_tokens:,} tokens",
         f"machine     {plan.device}: tokens/s measured for {speeds}",
         f"model       {plan.preset}, {plan.parameters:,} parameters, vocabulary of {plan.vocab_size:,}",
         f"training    about {plan.steps:,} steps of {batch} sequences in {plan.train_hours:.2f} hours",
-        f"            {plan.tokens:,} tokens, {plan.epochs:.1f} times the text, {plan.flops:.2e} FLOPs",
+        f"            {plan.tokens:,} tokens, {times}{plan.flops:.2e} FLOPs",
     ]
-    if plan.train_hours < plan.hours and plan.epochs > 0.9 * MOST_EPOCHS:
+    if known and plan.train_hours < plan.hours and plan.epochs > 0.9 * MOST_EPOCHS:
         lines.append(f"            less than {plan.hours:g} hours: more would read the same text too often")
     return lines
 

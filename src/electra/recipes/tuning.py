@@ -104,8 +104,7 @@ def prepare(config: FinetuneConfig) -> Tuning:
 
 def complete(config: FinetuneConfig, task: AnyTask, model: ModelConfig) -> FinetuneConfig:
     """Decide what the config leaves to the task and to the width of the model."""
-    if config.max_length and config.max_length > model.max_length:
-        raise ConfigError(f"max_length={config.max_length}, but the model takes at most {model.max_length} tokens")
+    check_length(config, model)
     rate, decay = PAPER[min(PAPER, key=lambda width: abs(width - model.hidden_size))]
     usual = {
         "max_length": min(task.defaults.max_length, model.max_length),
@@ -116,6 +115,12 @@ def complete(config: FinetuneConfig, task: AnyTask, model: ModelConfig) -> Finet
         "seeds": len(config.seed_list),
     }
     return config.model_copy(update={key: value for key, value in usual.items() if getattr(config, key) is None})
+
+
+def check_length(config: FinetuneConfig, model: ModelConfig) -> None:
+    """Refuse inputs that are longer than a model takes."""
+    if config.max_length and config.max_length > model.max_length:
+        raise ConfigError(f"max_length={config.max_length}, but the model takes at most {model.max_length} tokens")
 
 
 def new_network(tuning: Tuning) -> TaskNetwork:

@@ -101,6 +101,12 @@ def test_a_threshold_gets_room_for_rounding_and_withholds_the_same_answers(thres
     assert found.at(moved) == found.at(threshold)
 
 
+def test_where_no_answer_is_best_all_are_withheld():
+    found = graded([0.0, 0.0], [-4.0, -1.0], [True, False], [True, True])
+    assert found.best("f1") == (0.5, 0.0)  # the official search names odds that withhold nothing here
+    assert found.at(found.threshold("f1"))["f1"] == 0.5
+
+
 def test_the_threshold_search_is_the_official_one():
     draw = random.Random(1)
     for _ in range(300):

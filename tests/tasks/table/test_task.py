@@ -4,7 +4,7 @@ import json
 import pytest
 
 from electra.config.load import load_finetune_config
-from electra.errors import ElectraError
+from electra.errors import ElectraError, TaskError
 from electra.tasks.base import Notes
 from electra.tasks.build import build_task
 from electra.tasks.table.task import TableAnswering, TableTagging, TableTexts
@@ -88,6 +88,20 @@ def test_a_table_of_questions_is_answering(write):
     assert [answer.text for answer in first.answers] == ["the cat", "cat"]
     assert (second.id, second.answers) == ("b", ())
     assert third.answers[0].start == 10
+
+
+@pytest.mark.parametrize(
+    ("answers", "reason"),
+    [
+        ({"text": "Paris", "answer_start": 3}, "has no answers with their places: text: input should be a valid list"),
+        ({"text": ["Paris"], "start": [3]}, "has no answers with their places: answer_start: field required"),
+        ({"text": ["Paris"], "answer_start": [3, 4]}, "1 texts, but 2 places"),
+    ],
+)
+def test_answers_that_are_none_are_one_line(write, answers, reason):
+    good = {"question": "who ate?", "context": "the cat ate", "answers": {"text": ["cat"], "answer_start": [4]}}
+    with pytest.raises(TaskError, match=reason):
+        write([good, good | {"answers": answers}]).read("dev", Notes())
 
 
 def test_a_task_is_made_again_from_what_a_model_knows_of_it(write, tmp_path):

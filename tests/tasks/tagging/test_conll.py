@@ -78,6 +78,14 @@ def test_without_a_dev_file_the_test_file_is_scored_and_noted(task, tmp_path):
     assert len(task("chunking").read("dev", Notes())) == 2
 
 
+def test_a_file_may_be_named_by_a_path_of_its_own(task, tmp_path):
+    (tmp_path / "train.txt").write_text(TEXT)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/mine.txt").write_text("a B-NP\n")
+    for name in (tmp_path / "elsewhere/mine.txt", "elsewhere/mine.txt"):
+        assert len(task("chunking", f"dev_file={name}").read("dev", Notes())) == 1
+
+
 def test_files_are_found_in_a_folder_of_the_tasks_name(task, tmp_path):
     (tmp_path / "conll2000").mkdir()
     (tmp_path / "conll2000" / "train.txt").write_text(TEXT)

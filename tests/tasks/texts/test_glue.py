@@ -176,10 +176,25 @@ def test_new_examples_come_from_tables_or_lines(task, tmp_path, name, content):
     assert example.texts == ("A, b", "C")
 
 
-@pytest.mark.parametrize("header", ["#1 String,#2 String", "sentence1,sentence2"])
-def test_new_examples_may_have_the_columns_of_the_files_or_of_the_hub(task, tmp_path, header):
-    (example,) = task("mrpc").inputs(str(write(tmp_path, "pairs.csv", f"{header}\nA,B\n")), Notes())
+@pytest.mark.parametrize(("ending", "tab"), [("csv", ","), ("tsv", "\t")])
+@pytest.mark.parametrize("header", [("#1 String", "#2 String"), ("sentence1", "sentence2")])
+def test_new_examples_may_have_the_columns_of_the_files_or_of_the_hub(task, tmp_path, header, ending, tab):
+    path = write(tmp_path, f"pairs.{ending}", f"{tab.join(header)}\nA{tab}B\n")
+    (example,) = task("mrpc").inputs(str(path), Notes())
     assert example.texts == ("A", "B")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_benchmarks_own_files_are_new_examples_too(task, tmp_path, name):
+    found = list(task(name).inputs(str(write(tmp_path, "dev.tsv", FILES[name][1])), Notes()))
+    assert [len(example.texts) for example in found] == [len(TASKS[name].columns)] * 2
+
+
+def test_a_file_in_another_encoding_is_one_line(task, tmp_path):
+    (tmp_path / "SST-2").mkdir()
+    (tmp_path / "SST-2/dev.tsv").write_bytes(b"sentence\tlabel\ncaf\xe9\t1\n")
+    with pytest.raises(TaskError, match=r"dev\.tsv is no UTF-8 \(byte 0xe9\); convert it with iconv"):
+        task("sst-2").read("dev", Notes())
 
 
 @pytest.mark.parametrize(

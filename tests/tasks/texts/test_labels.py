@@ -27,13 +27,13 @@ def test_an_unknown_class_is_named_with_the_known_ones():
         Classes(COLOURS).parse("gren", "dev line 3")
 
 
-def test_sets_come_as_lists_or_as_one_text():
-    kind = LabelSets(COLOURS, separator="|")
-    assert kind.parse("red| blue", "here") == kind.parse(["blue", "red"], "here") == {"red", "blue"}
-    assert kind.parse("", "here") == frozenset()
+def test_sets_come_as_lists():
+    kind = LabelSets(COLOURS)
+    assert kind.parse(["blue", "red"], "here") == {"red", "blue"}
+    assert kind.parse([], "here") == frozenset()
     assert kind.target(frozenset({"blue"})) == [0.0, 0.0, 1.0]
     with pytest.raises(TaskError, match="unknown label 'pink'"):
-        kind.parse("red|pink", "here")
+        kind.parse(["red", "pink"], "here")
 
 
 def test_sets_are_read_label_by_label():

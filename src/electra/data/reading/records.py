@@ -3,7 +3,7 @@
 import csv
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from itertools import chain, islice
 from typing import Any, NamedTuple
@@ -51,10 +51,15 @@ def read_lines(name: str) -> Iterator[str]:
             yield line.rstrip("\n")
 
 
-def read_records(source: Source, column: str | None, decoded: Iterable[str]) -> Iterator[str]:
-    """Give the text of each record; `decoded` is the stream's text, for the formats that are text."""
+def read_records(
+    source: Source, column: str | None, decoded: Iterable[str], count_bytes: Callable[[int], None] = lambda count: None
+) -> Iterator[str]:
+    """Give the text of each record; `decoded` is the stream's text, for the formats that are text.
+
+    Bytes are counted here where the stream does not: a Parquet file has as many read as it has rows.
+    """
     if source.format == "parquet":
-        return _parquet(source, column)
+        return _parquet(source, column, count_bytes)
     if source.format == "dataset":
         return _dataset(source, column)
     lines = _lines(decoded, source.name)
@@ -171,17 +176,19 @@ def _quotes(start: list[str]) -> bool:
     return all(re.fullmatch('"([^"]|"")*"', field) for field in begun)
 
 
-def _parquet(source: Source, column: str | None) -> Iterator[str]:
+def _parquet(source: Source, column: str | None, count_bytes: Callable[[int], None]) -> Iterator[str]:
     if source.name == "-":
         raise DataError("standard input cannot be Parquet, which is read from its end; name a file")
     sample = [row.cells for row in islice(_parquet_rows(source, None), ROWS)]
     if sample:
         column = find_column(_longest(sample), column, source.name)
-        for row in _parquet_rows(source, [column]):
+        for row in _parquet_rows(source, [column], count_bytes):
             yield _text_of(row.cells[column], column, source.name)
 
 
-def _parquet_rows(source: Source, columns: list[str] | None) -> Iterator[Row]:
+def _parquet_rows(
+    source: Source, columns: list[str] | None, count_bytes: Callable[[int], None] = lambda count: None
+) -> Iterator[Row]:
     with ExitStack() as stack:
         with readable(source.name):
             from pyarrow import parquet
@@ -189,11 +196,13 @@ def _parquet_rows(source: Source, columns: list[str] | None) -> Iterator[Row]:
             file = parquet.ParquetFile(stack.enter_context(open_raw(source)))
             batches = file.iter_batches(batch_size=ROWS, columns=columns)
         number = 0
+        each = (source.size or 0) / max(file.metadata.num_rows, 1)  # bytes of a row
         while True:
             with readable(source.name):
                 batch = next(batches, None)
             if batch is None:
                 return
+            count_bytes(int(each * (number + len(batch))) - int(each * number))
             for record in batch.to_pylist():
                 number += 1
                 yield Row(f"{source.name} row {number}", record)

@@ -78,11 +78,9 @@ def _read_source(source: Source, reading: Reading, tally: Tally) -> Iterator[Pas
         yield from _gather(_cut_lines(chain([start], texts)), documents)
     else:
         documents = "record"
-        for text in read_records(source, reading.column, texts):
+        for text in read_records(source, reading.column, texts, tally.count_bytes):
             lines = decoder.mend(text).replace("\r\n", "\n").replace("\r", "\n")
             yield from _gather(_cut_lines([lines]), documents)
-        if source.format in ("parquet", "dataset"):  # those are not read in chunks
-            tally.count_bytes(source.size or 0)
     tally.documents[documents] += 1
     tally.invalid_places += decoder.invalid_places
 

@@ -1,10 +1,11 @@
 """The files of SQuAD (one JSON tree), of MRQA (JSON lines, a context each), and records with a question each."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import starmap
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ValidationError, model_validator
 
 from electra.data.reading.records import read_rows
 from electra.data.reading.sources import Source, read_chunks
@@ -57,6 +58,15 @@ class _MrqaContext(BaseModel):
 class _HubAnswers(BaseModel):
     text: list[str]
     answer_start: list[int]
+
+    @model_validator(mode="after")
+    def _paired(self) -> Self:
+        if len(self.text) != len(self.answer_start):
+            raise ValueError(f"{len(self.text)} texts, but {len(self.answer_start)} places")
+        return self
+
+    def answers(self) -> tuple[Answer, ...]:
+        return tuple(starmap(Answer, zip(self.text, self.answer_start, strict=True)))
 
 
 class _Record(BaseModel):
@@ -128,8 +138,12 @@ def _single(record: _Record, number: int) -> Question:
     name = str(number if record.id is None else record.id)
     if not isinstance(record.answers, _HubAnswers):
         return make_question(name, record.question, record.context, record.answers)
-    answers = zip(record.answers.text, record.answers.answer_start, strict=True)
-    return Question(name, record.question, record.context, tuple(Answer(text, start) for text, start in answers))
+    return Question(name, record.question, record.context, record.answers.answers())
+
+
+def read_answers(raw: Mapping[str, Any], where: str) -> tuple[Answer, ...]:
+    """Read answers as datasets of the hub have them: a list of texts and a list of their places."""
+    return _parse(_HubAnswers, raw, f"{where} has no answers with their places").answers()
 
 
 def _parse(layout: type[Layout], record: Mapping[str, Any], complaint: str) -> Layout:

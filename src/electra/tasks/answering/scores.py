@@ -85,12 +85,21 @@ class Graded:
         It starts from giving no answer, which is right where there is none, and gives one after the other in the order
         of their null odds: each adds its score, or takes away the point of a question that has no answer.
         """
+        order, totals, best = self._search(metric)
+        odds = float(self.odds[order[best - 1]]) if best else 0.0
+        return Threshold(float(totals[best] / max(len(order), 1)), odds)
+
+    def threshold(self, metric: str) -> float:
+        """Give the best threshold for other questions: with some room, and below all odds where no answer is best."""
+        _, _, answered = self._search(metric)
+        return self.with_room(self.best(metric).odds) if answered else float(self.odds.min(initial=1.0) - 1)
+
+    def _search(self, metric: str) -> tuple[np.ndarray, np.ndarray, int]:
+        """Give the order of the null odds, the score after so many answers, and how many answers are best."""
         order = np.argsort(self.odds, kind="stable")
         gains = np.where(self.answerable, self.scores[metric], -self.given.astype(float))[order]
         totals = (~self.answerable).sum() + np.concatenate([[0.0], gains.cumsum()])
-        best = int(totals.argmax())  # the first of equals, as the official search takes it
-        odds = float(self.odds[order[best - 1]]) if best else 0.0
-        return Threshold(float(totals[best] / max(len(order), 1)), odds)
+        return order, totals, int(totals.argmax())  # the first of equals, as the official search takes it
 
     def with_room(self, threshold: float) -> float:
         """Move a threshold half way to the next null odds, by one at most.

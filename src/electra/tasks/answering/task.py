@@ -59,8 +59,7 @@ class QuestionAnswering(Task[Question, Span, AnswerHead]):
         """Give the threshold of the null odds that leads to the best F1 on questions whose answers are known."""
         if not self.unanswerable:
             return {}
-        graded = _grade(examples, predictions)
-        return {"null_threshold": graded.with_room(graded.best("f1").odds)}
+        return {"null_threshold": _grade(examples, predictions).threshold("f1")}
 
     def features(
         self, examples: Sequence[Question], tokenizer: Tokenizer, max_length: int, notes: Notes, training: bool

@@ -10,7 +10,8 @@ from electra.data.reading.records import Row
 from electra.errors import TaskError
 from electra.model.heads import TaggingHead
 from electra.model.networks import Problem, TaskNetwork
-from electra.tasks.answering.questions import Answer, Question, make_question
+from electra.tasks.answering.files import read_answers
+from electra.tasks.answering.questions import Question, make_question
 from electra.tasks.answering.task import QuestionAnswering
 from electra.tasks.base import Notes, Split, Task
 from electra.tasks.lines import read_inputs
@@ -172,8 +173,7 @@ class TableAnswering(QuestionAnswering):
         name = str(number if given is None else given)
         raw = self._columns.read_label(row.cells, row.where, labelled)
         if isinstance(raw, Mapping):  # as datasets of the hub have it: texts and their places
-            places = zip(raw["text"], raw["answer_start"], strict=True)
-            return Question(name, question, context, tuple(Answer(text, start) for text, start in places))
+            return Question(name, question, context, read_answers(raw, row.where))
         answers = list(map(str, raw)) if isinstance(raw, list) else [str(raw)]
         return make_question(name, question, context, None if raw is None else answers)
 

@@ -62,8 +62,10 @@ class ConllTask(TaggingTask):
     def _path(self, split: Split) -> Path:
         folder = task_folder(self._data, TASKS[self.name])
         named = self._files[split]
+        if named and (folder / named).is_file():  # also a path of its own
+            return folder / named
         wanted = [named] if named else [f"{stem}.*" for stem in STEMS[split]]
-        for pattern in wanted:
+        for pattern in [] if named else wanted:
             for path in sorted(folder.glob(pattern)):
                 return path
         there = ", ".join(sorted(entry.name for entry in folder.iterdir() if entry.is_file())) or "no file"

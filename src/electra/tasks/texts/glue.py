@@ -7,7 +7,7 @@ from electra.config.finetune import FinetuneConfig
 from electra.errors import TaskError
 from electra.tasks.base import Defaults, Notes, Prediction, Split
 from electra.tasks.lines import read_inputs
-from electra.tasks.texts.glue_files import Benchmark, MissingFileError, Part, Row, read_part, read_tsv
+from electra.tasks.texts.glue_files import Benchmark, MissingFileError, Part, Row, is_own, read_own, read_part
 from electra.tasks.texts.labels import Classes, Value
 from electra.tasks.texts.task import TextExample, TextTask
 
@@ -74,9 +74,9 @@ class GlueTask(TextTask):
     def inputs(self, source: str, notes: Notes) -> Iterator[TextExample]:
         """Read texts to predict: GLUE's own files, a table with the columns of those or of the hub's, or lines."""
         columns = self.benchmark.columns
-        own = source.endswith(".tsv")
-        rows = (row.cells for row in read_tsv(Path(source), columns, None, notes)) if own else None
-        for cells in rows or read_inputs(source, columns, dict(zip(self.fields, columns, strict=True))):
+        own = (row.cells for row in read_own(Path(source), self.benchmark, columns, notes))
+        table = read_inputs(source, columns, dict(zip(self.fields, columns, strict=True)))
+        for cells in own if is_own(Path(source), self.benchmark) else table:
             yield TextExample(tuple(str(cells[column]) for column in columns), id=cells.get("index"))
 
     def files(self, examples: Sequence[TextExample], predictions: Sequence[Prediction]) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """GLUE's rows, from its tab-separated files (which know no quotes) or from the dataset of the hub."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -60,16 +60,39 @@ def read_part(data: str | None, part: Part, task: Benchmark, notes: Notes) -> It
     if not path.is_file():
         hint = f"; name another with {part.split}_file=FILE" if any(folder.glob("*.tsv")) else ""
         raise MissingFileError(f"no {path.name} in {folder}, which has {contents(folder)}{hint}")
-    header = COLA_HEADER if task.folder == "CoLA" and part.split != "test" else None
     needed = task.columns if part.split == "test" else (*task.columns, task.label)
-    return read_tsv(path, needed, header, notes)
+    return read_own(path, task, needed, notes)
 
 
-def read_tsv(path: Path, needed: tuple[str, ...], header: list[str] | None, notes: Notes) -> Iterator[Row]:
+def is_own(path: Path, task: Benchmark) -> bool:
+    """Say whether a file is written as the benchmark's own are, not as a table of the user's."""
+    if path.suffix != ".tsv" or not path.is_file():
+        return False
+    first = _first_fields(path)
+    return set(task.columns) <= set(first) or _without_header(first, task)
+
+
+def read_own(path: Path, task: Benchmark, needed: tuple[str, ...], notes: Notes) -> Iterator[Row]:
+    """Read one of the benchmark's own files."""
+    header = COLA_HEADER if _without_header(_first_fields(path), task) else None
+    yield from _read_tsv(path, needed, header, notes)
+
+
+def _first_fields(path: Path) -> list[str]:
+    with path.open(encoding="utf-8-sig", newline="\n") as file:
+        return next(_decoded(file, path), "").rstrip("\r\n").split("\t")
+
+
+def _without_header(first: list[str], task: Benchmark) -> bool:
+    """CoLA's files for training and dev leave it out."""
+    return task.folder == "CoLA" and len(first) == len(COLA_HEADER) and first[1] in task.labels.names
+
+
+def _read_tsv(path: Path, needed: tuple[str, ...], header: list[str] | None, notes: Notes) -> Iterator[Row]:
     """Read a file of fields with tabs between them and nothing else; `header` where the file leaves it out."""
     count = 0
     with path.open(encoding="utf-8-sig", newline="\n") as file:
-        for line_number, line in enumerate(file, 1):
+        for line_number, line in enumerate(_decoded(file, path), 1):
             fields = line.rstrip("\r\n").split("\t")
             where = f"{path} line {line_number}"
             if header is None:
@@ -88,6 +111,14 @@ def read_tsv(path: Path, needed: tuple[str, ...], header: list[str] | None, note
                 own = cells.get("index", cells.get("id", ""))
                 yield Row(where, int(own) if own.isdigit() else count, cells)
                 count += 1
+
+
+def _decoded(lines: Iterable[str], path: Path) -> Iterator[str]:
+    try:
+        yield from lines
+    except UnicodeDecodeError as problem:
+        byte = problem.object[problem.start]
+        raise TaskError(f"{path} is no UTF-8 (byte 0x{byte:02x}); convert it with iconv") from None
 
 
 def _read_hub_files(paths: list[Path], task: Benchmark) -> Iterator[Row]:

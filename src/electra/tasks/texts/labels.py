@@ -99,18 +99,17 @@ class Classes(Labels[str]):
 
 
 class LabelSets(Labels[frozenset[str]]):
-    """Any number of labels at once; `separator` stands between them in a table."""
+    """Any number of labels at once."""
 
     problem: Problem = "multi_label_classification"
     metric = "micro_f1"
 
-    def __init__(self, names: Sequence[str], separator: str = ",") -> None:
-        self.names, self.separator = tuple(names), separator
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = tuple(names)
 
     def parse(self, raw: Any, where: str) -> frozenset[str]:
-        """Take a list of known labels, or a text with the separator between them."""
-        parts = [part.strip() for part in raw.split(self.separator)] if isinstance(raw, str) else map(str, raw)
-        found = frozenset(part for part in parts if part)
+        """Take a list of known labels."""
+        found = frozenset(map(str, raw))
         if unknown := sorted(found - set(self.names)):
             hint = did_you_mean(unknown[0], self.names)
             raise TaskError(f"{where}: unknown label {unknown[0]!r}{hint}; known: {listed(self.names)}")
