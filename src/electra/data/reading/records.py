@@ -202,8 +202,8 @@ def _parquet_rows(
                 batch = next(batches, None)
             if batch is None:
                 return
-            count_bytes(int(each * (number + len(batch))) - int(each * number))
             for record in batch.to_pylist():
+                count_bytes(int(each * (number + 1)) - int(each * number))
                 number += 1
                 yield Row(f"{source.name} row {number}", record)
 
