@@ -32,6 +32,14 @@ def test_a_finished_run_gives_a_model_that_detects(config):
     assert all(0 < detection.probability < 1 for detection in found)
 
 
+def test_a_model_reads_as_many_tokens_at_once_as_it_did_in_training(config):
+    run = pretrain(config("model.max_length=64", "train.steps=1"))
+    assert electra.load(run).window == 16 - 2
+    assert len(electra.load(run).detect("the chef ate the soup . " * 20)) == 120
+    settings = json.loads((run / "model/tokenizer_config.json").read_text())
+    assert settings["model_max_length"] == 16  # where `transformers` cuts
+
+
 def test_one_of_two_corpora_may_hold_nothing_out(config, corpus, tokenizer, tmp_path):
     (tmp_path / "text.txt").write_text("the chef ate the soup .\n\n" * 40)
     build_corpus([tmp_path / "text.txt"], tokenizer, length=16, out=tmp_path / "whole", heldout=0.0, workers=0)

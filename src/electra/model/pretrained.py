@@ -72,8 +72,9 @@ class Pretrained:
 
     @property
     def window(self) -> int:
-        """Say how many tokens are read at once: [CLS] and [SEP] take two places."""
-        return self.encoder.config.max_length - 2
+        """Say how many tokens are read at once: as many as in training, where [CLS] and [SEP] take two places."""
+        most = self.encoder.config.max_length
+        return min(most, self.tokenizer.longest or most) - 2
 
     def detect(self, text: str) -> list[Detection]:
         """Give for every token of a text, however long, the probability that it was replaced."""

@@ -273,5 +273,6 @@ class _Seed:
             "known": self.known,
         }
         with folder_whole(self.folder / "model", overwrite=True) as folder:
-            write_task_model(TaskModel(self.network, tuning.start.tokenizer, described), folder)
+            tokenizer = tuning.start.tokenizer.of_length(tuning.config.max_length)
+            write_task_model(TaskModel(self.network, tokenizer, described), folder)
         write_json(self.best, {"metrics": scores, "steps": steps})

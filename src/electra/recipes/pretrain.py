@@ -201,7 +201,8 @@ class _Pretraining:
     def _finish(self) -> None:
         """Write the model folder: the network that is kept, and the generator where Hugging Face has a class for it."""
         with folder_whole(self.run.folder / "model", overwrite=True) as folder:
-            write_model(trained_model(self.objective, self.tokenizer), folder)
+            tokenizer = self.tokenizer.of_length(self.config.train.length)
+            write_model(trained_model(self.objective, tokenizer), folder)
 
     def _watch(self, record: Record) -> None:
         """Write the samples of an evaluation with its step, and warn where its metrics look ill."""

@@ -49,10 +49,20 @@ def test_a_saved_tokenizer_loads_equal(tmp_path):
 def test_a_saved_tokenizer_loads_in_transformers(tmp_path):
     from transformers import AutoTokenizer
 
-    wordpiece(PIECES).save(tmp_path)
+    wordpiece(PIECES).of_length(6).save(tmp_path)
     theirs = AutoTokenizer.from_pretrained(tmp_path)
     assert theirs("The unaffable", "cafe")["input_ids"] == [2, 11, 5, 6, 7, 3, 12, 3]
     assert theirs.mask_token_id == 4
+    assert len(theirs("The unaffable cafe", truncation=True)["input_ids"]) == 6
+    assert load_tokenizer(tmp_path).longest == 6
+
+
+@pytest.mark.parametrize("said", [10**30, None, "512"])
+def test_a_length_that_is_none_is_no_limit(tmp_path, said):
+    wordpiece(PIECES).save(tmp_path)
+    path = tmp_path / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"model_max_length": said}))
+    assert load_tokenizer(tmp_path).longest is None
 
 
 def test_a_vocabulary_without_special_tokens_is_refused(tmp_path):

@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from copy import copy
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import tokenizers
 from tokenizers import Encoding, decoders, models, normalizers, pre_tokenizers, processors
@@ -15,15 +16,19 @@ from electra.errors import DataError
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ROLES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt")
+UNLIMITED = 1_000_000  # tokens: from here on `transformers` means that there is no limit
 
 
 class Tokenizer:
     """A `tokenizers` tokenizer with the five special tokens that pre-training needs, under whatever names.
 
-    Text that spells a special token, such as "[MASK]", is read as ordinary text.
+    Text that spells a special token, such as "[MASK]", is read as ordinary text. `longest` is how many tokens the
+    model beside it was trained to read at once, where that is known.
     """
 
-    def __init__(self, backend: tokenizers.Tokenizer, names: Sequence[str] = SPECIAL_TOKENS) -> None:
+    def __init__(
+        self, backend: tokenizers.Tokenizer, names: Sequence[str] = SPECIAL_TOKENS, longest: int | None = None
+    ) -> None:
         missing = [name for name in names if backend.token_to_id(name) is None]
         if missing:
             raise DataError(
@@ -32,6 +37,7 @@ class Tokenizer:
             )
         self.backend = backend
         self.names = tuple(names)
+        self.longest = longest
         backend.no_padding()
         backend.no_truncation()
         backend.encode_special_tokens = True
@@ -81,12 +87,19 @@ class Tokenizer:
             return [not piece.startswith("##") for piece in pieces]
         return [piece.startswith(("▁", "Ġ")) for piece in pieces]
 
+    def of_length(self, longest: int | None) -> Self:
+        """Give the same tokenizer for a model that reads so many tokens."""
+        tokenizer = copy(self)
+        tokenizer.longest = longest
+        return tokenizer
+
     def save(self, folder: Path) -> None:
         """Write the files from which `AutoTokenizer` and `load_tokenizer` make an equal tokenizer."""
         folder.mkdir(parents=True, exist_ok=True)
         self.backend.save(str(folder / "tokenizer.json"))
         settings: dict[str, object] = {"tokenizer_class": "PreTrainedTokenizerFast"}
         settings |= dict(zip(ROLES, self.names, strict=True))
+        settings |= {"model_max_length": self.longest} if self.longest else {}
         if isinstance(self.backend.model, models.WordPiece):
             normalizer = json.loads(self.backend.to_str())["normalizer"] or {}
             settings |= {
@@ -111,9 +124,11 @@ def load_tokenizer(source: str | Path) -> Tokenizer:
     config = path.with_name("tokenizer_config.json")
     settings = read_table(config, "a tokenizer's config", DataError) if config.is_file() else {}
     try:
-        return _read_json(path, settings) if path.suffix == ".json" else _read_vocab(path, settings)
+        tokenizer = _read_json(path, settings) if path.suffix == ".json" else _read_vocab(path, settings)
     except DataError as problem:
         raise DataError(f"{path}: {problem}") from None
+    longest = settings.get("model_max_length")
+    return tokenizer.of_length(longest if isinstance(longest, int) and longest < UNLIMITED else None)
 
 
 def _names(settings: Mapping[str, Any]) -> list[str]:
