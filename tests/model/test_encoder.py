@@ -142,3 +142,12 @@ def test_dropout_is_active_in_training_alone(encoder):
         assert not torch.allclose(encoder(ids), encoder(ids))
     finally:
         encoder.eval()
+
+
+@pytest.mark.parametrize(("heads", "fits"), [(1, False), (2, True), (16, True), (32, False)])
+def test_the_kernels_take_heads_that_fit_on_the_chip(heads, fits, monkeypatch):
+    monkeypatch.setattr("electra.model.kernels.serve", lambda hidden: True)
+    config = load_config("small", [f"model.heads={heads}"]).model
+    with torch.device("meta"):
+        assert Encoder(config)._fits_kernels(torch.empty(2, 128, 256)) == fits
+        assert not Encoder(config)._fits_kernels(torch.empty(2**21, 128, 256))  # more numbers than 32 bits count

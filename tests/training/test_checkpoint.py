@@ -87,6 +87,16 @@ def test_a_damaged_checkpoint_is_passed_over(checkpoints, file, damage):
     assert restored.damaged == [path.parent]
 
 
+def test_a_run_that_went_back_behind_damaged_checkpoints_gets_on(checkpoints):
+    for step in (1, 5, 6):
+        save(checkpoints, step, best=step == 1)
+    for path in checkpoints.steps()[1:]:
+        (path / "state.json").write_text("")
+    assert checkpoints.restore(*trained(2)).state["step"] == 1
+    save(checkpoints, 3)
+    assert checkpoints.restore(*trained(2)).state["step"] == 3
+
+
 def test_damaged_checkpoints_alone_are_an_error_and_no_fresh_start(checkpoints):
     save(checkpoints, 1)
     (checkpoints.steps()[0] / "state.json").write_text("")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from electra.config.load import load_config
-from electra.errors import ElectraError
+from electra.errors import CheckpointError, ElectraError
 from electra.training.checkpoint import Checkpoints
 from electra.training.loop import MOST_BAD_STEPS, Job, train
 from electra.training.processes import Processes
@@ -80,6 +80,14 @@ def test_micro_batches_count_as_one_batch(trained, tmp_path):
         for records in (of_together, of_alone)
     )
     assert norms == pytest.approx(expected)
+
+
+def test_processes_that_find_different_checkpoints_do_not_begin(trained, monkeypatch):
+    elsewhere = {5.0: 9.0, -5.0: -5.0}  # another process is at step 9
+    trained(lambda step: [1.0], steps=5)
+    monkeypatch.setattr(Processes, "largest", lambda self, value: elsewhere[value])
+    with pytest.raises(CheckpointError, match=r"find different checkpoints in .*: out has to be a shared folder"):
+        trained(lambda step: [1.0], steps=10)
 
 
 def test_an_evaluation_without_a_number_is_not_the_best(trained):

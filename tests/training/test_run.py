@@ -97,8 +97,8 @@ def test_listeners_hear_every_record(run):
 
 def test_a_number_that_is_not_finite_is_null(run):
     begin(run)
-    run.report({"step": 3, "loss": float("nan"), "gradient_norm": float("inf")})
-    assert lines(run) == [{"step": 3, "loss": None, "gradient_norm": None}]
+    run.report({"step": 3, "loss": float("nan"), "gradient_norm": float("inf"), "all": [{"x": float("nan")}, 1.0]})
+    assert lines(run) == [{"step": 3, "loss": None, "gradient_norm": None, "all": [{"x": None}, 1.0]}]
 
 
 @pytest.mark.parametrize(("key", "package"), [("tensorboard", "torch.utils.tensorboard"), ("wandb", "wandb")])

@@ -67,10 +67,12 @@ def test_the_smallest_budget_is_one_step():
     assert total_steps(train("small", "tokens=1")) == 1
 
 
-def test_the_batch_grows_by_whole_micro_batches():
-    config = train("small", "batch_size=32", "start_batch_size=8", "micro_batch_size=4", "batch_warmup_steps=10")
-    sizes = [micro_batches(config, step) for step in range(12)]
-    assert sizes == [2, 2, 3, 3, 4, 5, 5, 6, 6, 7, 8, 8]
+@pytest.mark.parametrize("micro", [1, 4, 8])
+def test_the_batch_grows_by_what_it_starts_from_whatever_the_micro_batches(micro):
+    ramp = ["batch_size=32", "start_batch_size=8", "batch_warmup_steps=10"]
+    config = train("small", *ramp, f"micro_batch_size={micro}")
+    sizes = [micro * micro_batches(config, step) for step in range(12)]
+    assert sizes == [8, 8, 8, 8, 16, 16, 16, 24, 24, 24, 32, 32]
 
 
 @pytest.mark.parametrize("overrides", [(), ("micro_batch_size=4",), ("start_batch_size=8", "batch_warmup_steps=7")])

@@ -184,10 +184,15 @@ class Encoder(nn.Module):
         return hidden
 
     def _fits_kernels(self, hidden: Tensor) -> bool:
-        head_size = self.config.hidden_size // self.config.heads
-        blocks = head_size >= 16 and head_size & (head_size - 1) == 0  # the matrix units want powers of two
-        plain = self.direction == "both" and not self.config.activation_checkpointing
-        return plain and blocks and hidden.size(1) <= kernels.LONGEST and kernels.serve(hidden)
+        config = self.config
+        head_size = config.hidden_size // config.heads
+        blocks = (
+            16 <= head_size <= kernels.WIDEST and head_size & (head_size - 1) == 0
+        )  # the matrix units want powers of two
+        plain = self.direction == "both" and not config.activation_checkpointing
+        widest = max(config.feed_forward_size, 3 * config.hidden_size)
+        addressed = hidden.shape[:2].numel() * widest < 2**31  # the kernels count in 32 bits
+        return plain and blocks and addressed and hidden.size(1) <= kernels.LONGEST and kernels.serve(hidden)
 
     def _run_kernels(self, hidden: Tensor, texts: Tensor | None) -> Tensor:
         from electra.model.kernels.stack import Settings, run_blocks

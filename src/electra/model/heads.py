@@ -38,7 +38,7 @@ class GeneratorHead(nn.Module):
             from electra.model.kernels.vocabulary import logits
 
             return logits(states.to(words.dtype), words, self.bias)
-        return F.linear(states, words, self.bias)
+        return F.linear(states, words, self.bias).float()  # which tells them from those of the kernel
 
 
 class DiscriminatorHead(nn.Module):

@@ -54,7 +54,7 @@ class Checkpoints:
             write_whole(self.folder / "best", name)
         written.rename(self.folder / name)
         sync(self.folder)
-        self._forget_old_ones()
+        self._forget_old_ones(name)
 
     def steps(self) -> list[Path]:
         """List the checkpoints, oldest first."""
@@ -79,14 +79,16 @@ class Checkpoints:
             raise CheckpointError(f"every checkpoint in {self.folder} is damaged; remove the folder to start anew")
         return None
 
-    def _forget_old_ones(self) -> None:
+    def _forget_old_ones(self, newest: str) -> None:
+        """Remove what is older than the newest few, and what lies ahead of the run: it was damaged."""
         best = self.folder / "best"
         kept = {best.read_text()} if best.is_file() else set()
-        for path in self.steps()[: -self.keep]:
-            if path.name not in kept:
-                gone = beside(path)  # a half-removed checkpoint must not look whole
-                path.rename(gone)
-                shutil.rmtree(gone)
+        ahead = [path for path in self.steps() if path.name > newest]
+        behind = [path for path in self.steps() if path.name <= newest][: -self.keep]
+        for path in [*ahead, *(path for path in behind if path.name not in kept)]:
+            gone = beside(path)  # a half-removed checkpoint must not look whole
+            path.rename(gone)
+            shutil.rmtree(gone)
 
 
 class NoCheckpoints(Checkpoints):

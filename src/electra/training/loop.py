@@ -13,7 +13,7 @@ from typing import Any, Generic
 from torch import nn
 
 from electra.config.schema import TrainConfig
-from electra.errors import ElectraError
+from electra.errors import CheckpointError, ElectraError
 from electra.training.checkpoint import Checkpoints
 from electra.training.processes import Processes
 from electra.training.run import Record, Run
@@ -85,6 +85,10 @@ def train(job: Job[Any], config: TrainConfig, run: Run, checkpoints: Checkpoints
     update = Update[Any](job.module, config, processes, job.factor)
     restored = checkpoints.restore(job.module, update.optimizer)
     state = State(**restored.state) if restored else State()
+    if processes.largest(state.step) != -processes.largest(-state.step):
+        raise CheckpointError(
+            f"the processes find different checkpoints in {run.folder}: out has to be a shared folder"
+        )
     warnings = [f"{path} is damaged: an older one is used" for path in restored.damaged] if restored else []
     if processes.first:
         run.rewind(state.step or -1)  # a checkpoint of step 0 holds nothing that starting anew does not give

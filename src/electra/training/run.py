@@ -100,11 +100,15 @@ def read_records(path: Path) -> list[Record]:
 
 def _append(record: Record, path: Path) -> None:
     with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps({name: _plain(value) for name, value in record.items()}) + "\n")
+        file.write(json.dumps(finite(record)) + "\n")
 
 
-def _plain(value: Any) -> Any:
-    """Give null for a number that is not finite, since JSON knows none."""
+def finite(value: Any) -> Any:
+    """Give the same with null for every number that is not finite, since JSON knows none."""
+    if isinstance(value, dict):
+        return {name: finite(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -1,5 +1,7 @@
 """What changes from step to step: learning rate, batch size, length. Pure functions of the config and the step."""
 
+from itertools import accumulate
+
 from electra.config.schema import TrainConfig
 
 
@@ -12,7 +14,8 @@ def total_steps(train: TrainConfig) -> int | None:
     in_ramp = micro_batches_before(train, ramp)
     if micro_batches_allowed >= in_ramp:
         return max(1, ramp + (micro_batches_allowed - in_ramp) // micro_batches(train, ramp))
-    return max(1, next(step for step in range(ramp) if micro_batches_before(train, step + 1) > micro_batches_allowed))
+    read = accumulate(micro_batches(train, step) for step in range(ramp))
+    return max(1, next(step for step, count in enumerate(read) if count > micro_batches_allowed))
 
 
 def learning_rate(train: TrainConfig, step: int, progress: float) -> float:
@@ -27,13 +30,15 @@ def learning_rate(train: TrainConfig, step: int, progress: float) -> float:
 
 
 def micro_batches(train: TrainConfig, step: int) -> int:
-    """Give how many micro-batches an update sums up; the batch grows by whole ones while it warms up."""
-    micro = train.smallest_batch
-    full = train.batch_size // micro
-    if train.start_batch_size is None or train.batch_warmup_steps is None or step >= train.batch_warmup_steps:
-        return full
-    start = train.start_batch_size // micro
-    return start + (full - start) * step // train.batch_warmup_steps
+    """Give how many micro-batches an update sums up; while it warms up, the batch is a multiple of what it starts from.
+
+    Its size does not depend on that of the micro-batches, which may change when a run goes on.
+    """
+    size, start = train.batch_size, train.start_batch_size
+    if start is not None and train.batch_warmup_steps is not None and step < train.batch_warmup_steps:
+        grown = start + (size - start) * step // train.batch_warmup_steps
+        size = grown // start * start
+    return size // train.smallest_batch
 
 
 def micro_batches_before(train: TrainConfig, step: int) -> int:

@@ -6,7 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from electra.data.corpus import clean
-from electra.data.corpus.clean import Seen, duplicate_keys, excerpt, fault, find_duplicates, mend, repetition
+from electra.data.corpus.clean import (
+    Seen,
+    check_cleaning,
+    duplicate_keys,
+    excerpt,
+    fault,
+    find_duplicates,
+    mend,
+    repetition,
+)
+from electra.data.reading.text import PASSAGE_LIMIT
 from electra.data.settings import Cleaning
 from electra.errors import DataError
 
@@ -46,6 +56,12 @@ def test_control_characters_are_dropped_and_lines_stay():
 )
 def test_a_document_is_dropped_for_a_reason(text, cleaning, expected):
     assert fault(text, cleaning) == expected
+
+
+def test_a_length_that_no_document_is_judged_at_is_refused():
+    check_cleaning(Cleaning(max_characters=PASSAGE_LIMIT))
+    with pytest.raises(DataError, match=r"max_characters 2,000,000: .* judged by the first"):
+        check_cleaning(Cleaning(max_characters=2_000_000))
 
 
 def test_repetition_is_seen_in_text_without_spaces():

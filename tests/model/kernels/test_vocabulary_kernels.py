@@ -1,5 +1,7 @@
 """The loss over the vocabulary and sampling from it, against what they are to compute."""
 
+import math
+
 import pytest
 import torch
 
@@ -56,6 +58,11 @@ def test_nothing_is_sampled_from_a_block_that_is_forbidden_whole(device):
     assert found.tolist() == [0, last // 2, last - 1]
 
 
+def test_numbers_that_lie_apart_are_read_where_they_lie(device):
+    heat, apart = torch.zeros(5, 40, device=device), uniform(5 * 7, device).view(5, 7)[:, 0]
+    assert sample(heat, apart, 1.0, None).equal(sample(heat, apart.clone(), 1.0, None))
+
+
 def test_samples_follow_the_distribution(device):
     heat = torch.tensor([0.0, 1.0, 2.0, 0.5, -1.0], device=device).repeat(400, 1)
     found = sample(heat, uniform(400, device), 1.0, None)
@@ -64,11 +71,14 @@ def test_samples_follow_the_distribution(device):
 
 
 @pytest.mark.parametrize("through_the_kernel", [True, False])
-def test_logits_of_a_vocabulary_of_any_size(normal, agree, dtype, device, through_the_kernel):
+@pytest.mark.parametrize("size", [1003, 30])
+def test_logits_of_a_vocabulary_of_any_size(normal, agree, dtype, device, through_the_kernel, size, monkeypatch):
     if dtype == torch.bfloat16 and device.type == "cpu":
         pytest.skip("bf16 products on a CPU are another matter")
-    hidden, words, bias = normal(2, 9, 16), normal(1003, 16), normal(1003)
-    wanted = torch.randint(0, 1003, (18,), generator=torch.Generator().manual_seed(0)).to(device)
+    unwritten = lambda logits, rows, columns: logits.new_full((rows, columns), math.nan)  # noqa: E731
+    monkeypatch.setattr(vocabulary, "empty_rows", unwritten)
+    hidden, words, bias = normal(2, 9, 16), normal(size, 16), normal(size)
+    wanted = torch.randint(0, size, (18,), generator=torch.Generator().manual_seed(0)).to(device)
     everything = [hidden, words, bias]
     found = logits(hidden, words, bias)
     expected = torch.nn.functional.linear(hidden.float(), words.float(), bias.float())

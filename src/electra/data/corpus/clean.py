@@ -8,6 +8,7 @@ from importlib.util import find_spec
 import numpy as np
 import numpy.typing as npt
 
+from electra.data.reading.text import PASSAGE_LIMIT
 from electra.data.settings import Cleaning
 from electra.errors import DataError
 
@@ -22,7 +23,12 @@ KEY_LIMIT = 1 << 25  # keys held for comparison: a quarter of a gigabyte, at tim
 
 
 def check_cleaning(cleaning: Cleaning) -> None:
-    """Refuse what an optional package that is not here would have to do."""
+    """Refuse what cannot be done: here, where an optional package is missing, or at all."""
+    if cleaning.max_characters is not None and cleaning.max_characters > PASSAGE_LIMIT:
+        raise DataError(
+            f"max_characters {cleaning.max_characters:,}: documents beyond {PASSAGE_LIMIT:,} characters are read in "
+            "parts, and judged by the first; give less, or leave it out"
+        )
     if cleaning.duplicates == "near" and find_spec("datasketch") is None:
         raise DataError("near duplicates are found with datasketch: pip install -e '.[clean]' in the checkout")
 

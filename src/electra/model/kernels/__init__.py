@@ -12,6 +12,7 @@ from torch import Tensor
 
 OLDEST = (8, 0)  # compute capability: GPUs before it have no bf16
 SHORT = 128  # tokens: up to here the scores of a head fit on the chip
+WIDEST = 128  # numbers of a head: of wider ones a block of long attention does not fit on the chip
 LONGEST = 512  # that an encoder gives to the kernels: `long_attention` is not measured beyond
 DROPOUTS = 3  # of a Transformer block: the attention's shares and its two branches
 

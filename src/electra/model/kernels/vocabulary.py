@@ -141,12 +141,17 @@ class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(context: Any, gradient: Tensor, _: Any) -> tuple[Tensor, None]:
         logits, targets, log_sum = context.saved_tensors
-        to_logits = logits.new_empty(len(logits), logits.stride(0))[:, : logits.size(1)]  # in rows as far apart
+        to_logits = empty_rows(logits, len(logits), logits.stride(0))[:, : logits.size(1)]  # in rows as far apart
         with on_device(logits):
             _cross_entropy_backward[(len(logits),)](
                 logits, logits.stride(0), targets, log_sum, gradient.contiguous(), to_logits, **_blocks(logits.size(1))
             )
         return to_logits, None
+
+
+def empty_rows(like: Tensor, rows: int, columns: int) -> Tensor:
+    """Make room for a kernel to write to."""
+    return like.new_empty(rows, columns)
 
 
 def logits(hidden: Tensor, words: Tensor, bias: Tensor) -> Tensor:
@@ -168,8 +173,8 @@ def sample(logits: Tensor, uniform: Tensor, temperature: float, forbidden: Tenso
         _sample[(len(logits),)](
             logits,
             logits.stride(0),
-            uniform,
-            forbidden,
+            uniform.contiguous(),
+            None if forbidden is None else forbidden.contiguous(),
             sampled,
             1 / temperature,
             **(blocks := _blocks(logits.size(1))),
@@ -185,5 +190,5 @@ def _aligned(width: int) -> int:
 
 
 def _blocks(vocabulary: int) -> dict[str, int]:
-    size = min(BLOCK, triton.next_power_of_2(vocabulary))
+    size = min(BLOCK, max(ALIGNED, triton.next_power_of_2(vocabulary)))  # so that whole padded rows are written
     return {"V": vocabulary, "BLOCK": size, "BLOCKS": triton.cdiv(vocabulary, size)}

@@ -10,12 +10,12 @@ from electra.recipes.speed import JointStep
 
 UPDATES = 5  # that are looked at
 PARTS = {  # by what stands in a name; the first that fits
-    "optimizer": ("adam", "multi_tensor_apply", "foreach"),
+    "optimizer": ("adam", "multi_tensor_apply", "foreach", "vector_norm"),
+    "vocabulary": ("cross_entropy", "_sample", "nll", "cumsum", "searchsorted", "log_softmax"),
     "attention": ("attention", "_long_forward", "_to_keys", "_to_queries", "flash", "softmax", "bmm", "_Product"),
     "matrix products": ("nvjet", "gemm", "cutlass", "splitK", "addmm", "::mm", "linear", "dot_kernel"),
     "norms": ("norm",),
     "activation": ("gelu", "erf"),
-    "vocabulary": ("cross_entropy", "_sample", "nll", "cumsum", "searchsorted", "log_softmax"),
     "embeddings": ("embedding", "gather", "scatter", "sort", "index"),
     "sums": ("_sum_rows", "reduce_kernel", "::sum"),
     "copies": ("copy", "emcpy", "emset", "fill", "CatArray"),

@@ -155,9 +155,9 @@ def _curves(records: Sequence[Record], points: int) -> dict[str, list[float | No
     """
     names = [name for name in dict.fromkeys(key for record in records for key in record) if name in POSITION]
     names += [name for name in dict.fromkeys(key for record in records for key in record) if _is_metric(name)]
-    size = -(-len(records) // points)
-    groups = [records[start : start + size] for start in range(0, len(records) - 1, max(1, size))]
-    groups += [records[-1:]] if records else []
+    before, last = records[:-1], records[-1:]
+    size = max(1, -(-len(before) // (points - 1)))
+    groups = [*(before[start : start + size] for start in range(0, len(before), size)), *([last] if last else [])]
     return {name.removeprefix(UNSEEN): [_mean(group, name) for group in groups] for name in names}
 
 

@@ -12,6 +12,7 @@ from electra.config.schema import PretrainConfig, Root
 from electra.data.files import write_whole
 from electra.errors import ConfigError
 from electra.recipes.report.gather import Data, gather
+from electra.training.run import finite
 
 PARTS = resources.files("electra.recipes.report") / "parts"
 SCRIPTS = ("elements.js", "charts.js", "sections.js")  # in this order
@@ -49,7 +50,7 @@ def _write(data: Data, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     page = _part("page.html").replace("/*CSS*/", _part("page.css")).replace("/*JS*/", "".join(map(_part, SCRIPTS)))
     # Inside a script element only "<" could end it early; JSON may write it as an escape.
-    inert = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    inert = json.dumps(finite(data), ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
     write_whole(path, page.replace("/*DATA*/", inert))
 
 
