@@ -35,7 +35,7 @@ class FinetuneConfig(Root):
     seeds: PositiveInt | None = Field(None, description="how many runs, of seeds 0, 1, …; follows the protocol")
     keep: Literal["best", "median"] = Field("best", description="which seed's model is kept")
     head: Literal["paper", "huggingface"] = Field("paper", description="whose head stands on the encoder")
-    max_length: int | None = Field(None, ge=8, description="longest input in tokens; follows the task")
+    max_length: int | None = Field(None, ge=4, description="longest input in tokens; follows the task")
     double_unordered: bool | None = Field(None, description="train on both orders of a pair; follows the task")
     epochs: PositiveFloat | None = Field(None, description="passes over the training data; follows the task")
     batch_size: PositiveInt = Field(32, description="features in one update")
