@@ -98,6 +98,11 @@ def test_no_texts_encode_to_no_vectors(model):
     assert model.encode([]).shape == (0, 128)
 
 
+def test_a_text_is_not_taken_for_a_list_of_letters(model):
+    with pytest.raises(DataError, match=r"for one text give a list of one"):
+        model.encode("the chef")
+
+
 def test_an_unknown_pooling_is_refused(model):
     with pytest.raises(DataError, match="choose mean, first or tokens"):
         model.encode(["the"], pooling="max")

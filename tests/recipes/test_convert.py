@@ -8,6 +8,7 @@ import electra
 from electra.config.load import load_config
 from electra.errors import CheckpointError
 from electra.model.encoder import Encoder
+from electra.model.huggingface import write_network
 from electra.model.networks import Discriminator, MaskedLM
 from electra.model.pretrained import Pretrained
 from electra.recipes import convert
@@ -165,6 +166,13 @@ def test_a_discriminator_of_any_width_imports_with_a_usable_generator(hidden_siz
     tokenizer.save(tmp_path / "theirs")
     electra.import_model(tmp_path / "theirs", tmp_path / "run")
     assert load_config(tmp_path / "run").model.hidden_size == hidden_size
+
+
+def test_an_imported_model_goes_on_at_the_length_that_it_was_trained_at(tiny_model, tmp_path):
+    tiny_model.tokenizer.of_length(12).save(tmp_path / "theirs")
+    write_network(tiny_model.network, tmp_path / "theirs")
+    electra.import_model(tmp_path / "theirs", tmp_path / "run")
+    assert load_config(tmp_path / "run/config.toml").train.length == 12
 
 
 def test_an_imported_model_goes_on_with_sequences_of_full_length(tokenizer, tmp_path):

@@ -56,6 +56,13 @@ def test_the_columns_are_shown_before_anything_is_trained(pairs, tiny_folder):
     assert "2 of the rows are held out of the training file" in shown
 
 
+def test_an_exported_model_that_comes_in_again_knows_its_task(tuned, pairs, tmp_path):
+    run("export", tuned, "--out", tmp_path / "hf")
+    assert "fine-tuned model" in run("import", tmp_path / "hf", "--out", tmp_path / "again")
+    ours, again = (list(predict(model, str(pairs))) for model in (tuned, tmp_path / "again"))
+    assert [line["label"] for line in again] == [line["label"] for line in ours]
+
+
 def test_a_run_says_what_was_detected(tuned):
     results = json.loads((tuned / "results.json").read_text())
     assert results["detected"][1] == "2 labels: other, same"

@@ -20,10 +20,15 @@ def import_(
     ] = None,
 ) -> None:
     """Take in a Hugging Face model: config.toml and model/, as a run has them."""
-    from electra.model.networks import Discriminator, EnergyModel, MaskedLM
+    from electra.model.networks import Discriminator, EnergyModel, MaskedLM, TaskNetwork
     from electra.recipes.convert import import_model
 
     model = import_model(source, out, generator)
-    kinds = {Discriminator: "discriminator", EnergyModel: "energy model", MaskedLM: "masked LM"}
+    kinds = {
+        Discriminator: "discriminator",
+        EnergyModel: "energy model",
+        MaskedLM: "masked LM",
+        TaskNetwork: "fine-tuned model",
+    }
     kind = kinds.get(type(model.network), "bare encoder (no head)")
     typer.echo(f"{out}: {kind}{' and generator' if model.generator else ''}, read back, logits equal")

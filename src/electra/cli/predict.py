@@ -31,7 +31,7 @@ def predict(
     from electra.tasks.base import Notes
 
     if out:
-        out = _free_place(out.expanduser())
+        out = _free_place(out.expanduser(), source)
     notes = Notes()
     count = 0
     with opened_whole(out) if out else nullcontext(sys.stdout) as target:
@@ -44,9 +44,11 @@ def predict(
         typer.echo(f"{out}: {count:,} predictions")
 
 
-def _free_place(out: Path) -> Path:
-    """Make the folder of a file, and refuse a folder instead of one."""
+def _free_place(out: Path, source: str) -> Path:
+    """Make the folder of a file; refuse a folder instead of one, and the file that is read."""
     if out.is_dir():
         raise DataError(f"{out} is a folder; name a file, such as {out / 'predictions.jsonl'}")
+    if out.exists() and Path(source).expanduser().exists() and out.samefile(Path(source).expanduser()):
+        raise DataError(f"{out} is the file to predict, and would be lost; choose another --out")
     out.parent.mkdir(parents=True, exist_ok=True)
     return out

@@ -122,6 +122,8 @@ class Pretrained:
 
         A text longer than the model is read in consecutive windows; `first` is the [CLS] state of the first one.
         """
+        if isinstance(texts, str):
+            raise DataError("encode takes a list of texts; for one text give a list of one: encode([text])")
         if pooling not in POOLS:
             raise DataError(f"pooling={pooling!r}: choose mean, first or tokens")
         size = self.window

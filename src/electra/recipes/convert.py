@@ -14,14 +14,14 @@ from electra.config.schema import (
     ModelConfig,
     PretrainConfig,
 )
-from electra.data.files import folder_whole
+from electra.data.files import folder_whole, write_json
 from electra.data.reading.hub import locate
 from electra.errors import CheckpointError
 from electra.model.encoder import Encoder
 from electra.model.heads import ClassificationHead, QuestionAnsweringHead
 from electra.model.huggingface import FILES, Network, read_network, write_network
 from electra.model.networks import MaskedLM, TaskNetwork
-from electra.model.pretrained import GENERATOR, Pretrained, find_folder, load
+from electra.model.pretrained import GENERATOR, TASK, Pretrained, find_folder, load
 from electra.model.task_model import TaskModel, read_task, write_task_model
 from electra.recipes.card import model_card
 
@@ -54,6 +54,8 @@ def import_model(source: str | Path, out: str | Path, generator: str | Path | No
         model = Pretrained(model.network, model.tokenizer, network)
     with folder_whole(Path(out)) as folder:
         write_model(model, folder / "model")
+        if task := read_task(find_folder(source)):
+            write_json(folder / "model" / TASK, task)
         (folder / "config.toml").write_text(dump_config(config_of(model)), encoding="utf-8")
     return model
 
@@ -106,7 +108,8 @@ def config_of(model: Pretrained) -> PretrainConfig:
         generator = _describe_generator(shape, model) if model.generator else _usual_generator(shape)
         generator = generator.model_copy(update={"rate": usual.generator.rate})
         objective = usual.model_copy(update={"generator": generator})
-    train = nearest.train.model_copy(update={"length": min(nearest.train.length, shape.max_length)})
+    length = model.tokenizer.longest or nearest.train.length
+    train = nearest.train.model_copy(update={"length": min(length, shape.max_length)})
     return PretrainConfig(model=shape, objective=objective, train=train)
 
 
