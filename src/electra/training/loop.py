@@ -225,13 +225,9 @@ class _Trainer:
         if found:
             if self.processes.first:
                 self.run.report({**position, **{f"heldout_{name}": value for name, value in found.items()}})
-            loss = found.get("loss")
-            if (
-                loss is not None
-                and self.state.step
-                and loss < (math.inf if self.state.best is None else self.state.best)
-            ):
-                self.state.best = loss
+            best = math.inf if self.state.best is None else self.state.best
+            if self.state.step and found.get("loss", math.inf) < best:
+                self.state.best = found["loss"]
                 self._save(best=True)
         self.logged = (self.logged[0] + time.monotonic() - began, self.logged[1])
 
