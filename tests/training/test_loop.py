@@ -2,6 +2,7 @@
 
 import json
 import math
+import time
 from dataclasses import dataclass
 from itertools import count
 
@@ -39,7 +40,9 @@ def trained(tmp_path):
 
     def work(factors, **changes) -> tuple[Fit, list[dict], Checkpoints]:
         module = Fit()
-        config = load_config("tiny", [f"train.steps={changes.pop('steps', 30)}", "train.warmup_steps=0"]).train
+        hours = changes.pop("hours", None)
+        budget = f"train.hours={hours!r}" if hours else f"train.steps={changes.pop('steps', 30)}"
+        config = load_config("tiny", [budget, "train.warmup_steps=0"]).train
         (tmp_path / "run").mkdir(exist_ok=True)
         job = Job(
             module=module,
@@ -88,6 +91,13 @@ def test_processes_that_find_different_checkpoints_do_not_begin(trained, monkeyp
     monkeypatch.setattr(Processes, "largest", lambda self, value: elsewhere[value])
     with pytest.raises(CheckpointError, match=r"find different checkpoints in .*: out has to be a shared folder"):
         trained(lambda step: [1.0], steps=10)
+
+
+def test_hours_that_are_spent_stay_spent(trained, monkeypatch):
+    slow = lambda step: [time.sleep(0.05) or 1.0]  # noqa: E731
+    first, *_ = trained(slow, hours=0.4 / 3600)
+    again, *_ = trained(slow, hours=0.4 / 3600)
+    assert again.weight.item() == first.weight.item()
 
 
 def test_an_evaluation_without_a_number_is_not_the_best(trained):

@@ -32,6 +32,7 @@ class State:
     seconds: float = 0.0
     skipped: int = 0  # updates left out because the gradient was not finite
     best: float | None = None
+    latest_update: float = 0.0  # seconds: hours that are spent leave no room for another like it, ever
     ending: float = 0.0  # seconds that the end of the run will take: an evaluation, a checkpoint, the model
 
 
@@ -119,7 +120,6 @@ class _Trainer:
         self.optimizer.skipped.fill_(state.skipped)
         self.check_every = job.log_every if processes.device.type == "cuda" else 1  # looking costs a wait for the GPU
         self.started = time.monotonic() - state.seconds
-        self.latest_update = 0.0  # seconds
         self.saved_at = state.step or -1
         self.logged = (time.monotonic(), state.tokens)
 
@@ -151,7 +151,7 @@ class _Trainer:
             state.tokens += tokens
             if state.step % self.check_every == 0:
                 self._count_skipped()
-            self.latest_update = time.monotonic() - began
+            self.state.latest_update = time.monotonic() - began
             progress = self._progress()
             if self._is_logged(state.step) or progress >= 1:
                 self._log(result, rate)
@@ -178,7 +178,7 @@ class _Trainer:
         if self.steps is not None:
             return self.state.step / self.steps
         assert self.config.hours is not None
-        allowed = max(self.config.hours * 3600 - self.state.ending - self.latest_update, 1e-9)
+        allowed = max(self.config.hours * 3600 - self.state.ending - self.state.latest_update, 1e-9)
         return self.processes.largest((time.monotonic() - self.started) / allowed)
 
     def _astray(self) -> bool:
