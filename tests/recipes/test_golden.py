@@ -32,6 +32,7 @@ VARIANTS = {
     "whole_words": ["objective.whole_words=true"],
     "forbid_original": ["objective.forbid_original=true", "objective.temperature=0.7"],
     "adamw": ["train.optimizer=adamw", "train.schedule=stable"],
+    "muon": ["train.optimizer=muon"],
 }
 
 

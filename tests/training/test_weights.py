@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from electra.training.weights import ALIGNED, Weights
+from electra.training.weights import ALIGNED, Group, Weights
 
 
 class Pair(nn.Module):
@@ -21,7 +21,7 @@ class Pair(nn.Module):
 
 
 def by_shape(name, weight):
-    return float(weight.dim()), 1.0
+    return Group(float(weight.dim()), 1.0)
 
 
 @pytest.fixture(params=[None, torch.float64])

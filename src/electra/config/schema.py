@@ -23,8 +23,8 @@ Device = Annotated[Literal["auto", "cuda", "cpu"], Field(description="auto: a GP
 Precision = Literal["auto", "bf16", "float32"]
 ForwardPrecision = Annotated[Precision, Field(description="auto: bf16 on a GPU, float32 on a CPU")]
 Optimizer = Annotated[
-    Literal["electra", "adamw"],
-    Field(description="the original's AdamW (no bias correction), or the standard one"),
+    Literal["electra", "adamw", "muon"],
+    Field(description="the original's AdamW (no bias correction), the standard one, or Muon"),
 ]
 # Not every shell writes ~ out within key=value.
 Out = Annotated[str, AfterValidator(lambda path: str(Path(path).expanduser()) if path.startswith("~") else path)]

@@ -1,14 +1,17 @@
-"""AdamW over long vectors, the original's and the standard one; it clips, and leaves out what is not finite."""
+"""AdamW, the original's and the standard one, and Muon over long vectors; what is not finite is left out."""
 
 import re
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.optim.adamw import adamw
 
 from electra.config.schema import TrainConfig
-from electra.training.weights import ALIGNED, Weights
+from electra.training.muon import MOMENTUM, block_matrix, orthogonal_step
+from electra.training.streams import SideBySide
+from electra.training.weights import ALIGNED, Group, Weights
 
 PIECES = 32  # that a group is cut into on a GPU: all of it works on a small group then
 
@@ -19,12 +22,15 @@ class Optimizer:
     """m ← β₁ m + (1 - β₁) g;  v ← β₂ v + (1 - β₂) g²;  w ← w - lr (m / (√v + ε) + decay · w).
 
     The standard AdamW divides m and v by 1 - βᵗ; the original, as BERT was trained, does not, which is the standard one
-    after endless steps. Nothing here waits for the device, so that a CUDA graph can hold an update.
+    after endless steps. Muon is the standard one, but for the matrices inside of the blocks: there O(m), the mean made
+    orthogonal, stands for m / (√v + ε).
+    Nothing here waits for the device, so that a CUDA graph can hold an update.
     """
 
     def __init__(self, weights: Weights, config: TrainConfig) -> None:
         self.weights, self.config = weights, config
         device = weights.values.device
+        self.side_by_side = SideBySide(device)
         self.means, self.squares = torch.zeros_like(weights.values), torch.zeros_like(weights.values)
         self.rate = torch.zeros((), device=device)
         self.parts = torch.ones((), device=device)  # how many micro-batches the gradient is the sum of
@@ -46,33 +52,50 @@ class Optimizer:
         bad = (~self.norm.isfinite()).float()
         # The gradient is divided by `scale`: a mean over the micro-batches, of a norm of at most `clip_norm`.
         scale = self.parts * ((self.norm + 1e-6) / config.clip_norm).clamp(min=1.0)
-        step = self.updates if config.optimizer == "adamw" else torch.full_like(self.updates, 1e9)
-        for (decay, factor), part in weights.groups.items():
-            values, gradients, means, squares = (
-                _pieces(vector[part]) for vector in (weights.values, weights.gradient, self.means, self.squares)
-            )
-            adamw(
-                values,
-                gradients,
-                means,
-                squares,
-                [],
-                list(step.repeat(len(values)).unbind()),
-                fused=True,
-                grad_scale=scale,
-                found_inf=bad,
-                amsgrad=False,
-                beta1=config.adam_beta1,
-                beta2=config.adam_beta2,
-                lr=self.rate * factor,
-                weight_decay=decay,
-                eps=config.adam_eps,
-                maximize=False,
-            )
+        self.side_by_side(
+            partial(self._turn if group.matrix else self._adam, group, part, scale, bad)
+            for group, part in weights.groups.items()
+        )
         self.updates.add_(1 - bad)
         self.skipped.add_(bad)
         self.skipped_in_a_row.add_(1).mul_(bad)
         weights.refresh()
+
+    def _adam(self, group: Group, part: slice, scale: Tensor, bad: Tensor) -> None:
+        weights, config = self.weights, self.config
+        step = torch.full_like(self.updates, 1e9) if config.optimizer == "electra" else self.updates
+        values, gradients, means, squares = (
+            _pieces(vector[part]) for vector in (weights.values, weights.gradient, self.means, self.squares)
+        )
+        adamw(
+            values,
+            gradients,
+            means,
+            squares,
+            [],
+            list(step.repeat(len(values)).unbind()),
+            fused=True,
+            grad_scale=scale,
+            found_inf=bad,
+            amsgrad=False,
+            beta1=config.adam_beta1,
+            beta2=config.adam_beta2,
+            lr=self.rate * group.factor,
+            weight_decay=group.decay,
+            eps=config.adam_eps,
+            maximize=False,
+        )
+
+    def _turn(self, group: Group, part: slice, scale: Tensor, bad: Tensor) -> None:
+        values, gradient, means = (
+            group.matrices(vector[part]) for vector in (self.weights.values, self.weights.gradient, self.means)
+        )
+        gradient = (gradient / scale).nan_to_num_()
+        means.lerp_(gradient, (1 - MOMENTUM) * (1 - bad))
+        rate = self.rate * group.factor * (1 - bad)
+        values.mul_(1 - rate * group.decay)
+        ahead = gradient.lerp_(means, MOMENTUM)  # where the mean is going (Nesterov)
+        values.sub_(orthogonal_step(ahead).mul_(rate))
 
     def changes(self) -> list[Tensor]:
         """List the tensors that a step writes to."""
@@ -100,8 +123,9 @@ def build_optimizer(
     `working` is the type that the forward pass computes in, where it differs from the weights' own.
     """
 
-    def group(name: str, weight: nn.Parameter) -> tuple[float, float]:
-        return (config.weight_decay if weight.dim() > 1 else 0.0), factor(name)
+    def group(name: str, weight: nn.Parameter) -> Group:
+        decay = config.weight_decay if weight.dim() > 1 else 0.0
+        return Group(decay, factor(name), block_matrix(name, weight) if config.optimizer == "muon" else None)
 
     return Optimizer(Weights(module, group, working), config)
 

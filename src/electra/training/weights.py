@@ -6,14 +6,29 @@ hundreds.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 ALIGNED = 64  # numbers: every tensor begins at an address that the fastest loads can use
 
-Group = tuple[float, float]  # a decay and a multiple of the learning rate, which some weights have in common
+
+class Group(NamedTuple):
+    """What some weights have in common, which lie side by side for it."""
+
+    decay: float
+    factor: float  # multiple of the learning rate
+    matrix: tuple[int, int] | None = None  # the shape of the matrices that they are, nothing lying between them
+
+    def matrices(self, part: Tensor) -> Tensor:
+        """See the group's part of a vector as the matrices (N, rows, columns) that it holds."""
+        assert self.matrix
+        rows, columns = self.matrix
+        count = len(part) // (rows * columns)
+        return part[: count * rows * columns].view(count, rows, columns)
+
+
 GroupOf = Callable[[str, nn.Parameter], Group]
 
 
@@ -111,6 +126,11 @@ def _lay_out(trained: dict[str, nn.Parameter], group_of: GroupOf) -> tuple[dict[
         start = end
         for name in (name for name in trained if labels[name] == label):
             starts[name] = end
-            end += -(-trained[name].numel() // ALIGNED) * ALIGNED
+            end += trained[name].numel() if label.matrix else _aligned(trained[name].numel())
+        end = _aligned(end)
         groups[label] = slice(start, end)
     return groups, starts
+
+
+def _aligned(count: int) -> int:
+    return -(-count // ALIGNED) * ALIGNED
