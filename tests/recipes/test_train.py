@@ -251,7 +251,7 @@ def test_training_ends_with_the_budget(tmp_path, text, trained):
     for prepared in ("tokenizer", "corpus"):
         shutil.copytree(trained[0] / prepared, tmp_path / "run" / prepared)
     began = time.monotonic()
-    train(text, hours=8 / 3600, out=tmp_path / "run", overrides=SMALL)
+    train(text, hours=8 / 3600, out=tmp_path / "run", overrides=[*SMALL, "model.vocab_size=100"])
     assert time.monotonic() - began < 23
     assert load_config(tmp_path / "run").train.hours < 8 / 3600
 

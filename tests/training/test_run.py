@@ -29,13 +29,26 @@ def test_the_config_that_is_written_reproduces_the_run(run):
     assert load_config(str(run.folder / "config.toml")) == load_config("tiny", ["seed=5"])
 
 
-def test_a_run_of_another_config_is_refused_by_the_keys_that_differ(run):
+@pytest.mark.parametrize(
+    "saved",
+    ["checkpoints/step-00000001", "first_stage/checkpoints/step-00000001", "seeds/0/result.json", "model"],
+)
+def test_a_run_of_another_config_is_refused_by_the_keys_that_differ(run, saved):
     begin(run)
+    (run.folder / saved).mkdir(parents=True)
     before = (run.folder / "config.toml").read_bytes()
     with pytest.raises(ConfigError, match=r"with another seed, train\.weight_decay; choose another out") as error:
         begin(run, "seed=5", "train.weight_decay=1.0")
     assert "\n" not in str(error.value)
     assert (run.folder / "config.toml").read_bytes() == before
+
+
+@pytest.mark.parametrize("left", ["checkpoints/step-00000000", "checkpoints/.step-00000001.partial", "seeds/0/model"])
+def test_a_run_that_nothing_is_saved_of_begins_anew_with_any_config(run, left):
+    begin(run)
+    (run.folder / left).mkdir(parents=True)
+    begin(run, "seed=5", "train.weight_decay=1.0")
+    assert load_config(run.folder).seed == 5
 
 
 def test_a_run_may_get_another_budget_and_other_intervals(run):

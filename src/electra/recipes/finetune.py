@@ -28,7 +28,7 @@ from electra.tasks.build import AnyTask
 from electra.training.checkpoint import Checkpoints, NoCheckpoints
 from electra.training.loop import Job, train
 from electra.training.processes import Processes, joined
-from electra.training.run import Listener, Record, Run
+from electra.training.run import Listener, Record, Run, begun
 from electra.training.update import Network
 
 
@@ -84,7 +84,7 @@ def _tune(config: FinetuneConfig, folder: Path, processes: Processes, listeners:
 def _check_inputs(tuning: Tuning, path: Path) -> None:
     """Refuse to go on with other weights or examples than the seeds that are done had."""
     found = tuning.fingerprints()
-    if path.is_file():
+    if path.is_file() and begun(path.parent):
         before = read_table(path, "the fingerprints of a fine-tuning's inputs", CheckpointError)
         if changed := [name for name in found if found[name] != before.get(name)]:
             other = ", another ".join(changed)
@@ -198,7 +198,7 @@ class _Seed:
         )
         place = self.folder / "checkpoints"
         checkpoints = Checkpoints(place, keep=1) if config.checkpoint_every else NoCheckpoints()
-        if not checkpoints.steps():  # what is there is of an attempt that nothing else is left of
+        if not checkpoints.begun():  # what is there is of an attempt that nothing else is left of
             self.best.unlink(missing_ok=True)
         began = time.monotonic()
         train(job, training, Run(self.folder, [self._tell]), checkpoints, self.processes)

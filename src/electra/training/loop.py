@@ -47,7 +47,7 @@ class Job(Generic[Result]):
     evaluate_every: int
     checkpoint_every: int
     log_every: int
-    finish: Callable[[], None]  # writes the result, also when the run is interrupted
+    finish: Callable[[], None]  # writes the result, also when the run is interrupted after an update
     warnings: list[str]  # what is to be said before step 1
     remedy: str  # what to do where the loss stays without a finite value
     flops_per_token: float
@@ -161,7 +161,7 @@ class _Trainer:
             if (state.step % job.checkpoint_every == 0 and not self._astray()) or progress >= 1:
                 self._save()
         self._save()
-        if self.processes.first:
+        if self.processes.first and state.step:
             job.finish()
         self.processes.wait()
         if progress < 1 and not job.enough():  # no success, so that a script does not go on with half a model

@@ -34,6 +34,21 @@ def check_place(folder: Path) -> None:
         raise CheckpointError(f"{folder} exists and is not a run: it holds {strange[0]}; choose another out")
 
 
+def begun(folder: Path) -> bool:
+    """Say whether a start anew would lose something: a model, or a saved update or a result of any part of the run."""
+    updates = (path for path in folder.rglob("checkpoints/step-*") if path.name > "step-00000000")
+    return (folder / "model").is_dir() or any(updates) or any(folder.rglob("seeds/*/result.json"))
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Make a run's folder, and hold it for this process alone."""
+    folder.mkdir(parents=True, exist_ok=True)
+    refusal = CheckpointError(f"another process is training {folder}; wait for it, or choose another out")
+    with alone(folder / ".lock", refusal):
+        yield
+
+
 class Run:
     """Where a run is written: `config.toml` before step 1, a line of `metrics.jsonl` at each report.
 
@@ -50,16 +65,14 @@ class Run:
     def open(self, config: Section, load: Callable[[Path], Section]) -> Iterator[None]:
         """Hold the folder for this process alone, and write the config."""
         check_place(self.folder)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        refusal = CheckpointError(f"another process is training {self.folder}; wait for it, or choose another out")
-        with alone(self.folder / ".lock", refusal):
+        with held(self.folder):
             self._write_config(config, load)
             yield
 
     def _write_config(self, config: Section, load: Callable[[Path], Section]) -> None:
-        """Write the config after making sure that the run that is there already is this one."""
+        """Write the config after making sure that the run that is there already is this one, if it has begun."""
         path = self.folder / "config.toml"
-        if path.is_file():
+        if path.is_file() and begun(self.folder):
             changed = [key for key in difference(load(path), config) if not key.startswith(FREE_TO_CHANGE)]
             if changed:
                 raise ConfigError(
