@@ -138,12 +138,17 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_others(config, recor
 def test_a_finished_run_that_is_run_again_stays_as_it_is(config, records, weights):
     run = pretrain(config("train.steps=7"))
     before = records(run), weights(run)
-    assert (records(pretrain(config("train.steps=7"))), weights(run)) == before
+    made = [run / "config.toml", run / "environment.json"]
+    made[1].write_text(made[1].read_text().replace("CPU", "GPU"))
+    how = [path.read_bytes() for path in made]
+    assert (records(pretrain(config("train.steps=5", "train.learning_rate=1e-5"))), weights(run)) == before
+    assert [path.read_bytes() for path in made] == how
 
 
 def test_a_run_goes_on_with_a_larger_budget(config, records):
     pretrain(config("train.steps=5"))
     lines = records(pretrain(config("train.steps=8")))
+    assert load_config(Path(config().out)).train.steps == 8
     assert [line["step"] for line in lines] == [0, 1, 2, 3, 4, 5, 5, 6, 7, 8, 8]
 
 

@@ -51,11 +51,14 @@ def test_a_run_that_nothing_is_saved_of_begins_anew_with_any_config(run, left):
     assert load_config(run.folder).seed == 5
 
 
-def test_a_run_may_get_another_budget_and_other_intervals(run):
+def test_a_run_may_get_another_budget_and_other_intervals_which_are_written_when_it_goes_on(run):
     begin(run)
     longer = ["train.steps=9", "checkpoint.keep=1", "log.every=1", "evaluate.every=3"]
+    (run.folder / "model").mkdir()
     begin(run, *longer)
-    assert load_config(str(run.folder / "config.toml")) == load_config("tiny", longer)
+    assert load_config(run.folder) == load_config("tiny")
+    run.write_config(load_config("tiny", longer))
+    assert load_config(run.folder) == load_config("tiny", longer)
 
 
 def test_a_folder_is_for_one_process_at_a_time(run):

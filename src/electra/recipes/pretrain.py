@@ -84,7 +84,6 @@ class _Pretraining:
             yield
             return
         with self.run.open(self.config, load_config):
-            record_environment(self.run.folder, self.processes)
             self.run.listeners += trackers(self.run.folder, self.config.log)
             self.processes.wait()
             yield
@@ -98,7 +97,7 @@ class _Pretraining:
 
     def _command(self, override: str) -> str:
         """Give the command that goes on with another value of a key, also where `electra train` began the run."""
-        return f"electra pretrain {self.run.folder / 'config.toml'} {override}"
+        return f"electra pretrain {self.run.config} {override}"
 
     def _train(self) -> None:
         config = self.config
@@ -138,7 +137,10 @@ class _Pretraining:
         return objective
 
     def _updates(self, step: int) -> Iterator[tuple[int, Iterator[Input]]]:
-        """Give the micro-batches of one update after the other, from a step on."""
+        """Give the micro-batches of one update after the other, from a step on; write down how they are made."""
+        if self.processes.first:
+            self.run.write_config(self.config)
+            record_environment(self.run.folder, self.processes)
         train = self.config.train
         size = train.smallest_batch
         loader = Loader(

@@ -140,7 +140,7 @@ class _Trainer:
         if progress >= 1 and state.step == 0:  # an untrained model would pass for a trained one
             raise ElectraError(
                 f"the hours are over before the first update: evaluating and saving take {state.ending:,.0f} seconds; "
-                f"give more: electra pretrain {self.run.folder / 'config.toml'} train.hours=H evaluate.batches=1"
+                f"give more: electra pretrain {self.run.config} train.hours=H evaluate.batches=1"
             )
         while progress < 1 and not job.enough() and not self.processes.largest(float(stop.wanted)):
             began = time.monotonic()

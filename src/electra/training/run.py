@@ -58,27 +58,29 @@ class Run:
     def __init__(self, folder: Path, listeners: list[Listener]) -> None:
         self.folder = folder
         self.listeners = listeners
+        self.config = folder / "config.toml"
         self.metrics = folder / "metrics.jsonl"
         self.samples = folder / "samples.jsonl"
 
     @contextmanager
     def open(self, config: Section, load: Callable[[Path], Section]) -> Iterator[None]:
-        """Hold the folder for this process alone, and write the config."""
+        """Hold the folder for this process alone; write the config, or check that what has begun there is this run."""
         check_place(self.folder)
         with held(self.folder):
-            self._write_config(config, load)
+            if self.config.is_file() and begun(self.folder):
+                self._compare(config, load(self.config))
+            else:
+                self.write_config(config)
             yield
 
-    def _write_config(self, config: Section, load: Callable[[Path], Section]) -> None:
-        """Write the config after making sure that the run that is there already is this one, if it has begun."""
-        path = self.folder / "config.toml"
-        if path.is_file() and begun(self.folder):
-            changed = [key for key in difference(load(path), config) if not key.startswith(FREE_TO_CHANGE)]
-            if changed:
-                raise ConfigError(
-                    f"{self.folder} holds a run with another {', '.join(changed[:3])}; choose another out"
-                )
-        write_whole(path, dump_config(config))
+    def write_config(self, config: Section) -> None:
+        """Write the config that the run goes on with."""
+        write_whole(self.config, dump_config(config))
+
+    def _compare(self, config: Section, earlier: Section) -> None:
+        changed = [key for key in difference(earlier, config) if not key.startswith(FREE_TO_CHANGE)]
+        if changed:
+            raise ConfigError(f"{self.folder} holds a run with another {', '.join(changed[:3])}; choose another out")
 
     def rewind(self, step: int) -> None:
         """Drop metrics and samples of steps after this one: they will be taken again."""
