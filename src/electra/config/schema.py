@@ -41,7 +41,9 @@ class Root(Section):
 
     presets: ClassVar[str]  # the folder of its presets
     example: ClassVar[str]  # a setting, for messages
-    alternatives: ClassVar[tuple[tuple[str, ...], ...]] = ()  # a later layer that sets one key forgets the others
+    alternatives: ClassVar[
+        tuple[tuple[str, ...], ...]
+    ] = ()  # a layer that sets one key forgets the others of layers below
 
 
 class ModelConfig(Section):
