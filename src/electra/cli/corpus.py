@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from electra.cli.options import TEXTS, Column, Documents, Format, Invalid, Json
+from electra.cli.options import TEXTS, Column, Documents, Format, Heldout, Invalid, Json
 from electra.data.settings import Building, Cleaning, Controls, Cut, Duplicates, Reading, Unicode
 from electra.errors import DataError
 
@@ -42,7 +42,7 @@ def corpus(
         int | None, typer.Option(min=0, max=256, help="Processes; by default one for each core.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the paper's coin tosses.")] = Building.seed,
-    heldout: Annotated[float, typer.Option(help="Fraction of the documents to hold out.")] = Building.heldout,
+    heldout: Heldout = Building.heldout,
     documents: Documents = Reading.documents,
     column: Column = Reading.column,
     format: Format = Reading.format,

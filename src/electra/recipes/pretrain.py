@@ -178,7 +178,7 @@ class _Pretraining:
         if not judges:
             self.warnings.append(
                 "nothing of the text is held out, so nothing will tell how good the model is on new text; where there "
-                "are few documents, electra corpus --heldout 0.05 keeps one of twenty for electra pretrain"
+                "are few documents, --heldout 0.05 of electra corpus and of electra train keeps one of twenty"
             )
             return None
         size = min(sum(counts), self.config.train.smallest_batch)

@@ -11,9 +11,10 @@ from electra.data.corpus.build import build_corpus
 from electra.data.corpus.shards import MANIFEST, Corpus, open_corpus
 from electra.data.files import write_json
 from electra.data.reading.sources import find_sources, names_of
+from electra.data.settings import Building
 from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 from electra.data.tokens.vocab import REPORT, read_report, train_vocab
-from electra.errors import CheckpointError, ConfigError
+from electra.errors import CheckpointError, ConfigError, DataError
 from electra.recipes.plan import MOST_EPOCHS, Plan, make_plan
 from electra.recipes.pretrain import pretrain
 from electra.training.run import Listener, begun, check_place, held
@@ -27,6 +28,7 @@ def train(
     hours: float,
     out: str | Path,
     overrides: Sequence[str] = (),
+    heldout: float = Building.heldout,
     listeners: Sequence[Listener] = (),
     say: Callable[[str], None] = lambda line: None,
 ) -> Path:
@@ -40,6 +42,7 @@ def train(
         plan = make_plan(names, hours=hours, overrides=overrides)
         with held(folder):
             write_json(folder / PLAN, asdict(plan))
+    building = Building(length=plan.config().train.length, heldout=heldout)
     for line in describe(plan):
         say(line)
     tokenizer_folder = folder / "tokenizer"
@@ -47,7 +50,7 @@ def train(
         train_vocab(names, size=plan.vocab_size, out=tokenizer_folder)
     tokenizer = load_tokenizer(tokenizer_folder)
     say(f"{tokenizer_folder}: {tokenizer.vocab_size:,} pieces")
-    corpus = _corpus(names, tokenizer, plan, folder / "corpus")
+    corpus = _corpus(names, tokenizer, building, folder / "corpus")
     say(f"{folder / 'corpus'}: {corpus.manifest.tokens:,} tokens in {corpus.manifest.sequences:,} sequences")
     # Over what the user asked for: the text may have fewer pieces.
     found = replace(plan, overrides=[*plan.overrides, f"model.vocab_size={tokenizer.vocab_size}"])
@@ -56,12 +59,15 @@ def train(
     return pretrain(found.config(*places, f"train.hours={budget!r}"), listeners)
 
 
-def _corpus(names: list[str], tokenizer: Tokenizer, plan: Plan, place: Path) -> Corpus:
+def _corpus(names: list[str], tokenizer: Tokenizer, building: Building, place: Path) -> Corpus:
     """Build the corpus, or open it; of text that has no size, such as the hub's, that it changed cannot be told."""
     sizes = [source.size for source in find_sources(names)[0]]
-    if None in sizes and (place / MANIFEST).is_file():
-        return open_corpus(place)
-    return build_corpus(names, tokenizer, length=plan.config().train.length, out=place)
+    if None not in sizes or not (place / MANIFEST).is_file():
+        return build_corpus(names, tokenizer, length=building.length, out=place, heldout=building.heldout)
+    corpus = open_corpus(place)
+    if corpus.manifest.heldout != building.heldout:
+        raise DataError(f"{place} holds a corpus made with another heldout; choose another --out")
+    return corpus
 
 
 def describe(plan: Plan) -> list[str]:
