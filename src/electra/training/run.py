@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,11 +27,17 @@ FREE_TO_CHANGE = (
 
 def check_place(folder: Path) -> None:
     """Refuse a folder that holds something else than a run or what is prepared for one."""
-    if not folder.is_dir() or (folder / "config.toml").is_file():
+    if not (folder / "config.toml").is_file():
+        check_names(folder, PREPARED, "a run")
+
+
+def check_names(folder: Path, known: Collection[str], what: str) -> None:
+    """Refuse a folder that holds anything but what is known."""
+    if not folder.is_dir():
         return
     names = (entry.name for entry in folder.iterdir() if not entry.name.startswith("."))  # a kill may leave hidden ones
-    if strange := sorted(set(names) - PREPARED):
-        raise CheckpointError(f"{folder} exists and is not a run: it holds {strange[0]}; choose another out")
+    if strange := sorted(set(names).difference(known)):
+        raise CheckpointError(f"{folder} exists and is not {what}: it holds {strange[0]}; choose another out")
 
 
 def begun(folder: Path) -> bool:
