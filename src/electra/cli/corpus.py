@@ -1,6 +1,7 @@
 """`electra corpus`: build a corpus from text, look into one, or check one."""
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -113,7 +114,7 @@ def _verify(path: str, as_json: bool) -> None:
 
 @contextmanager
 def _bar() -> Iterator[Callable[["Progress"], None]]:
-    """Show a progress bar with rate and time left on standard error."""
+    """Show a progress bar with rate and time left on standard error, where that is a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
     from rich.progress import Progress as Bar
@@ -125,7 +126,7 @@ def _bar() -> Iterator[Callable[["Progress"], None]]:
         TimeRemainingColumn(),
         TextColumn("{task.fields[counts]}"),
     )
-    with Bar(*columns, console=Console(stderr=True)) as bar:
+    with Bar(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as bar:
         task = bar.add_task("", total=None, counts="")
 
         def update(progress: "Progress") -> None:
