@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from electra.config.load import load_config
+from electra.config.load import load_config, load_finetune_config
 from electra.config.schema import LogConfig
 from electra.errors import CheckpointError, ConfigError
 from electra.training.run import PREPARED, Run, check_place, read_records, trackers
@@ -41,6 +41,19 @@ def test_a_run_of_another_config_is_refused_by_the_keys_that_differ(run, saved):
         begin(run, "seed=5", "train.weight_decay=1.0")
     assert "\n" not in str(error.value)
     assert (run.folder / "config.toml").read_bytes() == before
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [("pretrain", "finetune"), ("finetune", "pretrain")])
+def test_a_run_of_another_command_is_refused_in_one_line(run, ours, theirs):
+    loaders = {"pretrain": (load_config, "tiny"), "finetune": (load_finetune_config, "glue")}
+    (load, preset), (other_load, other_preset) = loaders[ours], loaders[theirs]
+    with run.open(other_load(other_preset), other_load):
+        (run.folder / "model").mkdir()
+    with (
+        pytest.raises(ConfigError, match=rf"holds no run of electra {ours}, or one of another version of electra; cho"),
+        run.open(load(preset), load),
+    ):
+        pass
 
 
 @pytest.mark.parametrize("left", ["checkpoints/step-00000000", "checkpoints/.step-00000001.partial", "seeds/0/model"])

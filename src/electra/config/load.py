@@ -43,7 +43,7 @@ def load_finetune_config(source: str | Path | Mapping[str, Any], overrides: Iter
 
 def preset_names(schema: type[Root] = PretrainConfig) -> list[str]:
     """List the presets that come with the package."""
-    names = [entry.name for entry in (PRESETS / schema.presets).iterdir()]
+    names = [entry.name for entry in (PRESETS / schema.command).iterdir()]
     return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
 
 
@@ -133,7 +133,7 @@ def _layers(
 
 
 def _read_preset(schema: type[Root], name: str) -> dict[str, Any]:
-    return _parse((PRESETS / schema.presets / f"{name}.toml").read_bytes(), f"preset {name}")
+    return _parse((PRESETS / schema.command / f"{name}.toml").read_bytes(), f"preset {name}")
 
 
 def _config_file(source: str, presets: list[str]) -> Path:

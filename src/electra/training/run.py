@@ -9,7 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 from electra.config.load import difference, dump_config
-from electra.config.schema import LogConfig, Section
+from electra.config.schema import LogConfig, Root
 from electra.data.files import alone, write_whole
 from electra.errors import CheckpointError, ConfigError
 
@@ -69,22 +69,29 @@ class Run:
         self.samples = folder / "samples.jsonl"
 
     @contextmanager
-    def open(self, config: Section, load: Callable[[Path], Section]) -> Iterator[None]:
+    def open(self, config: Root, load: Callable[[Path], Root]) -> Iterator[None]:
         """Hold the folder for this process alone; write the config, or check that what has begun there is this run."""
         check_place(self.folder)
         with held(self.folder):
             if self.config.is_file() and begun(self.folder):
-                self._compare(config, load(self.config))
+                self._compare(config, load)
             else:
                 self.write_config(config)
             yield
 
-    def write_config(self, config: Section) -> None:
+    def write_config(self, config: Root) -> None:
         """Write the config that the run goes on with."""
         write_whole(self.config, dump_config(config))
 
-    def _compare(self, config: Section, earlier: Section) -> None:
-        changed = [key for key in difference(earlier, config) if not key.startswith(FREE_TO_CHANGE)]
+    def _compare(self, config: Root, load: Callable[[Path], Root]) -> None:
+        try:
+            found = difference(load(self.config), config)
+        except ConfigError:
+            raise ConfigError(
+                f"{self.folder} holds no run of electra {config.command}, or one of another version of electra; "
+                "choose another out"
+            ) from None
+        changed = [key for key in found if not key.startswith(FREE_TO_CHANGE)]
         if changed:
             raise ConfigError(f"{self.folder} holds a run with another {', '.join(changed[:3])}; choose another out")
 
