@@ -369,6 +369,19 @@ def test_weights_of_another_size_are_refused_in_one_line(config):
         pretrain(config(f"init={first}", "model.hidden_size=64", out="second"))
 
 
+def test_weights_of_another_vocabulary_than_the_corpus_are_refused_whatever_the_size(config, tokenizer, tmp_path):
+    pieces = [piece for piece in tokenizer.backend.get_vocab() if piece != "cat"]
+    (tmp_path / "text.txt").write_text("the chef ate the soup .\n\n" * 40)
+    build_corpus([tmp_path / "text.txt"], wordpiece(pieces), length=16, out=tmp_path / "foreign", workers=0)
+    first = pretrain(config("train.steps=1", out="first"))
+    with pytest.raises(
+        ConfigError, match=rf"another vocabulary than .*: build the corpus with --tokenizer {first}/model$"
+    ):
+        pretrain(config(f"init={first}", f"data={tmp_path / 'foreign'}", "model.vocab_size=5000", out="second"))
+    with pytest.raises(ConfigError, match=rf"set model\.vocab_size={tokenizer.vocab_size}$"):
+        pretrain(config(f"init={first}", "model.vocab_size=5000", out="second"))
+
+
 def test_weights_of_another_vocabulary_of_the_same_size_are_refused_in_one_line(config, tokenizer):
     first = pretrain(config("train.steps=1", out="first"))
     pieces = tokenizer.backend.get_vocab()

@@ -29,7 +29,7 @@ from electra.objectives.two_stage import FrozenGeneratorRTD
 from electra.recipes.convert import write_model
 from electra.recipes.flops import forward_flops
 from electra.recipes.hardware import fitting, matrix_peak, record_environment
-from electra.recipes.initialise import initialise
+from electra.recipes.initialise import check_vocabulary, initialise
 from electra.recipes.plan import MOST_EPOCHS
 from electra.training.checkpoint import Checkpoints
 from electra.training.loop import Job, train
@@ -272,6 +272,8 @@ def _check_corpus(config: PretrainConfig, corpus: Corpus, tokenizer: Tokenizer) 
             f"set train.length={manifest.length}, or build the corpus with --length {config.train.length}"
         )
     if not fits_vocabulary(config.model.vocab_size, tokenizer.vocab_size):
+        if config.init is not None:
+            check_vocabulary(tokenizer, load(config.init, device="cpu").tokenizer, config.init)
         raise ConfigError(
             f"{corpus.path} has a vocabulary of {tokenizer.vocab_size}, model.vocab_size is {config.model.vocab_size}: "
             f"set model.vocab_size={tokenizer.vocab_size}"
