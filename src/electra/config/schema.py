@@ -41,9 +41,7 @@ class Root(Section):
 
     command: ClassVar[str]  # that it is for, and the folder of its presets
     example: ClassVar[str]  # a setting, for messages
-    alternatives: ClassVar[
-        tuple[tuple[str, ...], ...]
-    ] = ()  # a layer that sets one key forgets the others of layers below
+    alternatives: ClassVar[tuple[tuple[str, ...], ...]] = ()  # a layer that sets one key forgets the others below
 
 
 class ModelConfig(Section):
