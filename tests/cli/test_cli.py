@@ -202,6 +202,12 @@ def test_detect_without_an_argument_reads_standard_input_for_the_embedded_model(
     assert [token["token"] for token in json.loads(result.stdout)["tokens"]] == ["door"]
 
 
+def test_detect_takes_a_dash_for_standard_input(electra, tiny_folder):
+    embedded = electra("detect", "-", "--json", stdin="the door was open")
+    assert json.loads(embedded.stdout)["text"] == "the door was open"
+    assert electra("detect", str(tiny_folder), "-", stdin="the chef").stdout.count("\n") == 2
+
+
 def test_detect_takes_a_folder_with_a_space_in_its_name_for_a_model(electra, tiny_folder, tmp_path):
     folder = tmp_path / "my model"
     folder.symlink_to(tiny_folder)

@@ -67,6 +67,11 @@ def test_a_damaged_corpus_is_one_line_and_exit_code_2(electra, folder):
     assert result.stderr == "electra: corpus is damaged: train-00000.npy does not have the manifest's checksum\n"
 
 
+def test_no_bar_is_drawn_where_standard_error_is_no_terminal(electra, folder):
+    command = ["corpus", "a.txt", "--tokenizer", "tokenizer", "--length", "16", "--out", "corpus", "--workers", "0"]
+    assert electra(*command).stderr == ""
+
+
 def test_standard_input_is_read_and_workers_do_the_work(electra, folder):
     command = ["corpus", "-", "--tokenizer", "tokenizer", "--length", "16", "--out", "corpus"]
     assert electra(*command, stdin="a b c\n\nd e f\n" * 9).returncode == 0

@@ -40,6 +40,19 @@ def test_train_takes_settings_and_says_what_to_type_next(electra, text, tmp_path
     assert json.loads((tmp_path / "run/plan.json").read_text())["overrides"] == ["train.steps=2", "model.layers=1"]
 
 
+def test_a_few_documents_are_held_out_when_asked_for_and_the_same_command_goes_on(electra, tmp_path):
+    (tmp_path / "text.txt").write_text("\n\n".join(f"The chef ate meal number {n}. " * 40 for n in range(20)))
+    settings = [part for key in ("train.steps=1", "model.layers=1") for part in ("--set", key)]
+    command = ["train", tmp_path / "text.txt", "--hours", "0.1", "--quiet", *settings]
+    warned = electra(*command, "--out", tmp_path / "warned").stderr
+    assert "--heldout 0.05 of electra corpus and of electra train keeps one of twenty" in warned
+    for _ in range(2):
+        result = electra(*command, "--out", tmp_path / "run", "--heldout", "0.3")
+        assert result.returncode == 0, result.stderr
+        assert "held out" not in result.stderr
+    assert "heldout_loss" in (tmp_path / "run/metrics.jsonl").read_text()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

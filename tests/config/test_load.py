@@ -76,10 +76,25 @@ def test_a_budget_replaces_another():
     assert (train.steps, train.tokens, train.hours) == (None, None, 2.5)
 
 
-def test_two_budgets_in_one_layer_are_refused(tmp_path):
+def test_two_budgets_in_one_file_are_refused(tmp_path):
     (tmp_path / "mine.toml").write_text('preset = "base"\n[train]\nsteps = 7\nhours = 1.0\n')
     with pytest.raises(ConfigError, match="set one budget out of steps, tokens and hours"):
         load_config(tmp_path / "mine.toml")
+
+
+@pytest.mark.parametrize("budgets", [["train.steps=7", "train.hours=1.0"], ["train.hours=1.0", "train.steps=7"]])
+def test_two_budgets_on_one_command_line_are_refused(budgets):
+    with pytest.raises(ConfigError, match=r"^train: set one budget out of steps, tokens and hours \(found steps and h"):
+        load_config("small", budgets)
+
+
+def test_of_one_budget_given_twice_the_later_wins():
+    assert load_config("small", ["train.steps=7", "train.steps=9"]).train.steps == 9
+
+
+def test_a_list_of_overrides_goes_over_the_one_before():
+    train = load_config("small", ["train.hours=1.0", "train.length=64"], ["train.steps=7"]).train
+    assert (train.steps, train.hours, train.length) == (7, None, 64)
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,8 @@ def arguments(corpus, tokenizer, tmp_path) -> Callable[..., list[str]]:
     def make(*overrides: str, out: str = "run") -> list[str]:
         sections = [("model", f"{SHAPE} vocab_size={tokenizer.vocab_size}"), ("train", SHORT)]
         keys = [f"{name}.{override}" for name, text in sections for override in text.split()]
+        if any(override.startswith(("train.tokens=", "train.hours=")) for override in overrides):
+            keys.remove("train.steps=10")
         return ["tiny", f"data={corpus}", f"out={tmp_path / out}", *keys, *OFTEN, *overrides]
 
     return make

@@ -65,6 +65,21 @@ def test_the_demo_says_what_it_does(shown):
     assert [line.split()[0] for line in shown[1]] == ["text", "vocabulary", "corpus", "training", "comparing"]
 
 
+def test_a_demo_that_is_there_is_shown_again_and_says_that_its_minutes_stay(shown):
+    folder = shown[0].folder
+    before, said = (folder / "metrics.jsonl").read_bytes(), []
+    assert demo(folder, minutes=2 * MINUTES, say=said.append) == shown[0]
+    assert said[3].endswith(f"minutes of pre-training, as when {folder} began; for other minutes choose another --out")
+    assert (folder / "metrics.jsonl").read_bytes() == before
+
+
+def test_a_run_that_demo_did_not_begin_is_left_alone(tmp_path):
+    (tmp_path / "config.toml").write_text("seed = 0")
+    with pytest.raises(CheckpointError, match="holds a run that demo did not begin; choose another out"):
+        demo(tmp_path, minutes=MINUTES)
+    assert [path.name for path in tmp_path.iterdir()] == ["config.toml"]
+
+
 def test_a_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "letter.txt").write_text("dear")
     with pytest.raises(CheckpointError, match=r"holds letter\.txt"):

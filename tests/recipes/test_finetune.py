@@ -99,6 +99,7 @@ def test_more_seeds_are_added_to_a_finished_run(tune, tmp_path):
     assert both["seeds"][0] == first["seeds"][0]
     assert (tmp_path / "run/seeds/0/metrics.jsonl").stat().st_mtime_ns == stamp
     assert len(both["seeds"]) == 2
+    assert electra.load_finetune_config(tmp_path / "run").seeds == 2
 
 
 def test_the_median_model_is_trained_again_where_it_was_not_kept(tune, tmp_path):

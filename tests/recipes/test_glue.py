@@ -4,7 +4,7 @@ import zipfile
 import pytest
 
 import electra
-from electra.errors import ConfigError, TaskError
+from electra.errors import CheckpointError, ConfigError, TaskError
 from electra.recipes.glue import SUITE, published
 from electra.tasks.build import TASKS
 
@@ -76,6 +76,18 @@ def test_a_task_that_is_asked_for_has_to_be_there(tiny_folder, tasks_folder, tmp
         electra.glue(str(tiny_folder), [str(tasks_folder)], tmp_path, tasks=["colla"])
     with pytest.raises(ConfigError, match="no folder"):
         electra.glue(str(tiny_folder), [], tmp_path)
+
+
+def test_a_folder_of_something_else_is_left_alone_and_its_own_goes_on(suite, tiny_folder, tasks_folder, tmp_path):
+    (tmp_path / "config.toml").write_text("")  # of a run, for instance
+    with pytest.raises(
+        CheckpointError, match=r"exists and is not a suite of runs: it holds config\.toml; choose another"
+    ):
+        electra.glue(str(tiny_folder), [str(tasks_folder)], tmp_path, QUICK)
+    assert [path.name for path in tmp_path.iterdir()] == ["config.toml"]
+    found, out = suite
+    (out / "notes.txt").write_text("looks good")
+    assert electra.glue(str(tiny_folder), [str(tasks_folder)], out, [*QUICK, "sst-2.seeds=2"]) == found
 
 
 def test_the_published_scores_are_those_of_the_width():

@@ -138,12 +138,17 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_others(config, recor
 def test_a_finished_run_that_is_run_again_stays_as_it_is(config, records, weights):
     run = pretrain(config("train.steps=7"))
     before = records(run), weights(run)
-    assert (records(pretrain(config("train.steps=7"))), weights(run)) == before
+    made = [run / "config.toml", run / "environment.json"]
+    made[1].write_text(made[1].read_text().replace("CPU", "GPU"))
+    how = [path.read_bytes() for path in made]
+    assert (records(pretrain(config("train.steps=5", "train.learning_rate=1e-5"))), weights(run)) == before
+    assert [path.read_bytes() for path in made] == how
 
 
 def test_a_run_goes_on_with_a_larger_budget(config, records):
     pretrain(config("train.steps=5"))
     lines = records(pretrain(config("train.steps=8")))
+    assert load_config(Path(config().out)).train.steps == 8
     assert [line["step"] for line in lines] == [0, 1, 2, 3, 4, 5, 5, 6, 7, 8, 8]
 
 
@@ -362,6 +367,19 @@ def test_weights_of_another_size_are_refused_in_one_line(config):
     first = pretrain(config("train.steps=1", out="first"))
     with pytest.raises(ConfigError, match=r"init: the model has hidden_size 32, the config says 64$"):
         pretrain(config(f"init={first}", "model.hidden_size=64", out="second"))
+
+
+def test_weights_of_another_vocabulary_than_the_corpus_are_refused_whatever_the_size(config, tokenizer, tmp_path):
+    pieces = [piece for piece in tokenizer.backend.get_vocab() if piece != "cat"]
+    (tmp_path / "text.txt").write_text("the chef ate the soup .\n\n" * 40)
+    build_corpus([tmp_path / "text.txt"], wordpiece(pieces), length=16, out=tmp_path / "foreign", workers=0)
+    first = pretrain(config("train.steps=1", out="first"))
+    with pytest.raises(
+        ConfigError, match=rf"another vocabulary than .*: build the corpus with --tokenizer {first}/model$"
+    ):
+        pretrain(config(f"init={first}", f"data={tmp_path / 'foreign'}", "model.vocab_size=5000", out="second"))
+    with pytest.raises(ConfigError, match=rf"set model\.vocab_size={tokenizer.vocab_size}$"):
+        pretrain(config(f"init={first}", "model.vocab_size=5000", out="second"))
 
 
 def test_weights_of_another_vocabulary_of_the_same_size_are_refused_in_one_line(config, tokenizer):

@@ -197,6 +197,22 @@ def test_a_training_on_text_of_unknown_size_goes_on(endless, monkeypatch, text, 
     assert any("/corpus: " in line for line in said)
 
 
+def test_another_heldout_than_that_of_the_corpus_is_refused_whether_or_not_the_size_of_the_text_is_known(
+    request, text, trained
+):
+    with pytest.raises(DataError, match="holds a corpus made with another heldout"):
+        train(text, hours=HOURS, out=trained[0], overrides=SET, heldout=0.1)
+    request.getfixturevalue("endless")
+    with pytest.raises(DataError, match="holds a corpus made with another heldout"):
+        train(text, hours=HOURS, out=trained[0], overrides=SET, heldout=0.1)
+
+
+def test_a_fraction_to_hold_out_that_makes_no_sense_is_refused_before_the_vocabulary_is_made(text, tmp_path):
+    with pytest.raises(DataError, match="has to be 0 or more and below 1; found 5"):
+        train(text, hours=HOURS, out=tmp_path / "run", overrides=SET, heldout=5)
+    assert not (tmp_path / "run/tokenizer").exists()
+
+
 def test_standard_input_is_refused():
     with pytest.raises(DataError, match="more than once"):
         measure_text(["-"])
@@ -251,7 +267,7 @@ def test_training_ends_with_the_budget(tmp_path, text, trained):
     for prepared in ("tokenizer", "corpus"):
         shutil.copytree(trained[0] / prepared, tmp_path / "run" / prepared)
     began = time.monotonic()
-    train(text, hours=8 / 3600, out=tmp_path / "run", overrides=SMALL)
+    train(text, hours=8 / 3600, out=tmp_path / "run", overrides=[*SMALL, "model.vocab_size=100"])
     assert time.monotonic() - began < 23
     assert load_config(tmp_path / "run").train.hours < 8 / 3600
 

@@ -53,6 +53,7 @@ def test_training_has_begun_with_the_first_update_that_is_saved(checkpoints):
     assert not checkpoints.begun()
     save(checkpoints, 0)
     assert not checkpoints.begun()
+    assert checkpoints.restore(*trained(1, width=5)) is None
     save(checkpoints, 1)
     assert checkpoints.begun()
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from electra.config.load import load_config
+from electra.config.load import load_config, load_finetune_config
 from electra.config.schema import LogConfig
 from electra.errors import CheckpointError, ConfigError
 from electra.training.run import PREPARED, Run, check_place, read_records, trackers
@@ -29,8 +29,13 @@ def test_the_config_that_is_written_reproduces_the_run(run):
     assert load_config(str(run.folder / "config.toml")) == load_config("tiny", ["seed=5"])
 
 
-def test_a_run_of_another_config_is_refused_by_the_keys_that_differ(run):
+@pytest.mark.parametrize(
+    "saved",
+    ["checkpoints/step-00000001", "first_stage/checkpoints/step-00000001", "seeds/0/result.json", "model"],
+)
+def test_a_run_of_another_config_is_refused_by_the_keys_that_differ(run, saved):
     begin(run)
+    (run.folder / saved).mkdir(parents=True)
     before = (run.folder / "config.toml").read_bytes()
     with pytest.raises(ConfigError, match=r"with another seed, train\.weight_decay; choose another out") as error:
         begin(run, "seed=5", "train.weight_decay=1.0")
@@ -38,11 +43,35 @@ def test_a_run_of_another_config_is_refused_by_the_keys_that_differ(run):
     assert (run.folder / "config.toml").read_bytes() == before
 
 
-def test_a_run_may_get_another_budget_and_other_intervals(run):
+@pytest.mark.parametrize(("ours", "theirs"), [("pretrain", "finetune"), ("finetune", "pretrain")])
+def test_a_run_of_another_command_is_refused_in_one_line(run, ours, theirs):
+    loaders = {"pretrain": (load_config, "tiny"), "finetune": (load_finetune_config, "glue")}
+    (load, preset), (other_load, other_preset) = loaders[ours], loaders[theirs]
+    with run.open(other_load(other_preset), other_load):
+        (run.folder / "model").mkdir()
+    with (
+        pytest.raises(ConfigError, match=rf"holds no run of electra {ours}, or one of another version of electra; cho"),
+        run.open(load(preset), load),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("left", ["checkpoints/step-00000000", "checkpoints/.step-00000001.partial", "seeds/0/model"])
+def test_a_run_that_nothing_is_saved_of_begins_anew_with_any_config(run, left):
+    begin(run)
+    (run.folder / left).mkdir(parents=True)
+    begin(run, "seed=5", "train.weight_decay=1.0")
+    assert load_config(run.folder).seed == 5
+
+
+def test_a_run_may_get_another_budget_and_other_intervals_which_are_written_when_it_goes_on(run):
     begin(run)
     longer = ["train.steps=9", "checkpoint.keep=1", "log.every=1", "evaluate.every=3"]
+    (run.folder / "model").mkdir()
     begin(run, *longer)
-    assert load_config(str(run.folder / "config.toml")) == load_config("tiny", longer)
+    assert load_config(run.folder) == load_config("tiny")
+    run.write_config(load_config("tiny", longer))
+    assert load_config(run.folder) == load_config("tiny", longer)
 
 
 def test_a_folder_is_for_one_process_at_a_time(run):

@@ -1,6 +1,7 @@
 """`electra corpus`: build a corpus from text, look into one, or check one."""
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from electra.cli.options import TEXTS, Column, Documents, Format, Invalid, Json
+from electra.cli.options import TEXTS, Column, Documents, Format, Heldout, Invalid, Json
 from electra.data.settings import Building, Cleaning, Controls, Cut, Duplicates, Reading, Unicode
 from electra.errors import DataError
 
@@ -42,7 +43,7 @@ def corpus(
         int | None, typer.Option(min=0, max=256, help="Processes; by default one for each core.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the paper's coin tosses.")] = Building.seed,
-    heldout: Annotated[float, typer.Option(help="Fraction of the documents to hold out.")] = Building.heldout,
+    heldout: Heldout = Building.heldout,
     documents: Documents = Reading.documents,
     column: Column = Reading.column,
     format: Format = Reading.format,
@@ -113,7 +114,7 @@ def _verify(path: str, as_json: bool) -> None:
 
 @contextmanager
 def _bar() -> Iterator[Callable[["Progress"], None]]:
-    """Show a progress bar with rate and time left on standard error."""
+    """Show a progress bar with rate and time left on standard error, where that is a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
     from rich.progress import Progress as Bar
@@ -125,7 +126,7 @@ def _bar() -> Iterator[Callable[["Progress"], None]]:
         TimeRemainingColumn(),
         TextColumn("{task.fields[counts]}"),
     )
-    with Bar(*columns, console=Console(stderr=True)) as bar:
+    with Bar(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as bar:
         task = bar.add_task("", total=None, counts="")
 
         def update(progress: "Progress") -> None:

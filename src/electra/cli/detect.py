@@ -18,21 +18,21 @@ EXAMPLES = (
 
 def detect(
     model: AnyModel = None,
-    text: Annotated[str | None, typer.Argument(help="The text; standard input when not given.")] = None,
+    text: Annotated[str | None, typer.Argument(help="The text; - or nothing for standard input.")] = None,
     as_json: Json = False,
 ) -> None:
     """Give each token's probability of being replaced.
 
-    A single argument with a space in it that is no folder is a text for the model that comes with electra.
+    A single argument is a text for the model that comes with electra if it is - or has a space and is no folder.
     """
     from electra.errors import DataError
     from electra.model.pretrained import EMBEDDED, load
 
     if model and text is None and _is_text(model):
         model, text = None, model
-    if text is None:
-        if sys.stdin.isatty():
-            raise DataError("no text: give it as an argument or on standard input")
+    if text is None and sys.stdin.isatty():
+        raise DataError("no text: give it as an argument or on standard input")
+    if text in (None, "-"):
         try:
             text = sys.stdin.buffer.read().decode()
         except UnicodeDecodeError as problem:
@@ -59,4 +59,4 @@ def detect(
 
 def _is_text(argument: str) -> bool:
     """Tell a text from a model: names of the hub have no space, and folders that have one are there."""
-    return " " in argument.strip() and not Path(argument).expanduser().exists()
+    return argument == "-" or (" " in argument.strip() and not Path(argument).expanduser().exists())

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from electra.cli.options import Quiet
+from electra.cli.options import Heldout, Quiet
+from electra.data.settings import Building
 
 EXAMPLES = (
     "electra train my_texts/ --hours 1 --out runs/mine",
@@ -24,6 +25,7 @@ def train(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="A config key to set in spite of the plan; may be repeated."),
     ] = None,
+    heldout: Heldout = Building.heldout,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan, write nothing.")] = False,
     quiet: Quiet = False,
 ) -> None:
@@ -41,6 +43,14 @@ def train(
             typer.echo(line)
         return
     with LiveLine(quiet) as live:
-        folder = run(sources, hours=hours, out=out, overrides=overrides or [], listeners=[live], say=typer.echo)
+        folder = run(
+            sources,
+            hours=hours,
+            out=out,
+            overrides=overrides or [],
+            heldout=heldout,
+            listeners=[live],
+            say=typer.echo,
+        )
     typer.echo(f"{folder}: trained; the model is in {folder / 'model'}")
     typer.echo(f'Next: electra detect {folder} "a sentence with a wrong word in it"')

@@ -14,7 +14,7 @@ MNLI_FIRST = ("rte", "mrpc", "sts-b")  # the tasks that the protocol mnli-init i
 class FinetuneConfig(Root):
     """The fine-tuning of a model for a task, with one seed or several."""
 
-    presets: ClassVar[str] = "finetune"
+    command: ClassVar[str] = "finetune"
     example: ClassVar[str] = "seeds=5"
 
     task: str | None = Field(None, description="name of the task, such as mrpc")

@@ -31,9 +31,9 @@ class Setting:
 Settings = dict[str, Setting]
 
 
-def load_config(source: str | Path, overrides: Iterable[str] = ()) -> PretrainConfig:
-    """Load a pre-training config: default < preset < file < `key=value`."""
-    return validate(PretrainConfig, gather(PretrainConfig, source, overrides))
+def load_config(source: str | Path, *overrides: Iterable[str]) -> PretrainConfig:
+    """Load a pre-training config: default < preset < file < `key=value`; of several lists of them the last wins."""
+    return validate(PretrainConfig, gather(PretrainConfig, source, *overrides))
 
 
 def load_finetune_config(source: str | Path | Mapping[str, Any], overrides: Iterable[str] = ()) -> FinetuneConfig:
@@ -43,7 +43,7 @@ def load_finetune_config(source: str | Path | Mapping[str, Any], overrides: Iter
 
 def preset_names(schema: type[Root] = PretrainConfig) -> list[str]:
     """List the presets that come with the package."""
-    names = [entry.name for entry in (PRESETS / schema.presets).iterdir()]
+    names = [entry.name for entry in (PRESETS / schema.command).iterdir()]
     return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
 
 
@@ -75,21 +75,23 @@ def difference(one: Section, other: Section) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def gather(schema: type[Root], source: str | Path | Mapping[str, Any], overrides: Iterable[str] = ()) -> Settings:
-    """Lay preset, file and overrides over each other, each key with its origin, not yet validated."""
+def gather(schema: type[Root], source: str | Path | Mapping[str, Any], *overrides: Iterable[str]) -> Settings:
+    """Lay preset, file and lists of overrides over each other, each key with its origin, not yet validated."""
     settings: Settings = {}
-    for origin, values in _layers(schema, source, overrides):
-        for key in values:
+    for origin, layer in _layers(schema, source, overrides):
+        given = [key for values in layer for key in values]
+        for key in given:
             if key not in known_keys(schema):
                 raise ConfigError(f"unknown config key {key} ({origin}){did_you_mean(key, known_keys(schema))}")
-        for path, union in unions(schema):
-            tag = f"{path}.{union.discriminator}"
-            if tag in values and (tag not in settings or settings[tag].value != values[tag]):
-                _forget_other_variants(settings, path, variant_of(union, values[tag]))
         for group in schema.alternatives:
-            if any(key in values for key in group):
+            if any(key in group for key in given):
                 settings = {key: setting for key, setting in settings.items() if key not in group}
-        settings |= {key: Setting(value, origin) for key, value in values.items()}
+        for values in layer:
+            for path, union in unions(schema):
+                tag = f"{path}.{union.discriminator}"
+                if tag in values and (tag not in settings or settings[tag].value != values[tag]):
+                    _forget_other_variants(settings, path, variant_of(union, values[tag]))
+            settings |= {key: Setting(value, origin) for key, value in values.items()}
     return settings
 
 
@@ -110,30 +112,28 @@ def flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _layers(
-    schema: type[Root], source: str | Path | Mapping[str, Any], overrides: Iterable[str]
-) -> Iterable[tuple[str, dict[str, Any]]]:
+    schema: type[Root], source: str | Path | Mapping[str, Any], overrides: Iterable[Iterable[str]]
+) -> Iterable[tuple[str, list[dict[str, Any]]]]:
+    """Give each layer's origin and its settings: together where they come from a file, else one after the other."""
     names = preset_names(schema)
     if isinstance(source, Mapping):
-        yield "stored config", flatten(dict(source))
+        yield "stored config", [flatten(dict(source))]
     elif str(source) in names:
-        yield f"preset {source}", _read_preset(schema, str(source))
+        yield f"preset {source}", [_read_preset(schema, str(source))]
     else:
         path = _config_file(str(source), names)
         values = _parse(path.read_bytes(), str(path))
         if preset := values.pop("preset", None):
             if preset not in names:
                 raise ConfigError(f"{path}: no preset {preset!r}; there are {', '.join(names)}")
-            yield f"preset {preset}", _read_preset(schema, preset)
-        yield str(path), values
-    for override in overrides:
-        key, equals, raw = override.partition("=")
-        if not equals or not key:
-            raise ConfigError(f"{override!r} is not of the form key=value, such as {schema.example}")
-        yield "command line", {key.strip(): _parse_value(raw)}
+            yield f"preset {preset}", [_read_preset(schema, preset)]
+        yield str(path), [values]
+    for given in overrides:
+        yield "command line", [_parse_override(schema, override) for override in given]
 
 
 def _read_preset(schema: type[Root], name: str) -> dict[str, Any]:
-    return _parse((PRESETS / schema.presets / f"{name}.toml").read_bytes(), f"preset {name}")
+    return _parse((PRESETS / schema.command / f"{name}.toml").read_bytes(), f"preset {name}")
 
 
 def _config_file(source: str, presets: list[str]) -> Path:
@@ -150,6 +150,13 @@ def _parse(content: bytes, where: str) -> dict[str, Any]:
         return flatten(tomllib.loads(content.decode()))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
         raise ConfigError(f"{where}: not valid TOML: {problem}") from None
+
+
+def _parse_override(schema: type[Root], override: str) -> dict[str, Any]:
+    key, equals, raw = override.partition("=")
+    if not equals or not key:
+        raise ConfigError(f"{override!r} is not of the form key=value, such as {schema.example}")
+    return {key.strip(): _parse_value(raw)}
 
 
 def _parse_value(raw: str) -> Any:

@@ -39,9 +39,9 @@ class Section(BaseModel):
 class Root(Section):
     """A whole config, as a preset or a file holds it."""
 
-    presets: ClassVar[str]  # the folder of its presets
+    command: ClassVar[str]  # that it is for, and the folder of its presets
     example: ClassVar[str]  # a setting, for messages
-    alternatives: ClassVar[tuple[tuple[str, ...], ...]] = ()  # a later layer that sets one key forgets the others
+    alternatives: ClassVar[tuple[tuple[str, ...], ...]] = ()  # a layer that sets one key forgets the others below
 
 
 class ModelConfig(Section):
@@ -365,7 +365,7 @@ class LogConfig(Section):
 class PretrainConfig(Root):
     """A whole pre-training run."""
 
-    presets: ClassVar[str] = "pretrain"
+    command: ClassVar[str] = "pretrain"
     example: ClassVar[str] = "train.steps=1000"
     alternatives: ClassVar[tuple[tuple[str, ...], ...]] = (("train.steps", "train.tokens", "train.hours"),)
 

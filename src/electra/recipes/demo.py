@@ -15,12 +15,13 @@ from electra.data.reading.prose import Prose, gather_prose
 from electra.data.settings import Reading
 from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 from electra.data.tokens.vocab import REPORT, train_vocab
+from electra.errors import CheckpointError
 from electra.model.encoder import Encoder
 from electra.model.pretrained import Pretrained, load
 from electra.recipes.pretrain import pretrain
 from electra.recipes.probe import odd_word_task, probe
 from electra.recipes.replace import Judged, detection_auc, replace_and_detect
-from electra.training.run import Listener, check_place
+from electra.training.run import Listener, begun, check_place
 
 CHARACTERS_PER_MINUTE, MOST_CHARACTERS = 500_000, 4_000_000  # of prose; to find more would take time from the training
 UNSEEN = 8  # one document in so many is kept away from the model, to show what it can do
@@ -68,6 +69,8 @@ def demo(
     began = time.monotonic()
     folder = Path(out).expanduser()
     check_place(folder)
+    if (folder / "config.toml").is_file() and not (folder / "text").is_dir():
+        raise CheckpointError(f"{folder} holds a run that demo did not begin; choose another out")
     _write_text(folder / "text", min(MOST_CHARACTERS, round(minutes * CHARACTERS_PER_MINUTE)), say)
     tokenizer = _vocabulary(folder, say)
     reading = Reading(documents="blank")
@@ -77,8 +80,10 @@ def demo(
     say(f"corpus      {corpus.manifest.tokens:,} tokens in {corpus.manifest.sequences:,} sequences of {LENGTH}")
     end = min(END_SECONDS, 15 * minutes)
     seconds = max(1.0, 60 * minutes - end - (time.monotonic() - began))
-    config = _config(folder, tokenizer, seconds / 3600)
-    say(f"training    tiny, {(config.train.hours or 0) * 60:.1f} minutes of pre-training")
+    hours = load_config(folder).train.hours if begun(folder) else None
+    config = _config(folder, tokenizer, hours or seconds / 3600)
+    stay = f", as when {folder} began; for other minutes choose another --out" if hours else ""
+    say(f"training    tiny, {(config.train.hours or 0) * 60:.1f} minutes of pre-training{stay}")
     pretrain(config, listeners)
     say("comparing   with an untrained encoder of the same shape")
     return _compare(folder, config)
@@ -109,9 +114,6 @@ def _vocabulary(folder: Path, say: Callable[[str], None]) -> Tokenizer:
 
 
 def _config(folder: Path, tokenizer: Tokenizer, hours: float) -> PretrainConfig:
-    """Give the config of the run, with the hours that an earlier call set it."""
-    if (folder / "config.toml").is_file():
-        hours = load_config(folder).train.hours or hours
     shape = [f"model.vocab_size={tokenizer.vocab_size}", f"model.max_length={LENGTH}", f"train.length={LENGTH}"]
     places = [f"data={folder / 'corpus'}", f"out={folder}", f"train.hours={hours!r}"]
     return load_config("tiny", [*shape, *SETTINGS, *places])

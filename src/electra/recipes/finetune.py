@@ -28,7 +28,7 @@ from electra.tasks.build import AnyTask
 from electra.training.checkpoint import Checkpoints, NoCheckpoints
 from electra.training.loop import Job, train
 from electra.training.processes import Processes, joined
-from electra.training.run import Listener, Record, Run
+from electra.training.run import Listener, Record, Run, begun
 from electra.training.update import Network
 
 
@@ -65,16 +65,17 @@ def finetune(config: FinetuneConfig, listeners: Sequence[Listener] = ()) -> Resu
 def _tune(config: FinetuneConfig, folder: Path, processes: Processes, listeners: Sequence[Listener]) -> Results:
     """Fine-tune with one learning rate."""
     tuning = prepare(config)
-    with Run(folder, []).open(tuning.config, load_finetune_config):
+    run = Run(folder, [])
+    with run.open(tuning.config, load_finetune_config):
         for listener in listeners:
             for said in tuning.task.detected():
                 listener({"detected": said})
         _check_inputs(tuning, folder / "inputs.json")
-        record_environment(folder, processes)
         seeds = [_Seed(tuning, seed, folder, processes, listeners).result() for seed in tuning.config.seed_list]
         kept = chosen_seed(seeds, tuning.task.metric, config.keep)
         _Seed(tuning, kept, folder, processes, listeners).move_model(folder / "model")
         results = _describe(tuning) | {"kept": kept, "seeds": seeds} | summarize_seeds(seeds)
+        run.write_config(tuning.config)  # says how many seeds the results are of, and which is kept
         write_json(folder / "results.json", results)
         for seed in (folder / "seeds").iterdir():
             shutil.rmtree(seed / "model", ignore_errors=True)
@@ -84,7 +85,7 @@ def _tune(config: FinetuneConfig, folder: Path, processes: Processes, listeners:
 def _check_inputs(tuning: Tuning, path: Path) -> None:
     """Refuse to go on with other weights or examples than the seeds that are done had."""
     found = tuning.fingerprints()
-    if path.is_file():
+    if path.is_file() and begun(path.parent):
         before = read_table(path, "the fingerprints of a fine-tuning's inputs", CheckpointError)
         if changed := [name for name in found if found[name] != before.get(name)]:
             other = ", another ".join(changed)
@@ -111,7 +112,8 @@ def _describe(tuning: Tuning) -> Results:
 
 def _sweep(config: FinetuneConfig, folder: Path, processes: Processes, listeners: Sequence[Listener]) -> Results:
     """Fine-tune once for each learning rate, and keep the run with the best median on dev."""
-    with Run(folder, []).open(config, load_finetune_config):
+    run = Run(folder, [])
+    with run.open(config, load_finetune_config):
         found: dict[float, Results] = {}
         for rate in config.learning_rates:
             out = folder / f"rate-{rate:g}"
@@ -121,6 +123,7 @@ def _sweep(config: FinetuneConfig, folder: Path, processes: Processes, listeners
         with folder_whole(folder / "model", overwrite=True) as model:
             shutil.copytree(folder / f"rate-{best['learning_rate']:g}" / "model", model, dirs_exist_ok=True)
         results = best | {"sweep": {f"{rate:g}": results["median"] for rate, results in found.items()}}
+        run.write_config(config)
         write_json(folder / "results.json", results)
     return results
 
@@ -132,7 +135,7 @@ class _Seed:
         self, tuning: Tuning, seed: int, run: Path, processes: Processes, listeners: Sequence[Listener]
     ) -> None:
         self.tuning, self.seed, self.processes = tuning, seed, processes
-        self.folder = run / "seeds" / str(seed)
+        self.run, self.folder = run, run / "seeds" / str(seed)
         self.listeners = listeners
         self.lengths = np.array([len(feature.ids) for feature in tuning.train.features])
         self.tokens = 0
@@ -170,6 +173,7 @@ class _Seed:
     def _fit(self) -> None:
         config = self.tuning.config
         what = f"batches of {config.batch_size} inputs of up to {config.max_length} tokens"
+        record_environment(self.run, self.processes)
         with fitting(what, "halve batch_size, with another out"):
             self._train()
 
@@ -198,7 +202,7 @@ class _Seed:
         )
         place = self.folder / "checkpoints"
         checkpoints = Checkpoints(place, keep=1) if config.checkpoint_every else NoCheckpoints()
-        if not checkpoints.steps():  # what is there is of an attempt that nothing else is left of
+        if not checkpoints.begun():  # what is there is of an attempt that nothing else is left of
             self.best.unlink(missing_ok=True)
         began = time.monotonic()
         train(job, training, Run(self.folder, [self._tell]), checkpoints, self.processes)

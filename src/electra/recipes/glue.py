@@ -17,9 +17,10 @@ from electra.recipes.results import Results
 from electra.recipes.together import finetune_together
 from electra.tasks.base import Notes
 from electra.tasks.build import TASKS, build_task
-from electra.training.run import Listener
+from electra.training.run import Listener, check_names
 
 PRESET = "glue"
+SCORES, SUBMISSION = "suite.json", "submission.zip"
 SUITE = "cola sst-2 mrpc sts-b qqp mnli qnli rte wnli squad-1.1 squad-2.0 chunking".split()
 COMPARED = {"squad-1.1": "exact", "squad-2.0": "best_exact"}  # published is the exact match; else the task's own metric
 PUBLISHED = {  # dev scores of the released models, chunking on test; the original's README, medians of many seeds
@@ -81,6 +82,8 @@ def glue(
         if name not in TASKS:
             build_task(FinetuneConfig(task=name))  # says which there are
     folder = Path(out).expanduser()
+    if not (folder / SCORES).is_file():
+        check_names(folder, [*TASKS, SUBMISSION], "a suite of runs")
     width = load(model, device="cpu").encoder.config.hidden_size
     found: dict[str, list[str]] = {}  # the keys of each task
     skipped: dict[str, str] = {}
@@ -96,7 +99,7 @@ def glue(
     several = finetune_together(PRESET, found, together, listeners) if together > 1 else _one_by_one(found, listeners)
     scores = [_score(results, width) for results in several]
     suite = Suite(model, scores, skipped, _submit(folder, [score.task for score in scores]))
-    write_json(folder / "suite.json", asdict(suite))
+    write_json(folder / SCORES, asdict(suite))
     return suite
 
 
@@ -169,7 +172,7 @@ def _submit(folder: Path, tasks: Sequence[str]) -> dict[str, str]:
         files |= glue_files
         said |= {name: ", ".join(glue_files)} if glue_files else {}
     if files:
-        with zipfile.ZipFile(folder / "submission.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        with zipfile.ZipFile(folder / SUBMISSION, "w", zipfile.ZIP_DEFLATED) as archive:
             for file, text in files.items():
                 archive.writestr(file, text)
     return said

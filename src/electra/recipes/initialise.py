@@ -17,7 +17,7 @@ HEADS = {Discriminator: "discriminator", EnergyModel: "energy", MaskedLM: "maske
 def initialise(objective: Objective, model: Pretrained, tokenizer: Tokenizer, source: str) -> list[str]:
     """Copy what the model has into the objective's networks and say what it lacks."""
     warnings = []
-    _check_vocabulary(tokenizer, model.tokenizer, source)
+    check_vocabulary(tokenizer, model.tokenizer, source)
     _copy_encoder(objective.network.encoder, model.encoder, "the model")
     main = model.network
     if type(main) is type(objective.network) and not isinstance(main, Encoder):
@@ -36,7 +36,7 @@ def initialise(objective: Objective, model: Pretrained, tokenizer: Tokenizer, so
     return warnings
 
 
-def _check_vocabulary(ours: Tokenizer, theirs: Tokenizer, source: str) -> None:
+def check_vocabulary(ours: Tokenizer, theirs: Tokenizer, source: str) -> None:
     """Refuse weights that learnt other tokens under the ids of the corpus."""
     wanted, found = ours.backend.get_vocab(), theirs.backend.get_vocab()
     if wanted != found:

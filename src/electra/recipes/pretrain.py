@@ -29,7 +29,7 @@ from electra.objectives.two_stage import FrozenGeneratorRTD
 from electra.recipes.convert import write_model
 from electra.recipes.flops import forward_flops
 from electra.recipes.hardware import fitting, matrix_peak, record_environment
-from electra.recipes.initialise import initialise
+from electra.recipes.initialise import check_vocabulary, initialise
 from electra.recipes.plan import MOST_EPOCHS
 from electra.training.checkpoint import Checkpoints
 from electra.training.loop import Job, train
@@ -84,7 +84,6 @@ class _Pretraining:
             yield
             return
         with self.run.open(self.config, load_config):
-            record_environment(self.run.folder, self.processes)
             self.run.listeners += trackers(self.run.folder, self.config.log)
             self.processes.wait()
             yield
@@ -98,7 +97,7 @@ class _Pretraining:
 
     def _command(self, override: str) -> str:
         """Give the command that goes on with another value of a key, also where `electra train` began the run."""
-        return f"electra pretrain {self.run.folder / 'config.toml'} {override}"
+        return f"electra pretrain {self.run.config} {override}"
 
     def _train(self) -> None:
         config = self.config
@@ -138,7 +137,10 @@ class _Pretraining:
         return objective
 
     def _updates(self, step: int) -> Iterator[tuple[int, Iterator[Input]]]:
-        """Give the micro-batches of one update after the other, from a step on."""
+        """Give the micro-batches of one update after the other, from a step on; write down how they are made."""
+        if self.processes.first:
+            self.run.write_config(self.config)
+            record_environment(self.run.folder, self.processes)
         train = self.config.train
         size = train.smallest_batch
         loader = Loader(
@@ -176,7 +178,7 @@ class _Pretraining:
         if not judges:
             self.warnings.append(
                 "nothing of the text is held out, so nothing will tell how good the model is on new text; where there "
-                "are few documents, electra corpus --heldout 0.05 keeps one of twenty for electra pretrain"
+                "are few documents, --heldout 0.05 of electra corpus and of electra train keeps one of twenty"
             )
             return None
         size = min(sum(counts), self.config.train.smallest_batch)
@@ -270,6 +272,8 @@ def _check_corpus(config: PretrainConfig, corpus: Corpus, tokenizer: Tokenizer) 
             f"set train.length={manifest.length}, or build the corpus with --length {config.train.length}"
         )
     if not fits_vocabulary(config.model.vocab_size, tokenizer.vocab_size):
+        if config.init is not None:
+            check_vocabulary(tokenizer, load(config.init, device="cpu").tokenizer, config.init)
         raise ConfigError(
             f"{corpus.path} has a vocabulary of {tokenizer.vocab_size}, model.vocab_size is {config.model.vocab_size}: "
             f"set model.vocab_size={tokenizer.vocab_size}"

@@ -11,12 +11,13 @@ from electra.data.corpus.build import build_corpus
 from electra.data.corpus.shards import MANIFEST, Corpus, open_corpus
 from electra.data.files import write_json
 from electra.data.reading.sources import find_sources, names_of
+from electra.data.settings import Building
 from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
-from electra.data.tokens.vocab import REPORT, train_vocab
-from electra.errors import CheckpointError, ConfigError
+from electra.data.tokens.vocab import REPORT, read_report, train_vocab
+from electra.errors import CheckpointError, ConfigError, DataError
 from electra.recipes.plan import MOST_EPOCHS, Plan, make_plan
 from electra.recipes.pretrain import pretrain
-from electra.training.run import Listener, check_place
+from electra.training.run import Listener, begun, check_place, held
 
 PLAN = "plan.json"
 
@@ -27,6 +28,7 @@ def train(
     hours: float,
     out: str | Path,
     overrides: Sequence[str] = (),
+    heldout: float = Building.heldout,
     listeners: Sequence[Listener] = (),
     say: Callable[[str], None] = lambda line: None,
 ) -> Path:
@@ -38,16 +40,17 @@ def train(
     plan = _recall(folder, names, hours, overrides)
     if plan is None:
         plan = make_plan(names, hours=hours, overrides=overrides)
-        folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / PLAN, asdict(plan))
+        with held(folder):
+            write_json(folder / PLAN, asdict(plan))
+    building = Building(length=plan.config().train.length, heldout=heldout)
     for line in describe(plan):
         say(line)
     tokenizer_folder = folder / "tokenizer"
-    if not (tokenizer_folder / REPORT).is_file():
+    if not (tokenizer_folder / REPORT).is_file() or read_report(tokenizer_folder).requested_size != plan.vocab_size:
         train_vocab(names, size=plan.vocab_size, out=tokenizer_folder)
     tokenizer = load_tokenizer(tokenizer_folder)
     say(f"{tokenizer_folder}: {tokenizer.vocab_size:,} pieces")
-    corpus = _corpus(names, tokenizer, plan, folder / "corpus")
+    corpus = _corpus(names, tokenizer, building, folder / "corpus")
     say(f"{folder / 'corpus'}: {corpus.manifest.tokens:,} tokens in {corpus.manifest.sequences:,} sequences")
     # Over what the user asked for: the text may have fewer pieces.
     found = replace(plan, overrides=[*plan.overrides, f"model.vocab_size={tokenizer.vocab_size}"])
@@ -56,12 +59,15 @@ def train(
     return pretrain(found.config(*places, f"train.hours={budget!r}"), listeners)
 
 
-def _corpus(names: list[str], tokenizer: Tokenizer, plan: Plan, place: Path) -> Corpus:
+def _corpus(names: list[str], tokenizer: Tokenizer, building: Building, place: Path) -> Corpus:
     """Build the corpus, or open it; of text that has no size, such as the hub's, that it changed cannot be told."""
     sizes = [source.size for source in find_sources(names)[0]]
-    if None in sizes and (place / MANIFEST).is_file():
-        return open_corpus(place)
-    return build_corpus(names, tokenizer, length=plan.config().train.length, out=place)
+    if None not in sizes or not (place / MANIFEST).is_file():
+        return build_corpus(names, tokenizer, length=building.length, out=place, heldout=building.heldout)
+    corpus = open_corpus(place)
+    if corpus.manifest.heldout != building.heldout:
+        raise DataError(f"{place} holds a corpus made with another heldout; choose another --out")
+    return corpus
 
 
 def describe(plan: Plan) -> list[str]:
@@ -84,7 +90,7 @@ def describe(plan: Plan) -> list[str]:
 
 
 def _recall(folder: Path, names: list[str], hours: float, overrides: Sequence[str]) -> Plan | None:
-    """Read the plan of a training that began earlier, if it was of the same text, hours and settings."""
+    """Read the plan of an earlier call; before the first update is saved other hours and settings make another plan."""
     path = folder / PLAN
     if not path.is_file():
         if (folder / "config.toml").is_file():
@@ -96,19 +102,18 @@ def _recall(folder: Path, names: list[str], hours: float, overrides: Sequence[st
         raise CheckpointError(f"{path} is cut short, or of another version of electra; choose another out") from None
     wanted = {"sources": names, "hours": hours, "overrides": list(overrides)}
     changed = [name for name, value in wanted.items() if getattr(plan, name) != value]
-    if changed:
+    if "sources" in changed or (changed and begun(folder)):
         raise ConfigError(
             f"{folder} was planned with other {' and '.join(changed)} ({getattr(plan, changed[0])}); "
             "give the same to go on, or choose another out"
         )
-    return plan
+    return None if changed else plan
 
 
 def _hours_left(folder: Path, plan: Plan, began: float) -> float:
     """Give the hours to train: those of a run under way, or what the stages before it have left."""
-    started = folder / "config.toml"
-    if started.is_file():
-        return load_config(started).train.hours or plan.train_hours
+    if begun(folder):
+        return load_config(folder).train.hours or plan.train_hours
     spent = (time.monotonic() - began) / 3600
     if spent >= plan.hours:
         raise ConfigError(

@@ -65,7 +65,9 @@ class Checkpoints:
         return any(path.name > _name(0) for path in self.steps())
 
     def restore(self, module: nn.Module, optimizer: Optimizer) -> Restored | None:
-        """Load the newest checkpoint that is whole into module and optimizer; None where there is no checkpoint."""
+        """Load the newest checkpoint that is whole into module and optimizer; None where no update is saved."""
+        if not self.begun():
+            return None
         damaged: list[Path] = []
         for path in reversed(self.steps()):
             state = _verified_state(path)
@@ -75,9 +77,7 @@ class Checkpoints:
                 optimizer.weights.refresh()
                 return Restored(state, damaged)
             damaged.append(path)
-        if damaged:
-            raise CheckpointError(f"every checkpoint in {self.folder} is damaged; remove the folder to start anew")
-        return None
+        raise CheckpointError(f"every checkpoint in {self.folder} is damaged; remove the folder to start anew")
 
     def _forget_old_ones(self, newest: str) -> None:
         """Remove what is older than the newest few, and what lies ahead of the run: it was damaged."""
@@ -103,10 +103,6 @@ class NoCheckpoints(Checkpoints):
     def steps(self) -> list[Path]:
         """Find nothing."""
         return []
-
-    def restore(self, module: nn.Module, optimizer: Optimizer) -> Restored | None:
-        """Find nothing."""
-        return None
 
 
 def _name(step: int) -> str:

@@ -47,7 +47,7 @@ class Job(Generic[Result]):
     evaluate_every: int
     checkpoint_every: int
     log_every: int
-    finish: Callable[[], None]  # writes the result, also when the run is interrupted
+    finish: Callable[[], None]  # writes the result, also when the run is interrupted after an update
     warnings: list[str]  # what is to be said before step 1
     remedy: str  # what to do where the loss stays without a finite value
     flops_per_token: float
@@ -140,7 +140,7 @@ class _Trainer:
         if progress >= 1 and state.step == 0:  # an untrained model would pass for a trained one
             raise ElectraError(
                 f"the hours are over before the first update: evaluating and saving take {state.ending:,.0f} seconds; "
-                f"give more: electra pretrain {self.run.folder / 'config.toml'} train.hours=H evaluate.batches=1"
+                f"give more: electra pretrain {self.run.config} train.hours=H evaluate.batches=1"
             )
         while progress < 1 and not job.enough() and not self.processes.largest(float(stop.wanted)):
             began = time.monotonic()
@@ -161,7 +161,7 @@ class _Trainer:
             if (state.step % job.checkpoint_every == 0 and not self._astray()) or progress >= 1:
                 self._save()
         self._save()
-        if self.processes.first:
+        if self.processes.first and state.step:
             job.finish()
         self.processes.wait()
         if progress < 1 and not job.enough():  # no success, so that a script does not go on with half a model

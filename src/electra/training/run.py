@@ -2,14 +2,14 @@
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from electra.config.load import difference, dump_config
-from electra.config.schema import LogConfig, Section
+from electra.config.schema import LogConfig, Root
 from electra.data.files import alone, write_whole
 from electra.errors import CheckpointError, ConfigError
 
@@ -27,11 +27,32 @@ FREE_TO_CHANGE = (
 
 def check_place(folder: Path) -> None:
     """Refuse a folder that holds something else than a run or what is prepared for one."""
-    if not folder.is_dir() or (folder / "config.toml").is_file():
+    if not (folder / "config.toml").is_file():
+        check_names(folder, PREPARED, "a run")
+
+
+def check_names(folder: Path, known: Collection[str], what: str) -> None:
+    """Refuse a folder that holds anything but what is known."""
+    if not folder.is_dir():
         return
     names = (entry.name for entry in folder.iterdir() if not entry.name.startswith("."))  # a kill may leave hidden ones
-    if strange := sorted(set(names) - PREPARED):
-        raise CheckpointError(f"{folder} exists and is not a run: it holds {strange[0]}; choose another out")
+    if strange := sorted(set(names).difference(known)):
+        raise CheckpointError(f"{folder} exists and is not {what}: it holds {strange[0]}; choose another out")
+
+
+def begun(folder: Path) -> bool:
+    """Say whether a start anew would lose something: a model, or a saved update or a result of any part of the run."""
+    updates = (path for path in folder.rglob("checkpoints/step-*") if path.name > "step-00000000")
+    return (folder / "model").is_dir() or any(updates) or any(folder.rglob("seeds/*/result.json"))
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Make a run's folder, and hold it for this process alone."""
+    folder.mkdir(parents=True, exist_ok=True)
+    refusal = CheckpointError(f"another process is training {folder}; wait for it, or choose another out")
+    with alone(folder / ".lock", refusal):
+        yield
 
 
 class Run:
@@ -43,29 +64,36 @@ class Run:
     def __init__(self, folder: Path, listeners: list[Listener]) -> None:
         self.folder = folder
         self.listeners = listeners
+        self.config = folder / "config.toml"
         self.metrics = folder / "metrics.jsonl"
         self.samples = folder / "samples.jsonl"
 
     @contextmanager
-    def open(self, config: Section, load: Callable[[Path], Section]) -> Iterator[None]:
-        """Hold the folder for this process alone, and write the config."""
+    def open(self, config: Root, load: Callable[[Path], Root]) -> Iterator[None]:
+        """Hold the folder for this process alone; write the config, or check that what has begun there is this run."""
         check_place(self.folder)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        refusal = CheckpointError(f"another process is training {self.folder}; wait for it, or choose another out")
-        with alone(self.folder / ".lock", refusal):
-            self._write_config(config, load)
+        with held(self.folder):
+            if self.config.is_file() and begun(self.folder):
+                self._compare(config, load)
+            else:
+                self.write_config(config)
             yield
 
-    def _write_config(self, config: Section, load: Callable[[Path], Section]) -> None:
-        """Write the config after making sure that the run that is there already is this one."""
-        path = self.folder / "config.toml"
-        if path.is_file():
-            changed = [key for key in difference(load(path), config) if not key.startswith(FREE_TO_CHANGE)]
-            if changed:
-                raise ConfigError(
-                    f"{self.folder} holds a run with another {', '.join(changed[:3])}; choose another out"
-                )
-        write_whole(path, dump_config(config))
+    def write_config(self, config: Root) -> None:
+        """Write the config that the run goes on with."""
+        write_whole(self.config, dump_config(config))
+
+    def _compare(self, config: Root, load: Callable[[Path], Root]) -> None:
+        try:
+            found = difference(load(self.config), config)
+        except ConfigError:
+            raise ConfigError(
+                f"{self.folder} holds no run of electra {config.command}, or one of another version of electra; "
+                "choose another out"
+            ) from None
+        changed = [key for key in found if not key.startswith(FREE_TO_CHANGE)]
+        if changed:
+            raise ConfigError(f"{self.folder} holds a run with another {', '.join(changed[:3])}; choose another out")
 
     def rewind(self, step: int) -> None:
         """Drop metrics and samples of steps after this one: they will be taken again."""

@@ -1,0 +1,74 @@
+"""A start that fails on a mistake is no obstacle to the corrected command."""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+import electra
+from electra.config.load import load_config
+from electra.errors import DataError, ElectraError
+from electra.recipes import speed
+from electra.recipes.pretrain import pretrain
+from electra.recipes.train import train
+
+TWO_STAGE = ["objective.algorithm=two_stage", "objective.generator.width=1.0", "objective.generator.sharing=none"]
+
+
+@pytest.mark.parametrize("stages", [[], TWO_STAGE], ids=["joint", "two-stage"])
+@pytest.mark.parametrize(
+    ("mistake", "message"),
+    [
+        (["init=./misspelled"], "misspelled"),
+        (["init={first}", "model.layers=2"], "init: the model has layers 1, the config says 2"),
+        (["data_weights=[0.5, 0.5]"], "2 weights for 1 corpora"),
+    ],
+    ids=["init", "layers", "weights"],
+)
+def test_a_corrected_pretraining_begins_anew(config, records, weights, mistake, message, stages):
+    first = pretrain(config("train.steps=1", out="first"))
+    with pytest.raises(ElectraError, match=message):
+        pretrain(config(*stages, *(key.format(first=first) for key in mistake)))
+    run = pretrain(config(*stages, "seed=1"))
+    whole = pretrain(config(*stages, "seed=1", out="whole"))
+    assert (records(run), weights(run)) == (records(whole), weights(whole))
+    assert load_config(run).init is None
+
+
+def test_a_run_that_is_stopped_before_its_first_update_leaves_no_model_and_begins_anew(config, records):
+    with pytest.raises(ElectraError, match=r"stopped at step 0; the same command starts it anew$"):
+        pretrain(config(), [lambda record: record["step"] == 0 and signal.raise_signal(signal.SIGTERM)])
+    assert not (Path(config().out) / "model").exists()
+    assert records(pretrain(config("model.layers=2")))[-1]["step"] == 10
+
+
+@pytest.mark.parametrize("mistake", ["learning_rate=1e30", "learning_rates=[1e30]"])
+def test_a_corrected_fine_tuning_begins_anew(tiny_folder, tasks_folder, tmp_path, mistake):
+    usual = ["task=sst-2", f"model={tiny_folder}", f"data={tasks_folder}", f"out={tmp_path / 'run'}", "epochs=0.2"]
+
+    def tune(*keys):
+        return electra.finetune(electra.load_finetune_config("glue", [*usual, *keys]))
+
+    with pytest.raises(ElectraError, match="are no numbers"):
+        tune(mistake, "clip_norm=1e30", "batch_size=8", "early_stopping=1", "checkpoint_every=1000")
+    assert tune("batch_size=16", "dev_file=train.tsv")["examples"]["dev"] == 200
+
+
+def test_a_corrected_training_on_text_is_planned_anew(tmp_path, monkeypatch):
+    monkeypatch.setattr(speed, "SECONDS", 0.2)
+    (tmp_path / "text.txt").write_text("\n\n".join(f"The chef ate meal number {n}." for n in range(300)))
+
+    def run(*overrides, hours=0.1):
+        small = ["model.layers=1", "model.hidden_size=32", "model.embedding_size=16", "model.heads=1", "train.steps=1"]
+        return train(tmp_path / "text.txt", hours=hours, out=tmp_path / "run", overrides=[*small, *overrides])
+
+    with pytest.raises(DataError, match="a wordpiece vocabulary of 7 pieces is too small"):
+        run("model.vocab_size=7")
+    with pytest.raises(DataError, match="2 weights for 1 corpora"):
+        run("model.vocab_size=80", "data_weights=[0.5, 0.5]")
+    made = (tmp_path / "run/corpus/manifest.json").stat().st_mtime_ns
+    with pytest.raises(DataError, match="made with another tokenizer"):
+        run("model.vocab_size=90")
+    config = load_config(run("model.vocab_size=80", hours=0.2))
+    assert (config.model.vocab_size, config.data_weights) == (80, None)
+    assert (tmp_path / "run/corpus/manifest.json").stat().st_mtime_ns == made
