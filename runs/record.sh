@@ -15,7 +15,7 @@
 set -eu
 began=$(date +%s)
 limit=600
-reserve=${RESERVE:-200} # seconds for starting up, and for fine-tuning and scoring in the end
+reserve=${RESERVE:-150} # seconds for starting up, and for fine-tuning and scoring in the end
 vocab=$1 glue=$2 out=$3
 shift 3
 electra corpus "$@" --tokenizer "$vocab" --length 128 --out "$out/corpus"

@@ -70,7 +70,9 @@ def test_a_tuning_is_complete(tuning):
     assert unset <= left_open | {"checkpoint_every"}
 
 
-@pytest.mark.parametrize(("chance", "overrides"), [(0.1, []), (0.3, ["dropout=0.3"])])
-def test_dropout_is_that_of_fine_tuning(tuning, chance, overrides):
-    shape = new_network(tuning("rte", 10, *overrides)).encoder.config
-    assert shape.dropout == shape.attention_dropout == chance
+def test_dropout_is_that_of_pre_training_unless_set(tuning):
+    trained = tuning("rte", 10).start.encoder.config.dropout
+    for overrides, chance in (([], trained), (["dropout=0.3"], 0.3)):
+        prepared = tuning("rte", 10, *overrides)
+        shape = new_network(prepared).encoder.config
+        assert prepared.config.dropout == shape.dropout == shape.attention_dropout == chance

@@ -49,8 +49,8 @@ class FinetuneConfig(Root):
     )
     warmup_fraction: Annotated[float, Field(ge=0, lt=1)] = Field(0.1, description="share of the updates to warm up")
     optimizer: Optimizer = "electra"
-    dropout: Probability = Field(
-        0.1, description="of hidden states and attention probabilities, whatever pre-training had"
+    dropout: Probability | None = Field(
+        None, description="of hidden states and attention probabilities; follows the model's pre-training"
     )
     weight_decay: NonNegative = Field(0.0, description="decoupled decay; biases and layer norms are exempt")
     clip_norm: PositiveFloat = Field(1.0, description="largest norm of the gradient of the mean loss")
