@@ -155,7 +155,7 @@ def test_a_folder_in_which_a_seed_trains_is_refused(tune):
 
 def test_another_config_is_refused(tune):
     tune()
-    with pytest.raises(ConfigError, match=r"holds a run with another batch_size; choose"):
+    with pytest.raises(ConfigError, match=r"holds a run with another batch_size \(\d+\); choose"):
         tune("batch_size=16")
 
 

@@ -209,7 +209,7 @@ def test_a_run_that_is_refused_leaves_nothing_behind(config, tmp_path):
 
 def test_another_config_in_the_same_folder_is_refused(config):
     pretrain(config())
-    with pytest.raises(ConfigError, match=r"with another objective\.mask_fraction; choose another out"):
+    with pytest.raises(ConfigError, match=r"with another objective\.mask_fraction \(0\.15\); choose another out"):
         pretrain(config("objective.mask_fraction=0.3"))
 
 

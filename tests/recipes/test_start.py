@@ -1,5 +1,6 @@
 """A start that fails on a mistake is no obstacle to the corrected command."""
 
+import shutil
 import signal
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 import electra
 from electra.config.load import load_config
-from electra.errors import DataError, ElectraError
+from electra.errors import CheckpointError, DataError, ElectraError
 from electra.recipes import speed
 from electra.recipes.pretrain import pretrain
 from electra.recipes.train import train
@@ -40,6 +41,15 @@ def test_a_run_that_is_stopped_before_its_first_update_leaves_no_model_and_begin
         pretrain(config(), [lambda record: record["step"] == 0 and signal.raise_signal(signal.SIGTERM)])
     assert not (Path(config().out) / "model").exists()
     assert records(pretrain(config("model.layers=2")))[-1]["step"] == 10
+
+
+def test_a_model_whose_checkpoints_are_gone_is_not_trained_over(config):
+    run = pretrain(config())
+    before = (run / "model/model.safetensors").read_bytes()
+    shutil.rmtree(run / "checkpoints")
+    with pytest.raises(CheckpointError, match="holds a model but no checkpoint to go on from; choose another out"):
+        pretrain(config())
+    assert (run / "model/model.safetensors").read_bytes() == before
 
 
 @pytest.mark.parametrize("mistake", ["learning_rate=1e30", "learning_rates=[1e30]"])

@@ -76,3 +76,14 @@ def test_dropout_is_that_of_pre_training_unless_set(tuning):
         prepared = tuning("rte", 10, *overrides)
         shape = new_network(prepared).encoder.config
         assert prepared.config.dropout == shape.dropout == shape.attention_dropout == chance
+
+
+def test_dropout_of_attention_is_that_of_pre_training_too(tuning):
+    prepared = tuning("rte", 10)
+    ours = prepared.start.encoder.config
+    other = ours.model_copy(update={"attention_dropout": 0.2})
+    prepared.start.encoder.config = other
+    try:
+        assert new_network(prepared).encoder.config == other
+    finally:
+        prepared.start.encoder.config = ours

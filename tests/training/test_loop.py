@@ -48,6 +48,7 @@ def trained(tmp_path):
             module=module,
             updates=lambda step: ((1, [(factor,) for factor in factors(number)]) for number in count(step)),
             metrics=lambda result: {"loss": result.loss.item()},
+            begin=lambda: None,
             finish=lambda: None,
             warnings=["mind the gap"],
             remedy="tread softly",

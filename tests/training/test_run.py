@@ -37,7 +37,7 @@ def test_a_run_of_another_config_is_refused_by_the_keys_that_differ(run, saved):
     begin(run)
     (run.folder / saved).mkdir(parents=True)
     before = (run.folder / "config.toml").read_bytes()
-    with pytest.raises(ConfigError, match=r"with another seed, train\.weight_decay; choose another out") as error:
+    with pytest.raises(ConfigError, match=r"another seed \(0\), train\.weight_decay \(0\.01\); choose") as error:
         begin(run, "seed=5", "train.weight_decay=1.0")
     assert "\n" not in str(error.value)
     assert (run.folder / "config.toml").read_bytes() == before
@@ -54,6 +54,14 @@ def test_a_run_of_another_command_is_refused_in_one_line(run, ours, theirs):
         run.open(load(preset), load),
     ):
         pass
+
+
+def test_a_config_of_something_else_is_left_alone(run):
+    run.folder.mkdir()
+    run.config.write_text('title = "my site"')
+    with pytest.raises(ConfigError, match=r"holds no run of electra pretrain"):
+        begin(run)
+    assert run.config.read_text() == 'title = "my site"'
 
 
 @pytest.mark.parametrize("left", ["checkpoints/step-00000000", "checkpoints/.step-00000001.partial", "seeds/0/model"])

@@ -31,8 +31,13 @@ class Setting:
 Settings = dict[str, Setting]
 
 
-def load_config(source: str | Path, *overrides: Iterable[str]) -> PretrainConfig:
-    """Load a pre-training config: default < preset < file < `key=value`; of several lists of them the last wins."""
+def load_config(source: str | Path, overrides: Iterable[str] = ()) -> PretrainConfig:
+    """Load a pre-training config: default < preset < file < `key=value`."""
+    return load_layers(source, overrides)
+
+
+def load_layers(source: str | Path, *overrides: Iterable[str]) -> PretrainConfig:
+    """Load a pre-training config with several lists of `key=value`, each over the one before."""
     return validate(PretrainConfig, gather(PretrainConfig, source, *overrides))
 
 

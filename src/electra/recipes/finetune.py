@@ -173,7 +173,6 @@ class _Seed:
     def _fit(self) -> None:
         config = self.tuning.config
         what = f"batches of {config.batch_size} inputs of up to {config.max_length} tokens"
-        record_environment(self.run, self.processes)
         with fitting(what, "halve batch_size, with another out"):
             self._train()
 
@@ -192,6 +191,7 @@ class _Seed:
             evaluate_every=self.tuning.steps_per_epoch,
             checkpoint_every=config.checkpoint_every or training.steps,
             log_every=config.log_every,
+            begin=lambda: record_environment(self.run, self.processes),
             finish=lambda: None,
             warnings=[],
             remedy="lower learning_rate or raise warmup_fraction, with another out",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from electra.config.load import gather, load_config
+from electra.config.load import gather, load_config, load_layers
 from electra.config.schema import PretrainConfig
 from electra.data.reading.text import Tally, read_documents
 from electra.errors import ConfigError, DataError, ElectraError
@@ -57,7 +57,7 @@ class Plan:
 
     def config(self, *more: str) -> PretrainConfig:
         """Give the config of the run; `more` is laid under what the user has set."""
-        return load_config(self.preset, self.settings, more, self.overrides)
+        return load_layers(self.preset, self.settings, more, self.overrides)
 
 
 def make_plan(sources: Sequence[str | Path], *, hours: float, overrides: Sequence[str] = ()) -> Plan:
@@ -70,13 +70,13 @@ def make_plan(sources: Sequence[str | Path], *, hours: float, overrides: Sequenc
     most = MOST_EPOCHS * text_tokens if text_known else math.inf
     shape = [f"model.vocab_size={vocabulary(text_bytes)}", f"model.max_length={LENGTH}", f"train.length={LENGTH}"]
     device = find_device(load_config("tiny", overrides).device)
-    candidates = {name: load_config(name, shape, overrides) for name in SIZES[device.type]}
+    candidates = {name: load_layers(name, shape, overrides) for name in SIZES[device.type]}
     parameters = {name: flops(_with_steps(config, 1)).parameters["joint"] for name, config in candidates.items()}
     speeds = _speeds(candidates, parameters, hours, most, device)
     affordable = {name: min(hours * 3600 * speed.tokens_per_second, most) for name, speed in speeds.items()}
     preset = choose(affordable, parameters)
     settings = [*shape, f"train.hours={hours!r}", *_training(candidates[preset], speeds[preset], affordable[preset])]
-    config = load_config(preset, settings, overrides)
+    config = load_layers(preset, settings, overrides)
     steps = total_steps(config.train) or _steps(config, affordable[preset])
     cost = flops(_with_steps(config, steps))
     return Plan(

@@ -16,7 +16,7 @@ from electra.data.feeding.batch import Batch
 from electra.data.feeding.loader import Loader
 from electra.data.files import folder_whole
 from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
-from electra.errors import ConfigError
+from electra.errors import CheckpointError, ConfigError
 from electra.model.networks import MaskedLM, plain_encoder
 from electra.model.pretrained import Pretrained, fits_vocabulary, load
 from electra.objectives.base import Objective, Step
@@ -101,6 +101,10 @@ class _Pretraining:
 
     def _train(self) -> None:
         config = self.config
+        if (self.run.folder / "model").is_dir() and not self.checkpoints.begun():
+            raise CheckpointError(
+                f"{self.run.folder} holds a model but no checkpoint to go on from; choose another out"
+            )
         self.objective = self._objective().to(self.processes.device)
         self.heldout = self._heldout()
         flops = forward_flops(config.model, config.objective, config.train.length).with_backward()
@@ -113,6 +117,7 @@ class _Pretraining:
             evaluate_every=config.evaluate.every,
             checkpoint_every=config.checkpoint.every,
             log_every=config.log.every,
+            begin=self._write_down,
             finish=self._finish,
             warnings=self.warnings,
             remedy="lower train.learning_rate or raise train.warmup_steps, and go on from the last good checkpoint: "
@@ -136,11 +141,14 @@ class _Pretraining:
             objective.start_from(first)
         return objective
 
-    def _updates(self, step: int) -> Iterator[tuple[int, Iterator[Input]]]:
-        """Give the micro-batches of one update after the other, from a step on; write down how they are made."""
+    def _write_down(self) -> None:
+        """Write how the updates to come are made."""
         if self.processes.first:
             self.run.write_config(self.config)
             record_environment(self.run.folder, self.processes)
+
+    def _updates(self, step: int) -> Iterator[tuple[int, Iterator[Input]]]:
+        """Give the micro-batches of one update after the other, from a step on."""
         train = self.config.train
         size = train.smallest_batch
         loader = Loader(

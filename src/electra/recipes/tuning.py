@@ -126,8 +126,9 @@ def check_length(config: FinetuneConfig, model: ModelConfig) -> None:
 
 def new_network(tuning: Tuning) -> TaskNetwork:
     """Put a fresh head on a copy of the start's encoder, or on a fresh encoder of its shape."""
-    chance = tuning.config.dropout
-    shape = tuning.start.encoder.config.model_copy(update={"dropout": chance, "attention_dropout": chance})
+    chance, shape = tuning.config.dropout, tuning.start.encoder.config
+    if chance != shape.dropout:
+        shape = shape.model_copy(update={"dropout": chance, "attention_dropout": chance})
     encoder = Encoder(shape)
     if tuning.config.start == "pretrained":
         encoder.load_state_dict(tuning.start.encoder.state_dict())

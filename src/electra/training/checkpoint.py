@@ -77,7 +77,7 @@ class Checkpoints:
                 optimizer.weights.refresh()
                 return Restored(state, damaged)
             damaged.append(path)
-        raise CheckpointError(f"every checkpoint in {self.folder} is damaged; remove the folder to start anew")
+        raise CheckpointError(f"every checkpoint in {self.folder} is damaged; choose another out")
 
     def _forget_old_ones(self, newest: str) -> None:
         """Remove what is older than the newest few, and what lies ahead of the run: it was damaged."""

@@ -47,6 +47,7 @@ class Job(Generic[Result]):
     evaluate_every: int
     checkpoint_every: int
     log_every: int
+    begin: Callable[[], None]  # called before the first update, unless there is none left to make
     finish: Callable[[], None]  # writes the result, also when the run is interrupted after an update
     warnings: list[str]  # what is to be said before step 1
     remedy: str  # what to do where the loss stays without a finite value
@@ -142,6 +143,8 @@ class _Trainer:
                 f"the hours are over before the first update: evaluating and saving take {state.ending:,.0f} seconds; "
                 f"give more: electra pretrain {self.run.config} train.hours=H evaluate.batches=1"
             )
+        if progress < 1 and not job.enough():
+            job.begin()
         while progress < 1 and not job.enough() and not self.processes.largest(float(stop.wanted)):
             began = time.monotonic()
             tokens, micro_batches = next(updates)

@@ -13,10 +13,8 @@ MOMENTUM = 0.95
 ROUNDS = 5
 ADAM_LENGTH = 0.2  # root mean square of AdamW's updates at rate one, or so: both bear the same rate (Liu et al. 2025)
 
-Shape = tuple[int, int]
 
-
-def block_matrix(name: str, weight: Tensor) -> Shape | None:
+def block_matrix(name: str, weight: Tensor) -> tuple[int, int] | None:
     """Give the shape of the matrices that a weight inside of a block holds: attention's first one holds three."""
     if weight.dim() != 2 or not re.search(r"\blayers\.\d+\.", name):
         return None

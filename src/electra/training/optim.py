@@ -22,8 +22,8 @@ class Optimizer:
     """m ← β₁ m + (1 - β₁) g;  v ← β₂ v + (1 - β₂) g²;  w ← w - lr (m / (√v + ε) + decay · w).
 
     The standard AdamW divides m and v by 1 - βᵗ; the original, as BERT was trained, does not, which is the standard one
-    after endless steps. Muon is the standard one, but for the matrices inside of the blocks: there O(m), the mean made
-    orthogonal, stands for m / (√v + ε).
+    after endless steps. Muon is the standard one, but for the matrices inside of the blocks: m ← 0.95 m + 0.05 g;
+    w ← w - lr (0.2 √(longer side) O(0.95 m + 0.05 g) + decay · w), where O makes a matrix orthogonal.
     Nothing here waits for the device, so that a CUDA graph can hold an update.
     """
 
@@ -53,7 +53,7 @@ class Optimizer:
         # The gradient is divided by `scale`: a mean over the micro-batches, of a norm of at most `clip_norm`.
         scale = self.parts * ((self.norm + 1e-6) / config.clip_norm).clamp(min=1.0)
         self.side_by_side(
-            partial(self._turn if group.matrix else self._adam, group, part, scale, bad)
+            partial(self._muon if group.matrix else self._adam, group, part, scale, bad)
             for group, part in weights.groups.items()
         )
         self.updates.add_(1 - bad)
@@ -86,7 +86,7 @@ class Optimizer:
             maximize=False,
         )
 
-    def _turn(self, group: Group, part: slice, scale: Tensor, bad: Tensor) -> None:
+    def _muon(self, group: Group, part: slice, scale: Tensor, bad: Tensor) -> None:
         values, gradient, means = (
             group.matrices(vector[part]) for vector in (self.weights.values, self.weights.gradient, self.means)
         )

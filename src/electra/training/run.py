@@ -73,9 +73,9 @@ class Run:
         """Hold the folder for this process alone; write the config, or check that what has begun there is this run."""
         check_place(self.folder)
         with held(self.folder):
-            if self.config.is_file() and begun(self.folder):
+            if self.config.is_file():
                 self._compare(config, load)
-            else:
+            if not begun(self.folder):
                 self.write_config(config)
             yield
 
@@ -91,8 +91,8 @@ class Run:
                 f"{self.folder} holds no run of electra {config.command}, or one of another version of electra; "
                 "choose another out"
             ) from None
-        changed = [key for key in found if not key.startswith(FREE_TO_CHANGE)]
-        if changed:
+        changed = [f"{key} ({old})" for key, (old, _) in found.items() if not key.startswith(FREE_TO_CHANGE)]
+        if changed and begun(self.folder):
             raise ConfigError(f"{self.folder} holds a run with another {', '.join(changed[:3])}; choose another out")
 
     def rewind(self, step: int) -> None:

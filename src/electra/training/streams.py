@@ -1,6 +1,7 @@
 """Work on a GPU that is done at the same time."""
 
 from collections.abc import Callable, Iterable
+from itertools import cycle
 
 import torch
 
@@ -10,6 +11,8 @@ class SideBySide:
 
     Small kernels leave most of a GPU idle, and a chain of them leaves it idle for long.
     """
+
+    MOST = 8  # streams: each that multiplies matrices holds memory for it
 
     def __init__(self, device: torch.device) -> None:
         self.on_gpu = device.type == "cuda"
@@ -22,12 +25,13 @@ class SideBySide:
             for job in jobs:
                 job()
             return
-        while len(self.streams) < len(jobs):
+        while len(self.streams) < min(len(jobs), self.MOST):
             self.streams.append(torch.cuda.Stream())  # type: ignore[no-untyped-call]
         here = torch.cuda.current_stream()
-        for job, stream in zip(jobs, self.streams, strict=False):
+        for stream in self.streams:
             stream.wait_stream(here)
+        for job, stream in zip(jobs, cycle(self.streams)):
             with torch.cuda.stream(stream):
                 job()
-        for stream in self.streams[: len(jobs)]:
+        for stream in self.streams:
             here.wait_stream(stream)
