@@ -4,9 +4,9 @@
 #                                                        TUNING="key=value ..." for all tasks)
 #
 # Rules: one GPU that does nothing else while a model is pre-trained. Preset quick for both; BERT has the same encoder,
-# batches, lengths, optimizer and schedule, and twice the rate: quick's is lower for the discriminator's sake alone. Five seeds
-# for the tasks with few examples (CoLA, MRPC, STS-B, RTE), one for the others; the median counts. Several HOURS, each
-# with an OUT, entered into the ledger at once, make the curve of score against FLOPs and minutes.
+# batches, lengths, optimizer and schedule, and twice the rate: quick's is lower for the discriminator's sake alone.
+# Five seeds for the tasks with few examples (CoLA, MRPC, STS-B, RTE), one for the others; the median counts. Several
+# HOURS, each with an OUT, entered into the ledger at once, make the curve of score against FLOPs and minutes.
 set -eu
 corpus=$1 glue=$2 squad=$3 conll=$4 out=$5 hours=$6
 settings="data=$corpus train.hours=$hours evaluate.every=2000 evaluate.batches=8 checkpoint.every=20000
