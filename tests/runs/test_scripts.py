@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from electra.config.load import difference, load_config, load_finetune_config
+from electra.config.load import difference, load_config, load_finetune_config, load_layers
 from electra.recipes.flops import flops
 from electra.tasks.build import TASKS
 
@@ -20,7 +20,7 @@ ARGUMENTS = {
 
 def configs(commands: list[list[str]], *overrides: str) -> dict:
     """Give the config of every pre-training, by the last part of its folder."""
-    found = [load_config(words[1], words[2:], overrides) for words in commands if words[0] == "pretrain"]
+    found = [load_layers(words[1], words[2:], overrides) for words in commands if words[0] == "pretrain"]
     return {Path(config.out).name: config for config in found}
 
 
