@@ -45,12 +45,19 @@ def newest(run):
 
 
 @pytest.mark.parametrize(
-    ("micro_batches", "moment"),
-    [(1, {"KILL_AT_STEP": "7"}), (4, {"KILL_AT_FORWARD": str(7 * 4 + 2)})],
-    ids=["between steps", "inside gradient accumulation"],
+    ("optimizer", "micro_batches", "moment"),
+    [
+        ("electra", 1, {"KILL_AT_STEP": "7"}),
+        ("electra", 4, {"KILL_AT_FORWARD": str(7 * 4 + 2)}),
+        ("muon", 1, {"KILL_AT_STEP": "7"}),
+    ],
+    ids=["between steps", "inside gradient accumulation", "with Muon"],
 )
-def test_a_killed_run_goes_on_bit_for_bit(arguments, config, records, weights, corpus, micro_batches, moment):
+def test_a_killed_run_goes_on_bit_for_bit(
+    arguments, config, records, weights, corpus, optimizer, micro_batches, moment
+):
     overrides = ["model.dropout=0.1", "train.batch_size=32", f"train.micro_batch_size={32 // micro_batches}"]
+    overrides.append(f"train.optimizer={optimizer}")
     sequences = sum(len(shard) for shard in open_corpus(corpus).shards("train"))
     assert 6 * 32 < sequences < 7 * 32  # an epoch ends after the checkpoint of step 5
     whole = pretrain(config(*overrides, out="whole"))

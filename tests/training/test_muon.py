@@ -98,6 +98,18 @@ def test_updates_are_those_of_torchs_muon_and_adamw(shape):
         torch.testing.assert_close(moved, expected, rtol=0, atol=slack * expected.abs().max().item())
 
 
+def test_a_checkpoint_holds_what_the_next_update_takes():
+    module = encoder()
+    named = optimizer_of(module).tensors()
+    weights = dict(module.named_parameters())
+    turned = {name for name, weight in weights.items() if block_matrix(name, weight)}
+    assert named.keys() == {
+        "updates",
+        *(f"mean.{name}" for name in weights),
+        *(f"square.{name}" for name in weights.keys() - turned),
+    }
+
+
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_a_gradient_that_is_not_finite_changes_nothing(bad):
     module = encoder()

@@ -106,13 +106,14 @@ class Optimizer:
 
     def tensors(self) -> dict[str, Tensor]:
         """Name all that the next update depends on beside the weights, as live tensors."""
-        moments = {"mean": self.means, "square": self.squares}
-        named = {
-            f"{kind}.{name}": view
-            for kind, all_of in moments.items()
-            for name, view in self.weights.views(all_of).items()
+        weights = self.weights
+        means = {f"mean.{name}": view for name, view in weights.views(self.means).items()}
+        squares = {
+            f"square.{name}": view
+            for name, view in weights.views(self.squares).items()
+            if not weights.group_of[name].matrix  # Muon has no use for them
         }
-        return {"updates": self.updates, **named}
+        return {"updates": self.updates, **means, **squares}
 
 
 def build_optimizer(

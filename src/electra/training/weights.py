@@ -42,7 +42,8 @@ class Weights:
     def __init__(self, module: nn.Module, group_of: GroupOf, working: torch.dtype | None) -> None:
         self.module = module
         trained = {name: weight for name, weight in module.named_parameters() if weight.requires_grad}
-        self.groups, self.starts = _lay_out(trained, group_of)
+        self.group_of = {name: group_of(name, weight) for name, weight in trained.items()}
+        self.groups, self.starts = _lay_out(trained, self.group_of)
         self.shapes = {name: trained[name].shape for name in self.starts}
         first = next(iter(trained.values()))
         self.values = torch.zeros(
@@ -118,17 +119,16 @@ class _Copies:
                 owner._parameters[name] = own
 
 
-def _lay_out(trained: dict[str, nn.Parameter], group_of: GroupOf) -> tuple[dict[Group, slice], dict[str, int]]:
+def _lay_out(trained: dict[str, nn.Parameter], group_of: dict[str, Group]) -> tuple[dict[Group, slice], dict[str, int]]:
     """Give each group its part of the vector, and each weight the place where it begins."""
-    labels = {name: group_of(name, weight) for name, weight in trained.items()}
     groups, starts, end = {}, {}, 0
-    for label in dict.fromkeys(labels.values()):
+    for group in dict.fromkeys(group_of.values()):
         start = end
-        for name in (name for name in trained if labels[name] == label):
+        for name in (name for name in trained if group_of[name] == group):
             starts[name] = end
-            end += trained[name].numel() if label.matrix else _aligned(trained[name].numel())
+            end += trained[name].numel() if group.matrix else _aligned(trained[name].numel())
         end = _aligned(end)
-        groups[label] = slice(start, end)
+        groups[group] = slice(start, end)
     return groups, starts
 
 
