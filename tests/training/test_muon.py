@@ -1,3 +1,5 @@
+import re
+
 import pytest
 import torch
 from torch import nn
@@ -5,8 +7,10 @@ from torch import nn
 from electra.config.load import load_config
 from electra.config.schema import ModelConfig
 from electra.model.encoder import Encoder
+from electra.training.capture import Captured
 from electra.training.muon import block_matrix, orthogonalized
 from electra.training.optim import build_optimizer
+from electra.training.streams import SideBySide
 
 SHAPES = [(16, 16), (16, 64), (64, 16), (24, 40)]
 
@@ -96,6 +100,25 @@ def test_updates_are_those_of_torchs_muon_and_adamw(shape):
         moved, expected = weight - before[name], torch.cat(list(theirs[name])) - before[name]
         slack = 0.05 if name in names else 1e-4  # 16 bits, and 32
         torch.testing.assert_close(moved, expected, rtol=0, atol=slack * expected.abs().max().item())
+
+
+@pytest.mark.gpu
+def test_recorded_updates_of_more_groups_than_streams_are_those_of_a_cpu():
+    modules = encoder(layers=3), encoder(layers=3).cuda()
+    before = {name: weight.detach().clone() for name, weight in modules[0].named_parameters()}
+    ours, recorded = (
+        optimizer_of(module, factor=lambda name: 0.9 ** len(re.findall("[02]", name))) for module in modules
+    )
+    assert len(recorded.weights.groups) > SideBySide.MOST
+    recorded.step = Captured(recorded.step, recorded.changes())
+    for seed in range(4):
+        found = gradients(modules[0], seed)
+        update(ours, 1e-2, found)
+        update(recorded, 1e-2, found)
+    for name, weight in modules[1].named_parameters():
+        moved, expected = weight.cpu() - before[name], dict(modules[0].named_parameters())[name] - before[name]
+        slack = 0.05 if block_matrix(name, weight) else 1e-3  # 16 bits, and 32
+        torch.testing.assert_close(moved, expected, rtol=0, atol=slack * expected.abs().max().item(), msg=name)
 
 
 def test_a_checkpoint_holds_what_the_next_update_takes():

@@ -1,4 +1,3 @@
-import re
 from dataclasses import dataclass
 
 import pytest
@@ -6,11 +5,8 @@ import torch
 from torch import Tensor, nn
 
 from electra.config.load import load_config
-from electra.config.schema import ModelConfig
 from electra.errors import ConfigError
-from electra.model.encoder import Encoder
 from electra.training.processes import Processes
-from electra.training.streams import SideBySide
 from electra.training.update import Update
 
 
@@ -44,39 +40,6 @@ def test_micro_batches_make_one_update_of_their_mean():
     whole([({"x": torch.cat([part["x"] for (part,) in parts])},)], 1e-2)
     torch.testing.assert_close(in_parts.optimizer.means, whole.optimizer.means)
     torch.testing.assert_close(one.weight, two.weight)
-
-
-class Encoded(nn.Module):
-    """An encoder whose states are to be small."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        sizes = {"embedding_size": 16, "hidden_size": 32, "layers": 3, "heads": 2, "feed_forward_size": 128}
-        self.encoder = Encoder(ModelConfig(**sizes, vocab_size=50, max_length=16, dropout=0.0, attention_dropout=0.0))
-
-    def forward(self, ids: Tensor) -> Result:
-        return Result(self.encoder(ids).float().pow(4).mean())
-
-
-@pytest.mark.gpu
-def test_a_recorded_update_of_muon_is_the_plain_one_with_more_groups_than_streams():
-    torch.manual_seed(0)
-    modules = Encoded().cuda(), Encoded().cuda()
-    modules[1].load_state_dict(modules[0].state_dict())
-    before = modules[0].encoder.layers[1].expand.weight.detach().clone()
-    updates = []
-    for module, execution in zip(modules, ("fast", "plain"), strict=True):
-        config = load_config("tiny", [f"train.execution={execution}", "train.optimizer=muon"]).train
-        alone = Processes(0, 1, torch.device("cuda"))
-        updates.append(Update(module, config, alone, lambda name: 0.9 ** len(re.findall(r"[02468]", name))))
-    assert len(updates[0].weights.groups) > SideBySide.MOST
-    for step in range(6):
-        ids = torch.randint(50, (8, 16), generator=torch.Generator("cuda").manual_seed(step), device="cuda")
-        for update in updates:
-            update([(ids,)], 1e-3)
-    for (name, ours), theirs in zip(modules[0].named_parameters(), modules[1].parameters(), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-3, msg=name)
-    assert (modules[0].encoder.layers[1].expand.weight - before).abs().max() > 1e-3
 
 
 @pytest.mark.gpu
