@@ -81,11 +81,23 @@ def test_the_kept_model_reproduces_its_score(tune, tmp_path):
     assert kept["accuracy"] == max(seed["metrics"]["accuracy"] for seed in results["seeds"])
 
 
+def test_a_seed_that_answers_all_alike_is_named(tune, tmp_path):
+    told = []
+    results = tune("start=untrained", "learning_rate=1.0", listeners=[told.append])  # far too fast
+    assert [seed["constant"] for seed in results["seeds"]] == [True]
+    (warning,) = [record["warning"] for record in told if "warning" in record]
+    assert warning.startswith("seed 0: every example of dev gets the same answer")
+    assert "same answer" in (tmp_path / "run/seeds/0/metrics.jsonl").read_text()
+    told.clear()
+    assert [seed["constant"] for seed in tune(*FRESH, out="learned", listeners=[told.append])["seeds"]] == [False]
+    assert not any("warning" in record for record in told)
+
+
 def test_seeds_differ_and_each_is_reproducible(tune, tmp_path):
     tune("seeds=2", out="one")
     tune("seeds=1", "seed=1", out="other")
     losses = [
-        [json.loads(line)["loss"] for line in (tmp_path / place / "metrics.jsonl").read_text().splitlines()]
+        [json.loads(line).get("loss") for line in (tmp_path / place / "metrics.jsonl").read_text().splitlines()]
         for place in ("one/seeds/0", "one/seeds/1", "other/seeds/1")
     ]
     assert losses[0] != losses[1]

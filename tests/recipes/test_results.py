@@ -37,3 +37,9 @@ def test_a_printed_score_names_its_protocol():
     assert text == (
         "rte: accuracy 75.00 (median of 4 seeds, accuracy ± 12.91), protocol mnli-init, start tuned on mnli"
     )
+
+
+def test_a_printed_score_counts_the_seeds_that_learned_nothing():
+    seeds = [seed | {"constant": seed["seed"] > 1} for seed in SEEDS]
+    results = summarize_seeds(seeds) | {"task": "rte", "metric": "accuracy", "seeds": seeds, "protocol": "single"}
+    assert describe(results | {"start": "pretrained"}).endswith("single, 2 of 4 gave every example the same answer")

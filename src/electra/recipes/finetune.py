@@ -31,6 +31,8 @@ from electra.training.processes import Processes, joined
 from electra.training.run import Listener, Record, Run, begun
 from electra.training.update import Network
 
+CONSTANT = "every example of dev gets the same answer, so nothing was learned: lower learning_rate, or take more seeds"
+
 
 class Step(NamedTuple):
     """What a forward pass gives."""
@@ -140,6 +142,7 @@ class _Seed:
         self.lengths = np.array([len(feature.ids) for feature in tuning.train.features])
         self.tokens = 0
         self.known: dict[str, Any] = {}  # what the model has to know of its task beside the config
+        self.constant = False  # whether all of dev gets the same answer
         self.step = self.evaluated = 0  # updates so far, and up to the latest evaluation
         self.enough = False
 
@@ -205,11 +208,14 @@ class _Seed:
         if not checkpoints.begun():  # what is there is of an attempt that nothing else is left of
             self.best.unlink(missing_ok=True)
         began = time.monotonic()
-        train(job, training, Run(self.folder, [self._tell]), checkpoints, self.processes)
+        run = Run(self.folder, [self._tell])
+        train(job, training, run, checkpoints, self.processes)
         seconds = time.monotonic() - began
         if not config.early_stopping:
             self._keep(self._scores(), training.steps)
         best = json.loads(self.best.read_text(encoding="utf-8"))
+        if best.get("constant"):
+            run.report({"step": self.step, "warning": f"seed {self.seed}: {CONSTANT}"})
         speed = {"seconds": round(seconds, 3), "tokens_per_second": round(self.tokens / seconds, 1)}
         write_json(self.folder / "result.json", {"seed": self.seed, **best, **speed})
         shutil.rmtree(place, ignore_errors=True)
@@ -249,6 +255,7 @@ class _Seed:
         self.network.train()
         predictions = tuning.task.predictions(tuning.dev.examples, tuning.dev.features, outputs)
         self.known = tuning.task.describe() | tuning.task.calibrate(tuning.dev.examples, predictions)
+        self.constant = tuning.task.is_constant(tuning.dev.examples, predictions)
         return tuning.task.score(tuning.dev.examples, predictions)
 
     def _evaluate(self, network: Network) -> dict[str, float]:
@@ -279,4 +286,4 @@ class _Seed:
         with folder_whole(self.folder / "model", overwrite=True) as folder:
             tokenizer = tuning.start.tokenizer.of_length(tuning.config.max_length)
             write_task_model(TaskModel(self.network, tokenizer, described), folder)
-        write_json(self.best, {"metrics": scores, "steps": steps})
+        write_json(self.best, {"metrics": scores, "steps": steps, "constant": self.constant})

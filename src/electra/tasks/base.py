@@ -137,6 +137,10 @@ class Task(ABC, Generic[Example, Target, Head]):
         """Give what a stored model has to know from its predictions on dev, such as a threshold."""
         return {}
 
+    def is_constant(self, examples: Sequence[Example], predictions: Sequence[Prediction]) -> bool:
+        """Say whether all examples get the same answer, though the right ones differ: nothing was learned then."""
+        return False
+
     def is_labelled(self, example: Example) -> bool:
         """Say whether the right answer for an example is known."""
         return True

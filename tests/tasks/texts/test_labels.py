@@ -56,3 +56,17 @@ def test_a_value_lies_between_its_bounds():
 def test_many_labels_are_not_all_named():
     with pytest.raises(TaskError, match=r"known: 0, 1, .*, 29 …$"):
         Classes([str(number) for number in range(100)]).parse("x", "here")
+
+
+@pytest.mark.parametrize(
+    ("kind", "same", "other"),
+    [
+        (Classes(COLOURS), [[2.0, 1.0, 0.0], [0.3, 0.2, 0.1]], [0.0, 1.0, 0.0]),
+        (LabelSets(COLOURS), [[2.0, -1.0, -3.0], [0.1, -0.2, -0.1]], [1.0, 1.0, -1.0]),
+        (Value(0, 5), [[0.5], [0.509]], [0.52]),
+    ],
+)
+def test_predictions_that_are_all_the_same_are_told_from_others(kind, same, other):
+    read = [kind.read(np.array(logits, np.float32)) for logits in (*same, other)]
+    assert kind.is_constant(read[:2])
+    assert not kind.is_constant(read)

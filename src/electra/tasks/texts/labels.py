@@ -16,6 +16,7 @@ from electra.tasks.base import Prediction
 from electra.tasks.texts import metrics
 
 LISTED = 30  # labels that a line names at most
+FLAT = 0.01  # of the distance between the bounds: values that differ less are one value
 Label = TypeVar("Label")  # as an example has it
 
 
@@ -46,6 +47,10 @@ class Labels(ABC, Generic[Label]):
     @abstractmethod
     def read(self, logits: np.ndarray) -> Prediction:
         """Read the logits (outputs,) of one example."""
+
+    @abstractmethod
+    def is_constant(self, predictions: Sequence[Prediction]) -> bool:
+        """Say whether all predictions are the same."""
 
     @abstractmethod
     def score(self, truth: Sequence[Label], predictions: Sequence[Prediction]) -> dict[str, float]:
@@ -84,6 +89,10 @@ class Classes(Labels[str]):
             "label": self.names[int(logits.argmax())],
             "probabilities": dict(zip(self.names, probabilities, strict=True)),
         }
+
+    def is_constant(self, predictions: Sequence[Prediction]) -> bool:
+        """Say whether all predictions are of one class."""
+        return len({prediction["label"] for prediction in predictions}) == 1
 
     def score(self, truth: Sequence[str], predictions: Sequence[Prediction]) -> dict[str, float]:
         """Give accuracy, and the task's further metric."""
@@ -131,6 +140,10 @@ class LabelSets(Labels[frozenset[str]]):
             "probabilities": dict(zip(self.names, probabilities, strict=True)),
         }
 
+    def is_constant(self, predictions: Sequence[Prediction]) -> bool:
+        """Say whether all predictions are the same set."""
+        return len({tuple(prediction["labels"]) for prediction in predictions}) == 1
+
     def score(self, truth: Sequence[frozenset[str]], predictions: Sequence[Prediction]) -> dict[str, float]:
         """Give F1 over all decisions, its mean over labels, and the share of sets that are right as a whole."""
         sides = ([self.target(label) for label in truth], [self.target(p["labels"]) for p in predictions])
@@ -169,6 +182,11 @@ class Value(Labels[float]):
     def read(self, logits: np.ndarray) -> Prediction:
         """Give the value in the units of the task."""
         return {"value": float(self.low + logits[0] * (self.high - self.low))}
+
+    def is_constant(self, predictions: Sequence[Prediction]) -> bool:
+        """Say whether all values lie closer together than could tell one text from another."""
+        values: list[float] = [prediction["value"] for prediction in predictions]
+        return max(values) - min(values) < FLAT * (self.high - self.low)
 
     def score(self, truth: Sequence[float], predictions: Sequence[Prediction]) -> dict[str, float]:
         """Give both correlations and the mean squared error."""

@@ -95,6 +95,10 @@ class TextTask(Task[TextExample, list[float], nn.Module]):
             scores |= {f"{name}_{group}" if number else name: value for name, value in found.items()}
         return scores
 
+    def is_constant(self, examples: Sequence[TextExample], predictions: Sequence[Prediction]) -> bool:
+        """Say whether all texts get the same answer, though their labels differ."""
+        return len({example.label for example in examples}) > 1 and self.kind.is_constant(predictions)
+
     def pictures(self, examples: Sequence[TextExample], predictions: Sequence[Prediction]) -> dict[str, str]:
         """Draw which classes are taken for which, and whether the model's confidence is earned."""
         if not isinstance(self.kind, Classes) or len(self.kind.names) > MOST_CLASSES:
