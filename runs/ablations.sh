@@ -4,11 +4,10 @@
 #   SETTINGS="key=value ..." for all trainings, TUNING="key=value ..." for all tasks, SEEDS=3, TOGETHER=4)
 #
 # Rules: preset quick, one change at a time, STEPS updates each on the same data in the same order (two-stage: STEPS in
-# each of its stages, as in the paper, a generator as wide and nothing shared; BERT has twice the rate, as in the
-# claim). A variant's own settings override SETTINGS. TOGETHER of them share the GPU, so their seconds tell nothing;
-# steps, tokens and FLOPs do. NVIDIA's MPS lets them work at the same time and not in turns.
-# Then STS-B, MRPC and CoLA with SEEDS seeds. A variant that fails is named at the end and stops no other; the same
-# command again goes on.
+# each of its stages, as in the paper, a generator as wide and nothing shared). A variant's own settings override
+# SETTINGS. TOGETHER of them share the GPU, so their seconds tell nothing; steps, tokens and FLOPs do. NVIDIA's MPS lets
+# them work at the same time and not in turns. Then STS-B, MRPC and CoLA with SEEDS seeds. A variant that fails is named
+# at the end and stops no other; the same command again goes on.
 set -u
 corpus=$1 glue=$2 out=$3 steps=$4
 shift 4
@@ -22,7 +21,7 @@ adversarial objective.algorithm=adversarial
 electra
 uniform objective.generator.kind=uniform
 electra-15 objective.name=electra_15
-bert objective.name=mlm train.learning_rate=2e-3
+bert objective.name=mlm
 replace-mlm objective.name=replace_mlm
 electric objective.name=electric
 sharing-none objective.generator.sharing=none

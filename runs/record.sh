@@ -24,7 +24,8 @@ electra pretrain quick data="$out/corpus" out="$out/run" train.hours="$hours" \
   evaluate.every=5000 evaluate.batches=4 checkpoint.every=100000 checkpoint.keep=1 log.every=500 ${SETTINGS:-}
 electra glue "$out/run" --data "$glue" --out "$out/tuned" --together 6 \
   --task cola --task sst-2 --task mrpc --task sts-b --task rte --task qnli \
-  cola.seeds=3 mrpc.seeds=3 sts-b.seeds=3 rte.seeds=3 qnli.train_file=train_reconstructed.tsv ${TUNING:-}
+  cola.seeds=3 mrpc.seeds=3 sts-b.seeds=3 rte.seeds=3 qnli.train_file=train_reconstructed.tsv \
+  cola.learning_rate=1e-4 mrpc.learning_rate=1e-4 rte.learning_rate=1e-4 ${TUNING:-}
 seconds=$(($(date +%s) - began))
 echo "$seconds seconds of $limit"
 [ "$seconds" -le "$limit" ]
