@@ -50,12 +50,12 @@ def test_without_checkpoints_there_is_nothing_to_restore(checkpoints):
 
 
 def test_training_has_begun_with_the_first_update_that_is_saved(checkpoints):
-    assert not checkpoints.begun()
+    assert not checkpoints.hold_updates()
     save(checkpoints, 0)
-    assert not checkpoints.begun()
+    assert not checkpoints.hold_updates()
     assert checkpoints.restore(*trained(1, width=5)) is None
     save(checkpoints, 1)
-    assert checkpoints.begun()
+    assert checkpoints.hold_updates()
 
 
 def test_no_checkpoints_are_none_whatever_lies_in_the_working_directory(tmp_path, monkeypatch):

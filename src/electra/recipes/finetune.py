@@ -205,7 +205,7 @@ class _Seed:
         )
         place = self.folder / "checkpoints"
         checkpoints = Checkpoints(place, keep=1) if config.checkpoint_every else NoCheckpoints()
-        if not checkpoints.begun():  # what is there is of an attempt that nothing else is left of
+        if not checkpoints.hold_updates():  # what is there is of an attempt that nothing else is left of
             self.best.unlink(missing_ok=True)
         began = time.monotonic()
         run = Run(self.folder, [self._tell])

@@ -101,7 +101,7 @@ class _Pretraining:
 
     def _train(self) -> None:
         config = self.config
-        if (self.run.folder / "model").is_dir() and not self.checkpoints.begun():
+        if (self.run.folder / "model").is_dir() and not self.checkpoints.hold_updates():
             raise CheckpointError(
                 f"{self.run.folder} holds a model but no checkpoint to go on from; choose another out"
             )
@@ -133,7 +133,7 @@ class _Pretraining:
         unigram = isinstance(getattr(config.objective, "generator", None), UnigramGenerator)
         counts = _token_counts(self.corpora, config.model.vocab_size) if unigram else None
         objective = build_objective(config.objective, config.model, self.tokenizer, counts)
-        if config.init is not None and not self.checkpoints.begun():
+        if config.init is not None and not self.checkpoints.hold_updates():
             self.warnings += initialise(objective, load(config.init, device="cpu"), self.tokenizer, config.init)
         if isinstance(objective, FrozenGeneratorRTD):
             first = load(self.run.folder / "first_stage", device="cpu").network

@@ -60,13 +60,13 @@ class Checkpoints:
         """List the checkpoints, oldest first."""
         return sorted(path for path in self.folder.glob("step-*") if path.is_dir())
 
-    def begun(self) -> bool:
-        """Say whether an update is saved: from there a run goes on, whatever it started from."""
+    def hold_updates(self) -> bool:
+        """Say whether any is saved: from there a run goes on, whatever it started from."""
         return any(path.name > _name(0) for path in self.steps())
 
     def restore(self, module: nn.Module, optimizer: Optimizer) -> Restored | None:
         """Load the newest checkpoint that is whole into module and optimizer; None where no update is saved."""
-        if not self.begun():
+        if not self.hold_updates():
             return None
         damaged: list[Path] = []
         for path in reversed(self.steps()):

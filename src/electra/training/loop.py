@@ -168,7 +168,7 @@ class _Trainer:
             job.finish()
         self.processes.wait()
         if progress < 1 and not job.enough():  # no success, so that a script does not go on with half a model
-            again = "goes on" if self.checkpoints.begun() else "starts it anew"
+            again = "goes on" if self.checkpoints.hold_updates() else "starts it anew"
             raise ElectraError(f"{self.run.folder}: stopped at step {state.step:,}; the same command {again}")
 
     def _is_logged(self, step: int) -> bool:
