@@ -7,6 +7,7 @@ from electra.config.load import (
     dump_config,
     explain,
     gather,
+    key,
     load_config,
     load_finetune_config,
     load_layers,
@@ -105,6 +106,7 @@ def test_a_list_of_overrides_goes_over_the_one_before():
         (["objective.algorithm=two_stage"], "starts the discriminator from the generator's weights"),
         (["objective.name=electra_15", "objective.prior=0.5"], "prior 0.5 is a share of all tokens"),
         (["objective.generator.kind=uniform", "objective.algorithm=adversarial"], "trains a masked-LM generator"),
+        (["objective.mask_fraction=0.0"], "should be greater than 0"),
         (["train.micro_batch_size=100"], "micro_batch_size 100 does not divide batch_size 128"),
         (["train.start_length=100", "train.length_warmup_steps=9"], "start_length 100 does not divide length 128"),
         (
@@ -226,3 +228,8 @@ def test_a_config_is_frozen():
 
 def test_a_config_is_plain_json():
     assert json.loads(json.dumps(load_config("small").model_dump()))["train"]["steps"] == 1_000_000
+
+
+@pytest.mark.parametrize("name", ["2024-05-01", "7", "true", 'a "b" \\ c', "über/\u2028\x7f😀", "[1]"])
+def test_a_folder_is_text_whatever_its_name_looks_like(name):
+    assert load_config("tiny", [key("out", name)]).out == name

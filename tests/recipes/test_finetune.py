@@ -56,6 +56,28 @@ def test_a_seeds_result_that_is_cut_short_is_refused_and_its_advice_works(tune, 
     assert len(tune("epochs=0.1")["seeds"]) == 1
 
 
+@pytest.mark.parametrize("damage", ["{}", '{"seed": 0, "metrics": null}', "7"])
+def test_a_seeds_result_without_scores_is_refused(tune, tmp_path, damage):
+    tune("epochs=0.1")
+    (tmp_path / "run/seeds/0/result.json").write_text(damage)
+    with pytest.raises(CheckpointError, match=r"result\.json is damaged; remove"):
+        tune("epochs=0.1", "seeds=2")
+
+
+def test_what_a_run_does_not_depend_on_may_be_damaged(tune, tmp_path):
+    tune("epochs=0.1")
+    (tmp_path / "run/environment.json").write_text("[")
+    (tmp_path / "run/model/seed.json").write_text("")
+    assert len(tune("epochs=0.1", "seeds=2")["seeds"]) == 2
+    assert json.loads((tmp_path / "run/model/seed.json").read_text()) in (0, 1)
+
+
+def test_data_that_nothing_is_left_of_is_refused(tune, monkeypatch):
+    monkeypatch.setattr("electra.tasks.texts.task.TextTask.features", lambda *_, **__: [])
+    with pytest.raises(TaskError, match=r"^nothing of the train data is left to use, of 200 examples"):
+        tune()
+
+
 def test_a_task_is_learnt_and_the_results_are_written(tune, tmp_path, tiny_folder):
     results = tune("seeds=2", *FRESH)
     run = tmp_path / "run"
@@ -181,12 +203,12 @@ def test_other_examples_or_weights_under_the_same_names_are_refused(tune, tasks_
     path = next(data.rglob("SST-2/dev.tsv"))
     before = path.read_text()
     path.write_text(before + "a new sentence\t1\n")
-    with pytest.raises(CheckpointError, match="was tuned with another dev data; choose another out"):
+    with pytest.raises(CheckpointError, match="began with another dev data; choose another out"):
         tune(*keys)
     path.write_text(before)
     weights = load_file(model / "model.safetensors")
     save_file({name: weight + 1 for name, weight in weights.items()}, model / "model.safetensors", {"format": "pt"})
-    with pytest.raises(CheckpointError, match="was tuned with another model; choose another out"):
+    with pytest.raises(CheckpointError, match="began with another model; choose another out"):
         tune(*keys)
 
 

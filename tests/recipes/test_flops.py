@@ -52,3 +52,9 @@ def test_less_generator_costs_less(cheaper):
 def test_two_towers_cost_more_than_one():
     one, two = flops(load_config("small")), flops(load_config("small", ["objective.generator.kind=two_tower"]))
     assert two.train_flops["standard"] > one.train_flops["standard"]
+
+
+def test_batches_that_grow_cost_what_they_hold():
+    ramp = ["train.start_batch_size=32", "train.batch_warmup_steps=10_000"]
+    for keys in ([], ramp):
+        assert flops(load_config("small", ["train.tokens=100_000_000", *keys])).tokens == pytest.approx(1e8, rel=1e-3)

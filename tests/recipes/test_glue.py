@@ -5,7 +5,7 @@ import pytest
 
 import electra
 from electra.errors import CheckpointError, ConfigError, TaskError
-from electra.recipes.glue import SUITE, published
+from electra.recipes.glue import SUITE, _for_task, published
 from electra.tasks.build import TASKS
 
 QUICK = "epochs=0.5 batch_size=8 learning_rate=2e-3 layer_decay=1.0 optimizer=adamw".split()
@@ -48,6 +48,12 @@ def test_a_named_file_is_a_caveat(suite, tiny_folder, tasks_folder, tmp_path):
     (score,) = electra.glue(str(tiny_folder), [str(tasks_folder)], tmp_path, keys, ["rte"], [heard.append]).scores
     assert score.caveat == "trained on train_part.tsv"
     assert heard[0] == {"detected": "task rte"}  # so that one sees which task is at work
+
+
+def test_a_tasks_own_keys_are_for_it_alone_also_where_its_name_has_a_dot():
+    keys = ["seeds=2", "squad-1.1.batch_size=8", "sst-2.seeds=3"]
+    assert list(_for_task("squad-1.1", keys)) == ["seeds=2", "batch_size=8"]
+    assert list(_for_task("sst-2", keys)) == ["seeds=2", "seeds=3"]
 
 
 def test_each_task_is_looked_for_in_every_folder(tiny_folder, tasks_folder, tmp_path):
@@ -113,10 +119,19 @@ def test_tasks_together_have_the_scores_that_they_have_one_after_the_other(
     keys = [*QUICK, "sst-2.seeds=2"]
     found = electra.glue(str(tiny_folder), [str(tasks_folder)], tmp_path, keys, (), [heard.append], together=2)
     assert found.scores == alone.scores
-    assert sorted(record["detected"].split(":")[0] for record in heard) == ["mnli", "sst-2"]
+    assert sorted(record["detected"].split(":")[0] for record in heard if "detected" in record) == ["mnli", "sst-2"]
 
 
 def test_a_task_that_fails_among_others_is_named(tiny_folder, tasks_folder, tmp_path):
-    keys = [*QUICK, "mnli.learning_rate=1e30", "mnli.clip_norm=1e30"]
+    heard, keys = [], [*QUICK, "mnli.learning_rate=1e30", "mnli.clip_norm=1e30"]
     with pytest.raises(TaskError, match=r"^mnli: the network's answers are no numbers: .* lower learning_rate"):
-        electra.glue(str(tiny_folder), [str(tasks_folder)], tmp_path, keys, together=2)
+        electra.glue(str(tiny_folder), [str(tasks_folder)], tmp_path, keys, (), [heard.append], together=2)
+    assert any(record.get("warning", "").startswith("mnli: the network's answers are no numbers") for record in heard)
+    assert (tmp_path / "sst-2/results.json").is_file()  # it stopped no other
+
+
+def test_tasks_together_pass_their_warnings_on(tiny_folder, tasks_folder, tmp_path):
+    heard, keys = [], [*QUICK, "start=untrained", "learning_rate=1.0"]  # far too fast
+    electra.glue(str(tiny_folder), [str(tasks_folder)], tmp_path, keys, ["sst-2"], [heard.append], together=2)
+    (warning,) = [record["warning"] for record in heard if "warning" in record]
+    assert warning.startswith("sst-2: seed 0: every example of dev gets the same answer")

@@ -301,6 +301,17 @@ def test_text_that_is_read_too_often_is_reported_once(config, records):
     assert warning.startswith("the text runs dry")
 
 
+@pytest.mark.parametrize(("weights", "warned"), [(None, False), ([1.0, 3.0], True)])
+def test_of_a_mixture_the_part_that_is_read_most_often_counts(
+    config, corpus, tokenizer, records, tmp_path, weights, warned
+):
+    (tmp_path / "text.txt").write_text("the chef ate the soup .\n\n" * 8)
+    build_corpus([tmp_path / "text.txt"], tokenizer, length=16, out=tmp_path / "few", heldout=0.0, workers=0)
+    mixture = [f'data=["{corpus}", "{tmp_path / "few"}"]', *([f"data_weights={weights}"] if weights else [])]
+    run = pretrain(config(*mixture, "train.steps=30"))
+    assert any("runs dry" in line.get("warning", "") for line in records(run)) == warned
+
+
 def test_text_that_is_read_too_often_in_some_hours_is_reported_once(config, corpus, records, monkeypatch):
     monkeypatch.setattr(pretraining, "MOST_EPOCHS", 2)
     sequences = sum(len(shard) for shard in open_corpus(corpus).shards("train"))
@@ -337,6 +348,15 @@ def test_a_run_starts_from_the_networks_of_another(config, records, held_out, sh
     second = pretrain(config(kind, f"init={first}", "train.steps=1", out="second"))
     assert not any("warning" in line and line["step"] == 0 for line in records(second))
     assert held_out(second)[0]["heldout_loss"] == pytest.approx(held_out(first)[-1]["heldout_loss"], rel=1e-4)
+
+
+def test_networks_that_are_one_start_from_the_others_discriminator(config):
+    first = pretrain(config("objective.generator.width=1.0", *LEARNING, out="first"))
+    whole = ["objective.generator.width=1.0", "objective.generator.sharing=all"]
+    second = pretrain(config(*whole, f"init={first}", "train.steps=1", "train.learning_rate=1e-9", out="second"))
+    found, expected = (electra.load(run).encoder.state_dict() for run in (second, first))
+    for name, weight in expected.items():
+        torch.testing.assert_close(found[name], weight, rtol=0, atol=1e-6, msg=name)
 
 
 def test_a_run_that_has_begun_no_longer_needs_what_it_started_from(config, records):

@@ -8,7 +8,8 @@ import pytest
 
 import electra
 from electra.config.load import load_config
-from electra.errors import CheckpointError, DataError, ElectraError
+from electra.data.corpus.build import build_corpus
+from electra.errors import CheckpointError, ConfigError, DataError, ElectraError
 from electra.recipes import speed
 from electra.recipes.pretrain import pretrain
 from electra.recipes.train import train
@@ -41,6 +42,34 @@ def test_a_run_that_is_stopped_before_its_first_update_leaves_no_model_and_begin
         pretrain(config(), [lambda record: record["step"] == 0 and signal.raise_signal(signal.SIGTERM)])
     assert not (Path(config().out) / "model").exists()
     assert records(pretrain(config("model.layers=2")))[-1]["step"] == 10
+
+
+def test_a_run_does_not_go_on_with_another_corpus_of_the_same_name(config, corpus, tokenizer, records, tmp_path):
+    shutil.copytree(corpus, tmp_path / "corpus")
+    here = f"data={tmp_path / 'corpus'}"
+    run = pretrain(config(here, "train.steps=5"))
+    shutil.rmtree(tmp_path / "corpus")
+    (tmp_path / "text.txt").write_text("the chef ate the soup .\n\n" * 400)
+    build_corpus([tmp_path / "text.txt"], tokenizer, length=16, out=tmp_path / "corpus", workers=0)
+    with pytest.raises(CheckpointError, match=r"run began with another corpus; choose another out$"):
+        pretrain(config(here, "train.steps=6"))
+    assert records(run)[-1]["step"] == 5
+    shutil.rmtree(tmp_path / "corpus")
+    shutil.copytree(corpus, tmp_path / "corpus")
+    assert records(pretrain(config(here, "train.steps=6")))[-1]["step"] == 6
+
+
+def test_a_checkpoint_of_another_version_is_refused(config, tmp_path):
+    run = pretrain(config("train.steps=5"))
+    (state,) = run.glob("checkpoints/step-00000005/state.json")
+    state.write_text(state.read_text().replace('"step"', '"unheard_of": 1, "step"'))
+    with pytest.raises(CheckpointError, match=r"run is of another version of electra; choose another out$"):
+        pretrain(config("train.steps=6"))
+
+
+def test_a_list_of_corpora_without_one_is_refused(config):
+    with pytest.raises(ConfigError, match=r"^pretrain needs data=CORPUS and out=RUN$"):
+        pretrain(config("data=[]"))
 
 
 def test_a_model_whose_checkpoints_are_gone_is_not_trained_over(config):

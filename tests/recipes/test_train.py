@@ -127,6 +127,24 @@ def test_the_plan_warms_up_for_a_share_of_the_steps(plan):
     assert plan.config().train.warmup_steps == int(planning.WARMUP_SHARE * plan.steps)
 
 
+@pytest.mark.parametrize("budget", ["train.steps=500", f"train.tokens={500 * 128 * 128}"])
+def test_what_goes_by_the_number_of_updates_goes_by_the_users(text, budget):
+    plan = make_plan([text], hours=1000, overrides=[*SMALL, "train.batch_size=128", budget])
+    train = plan.config().train
+    assert (plan.steps, train.batch_size, train.warmup_steps, train.length_warmup_steps) == (500, 128, 30, 50)
+    assert (plan.config().evaluate.every, plan.config().checkpoint.every, plan.config().log.every) == (25, 25, 5)
+
+
+def test_a_length_that_short_sequences_do_not_divide_is_read_as_it_is(text):
+    train = make_plan([text], hours=1000, overrides=[*SMALL, "train.length=100"]).config().train
+    assert (train.length, train.start_length) == (100, 100)
+
+
+def test_the_hours_are_said_once(text):
+    with pytest.raises(ConfigError, match=r"^the hours are an option of their own: say --hours, not train\.hours$"):
+        make_plan([text], hours=1000, overrides=["train.hours=1.0"])
+
+
 def test_the_plan_counts_what_its_steps_cost(plan):
     assert plan.flops == flops(plan.config(f"train.steps={plan.steps}")).train_flops["standard"]
 
@@ -241,6 +259,20 @@ def test_the_same_call_again_goes_on_without_new_work(trained, text):
     assert all(path.stat().st_mtime_ns == before for path, before in made.items())
     steps = [json.loads(line)["step"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert max(steps) == 3
+
+
+def test_a_run_that_was_moved_and_a_text_that_is_spelled_otherwise_go_on(trained, text, tmp_path, monkeypatch):
+    shutil.copytree(trained[0], tmp_path / "moved")
+    monkeypatch.chdir(text.parent)
+    train(f"./{text.name}", hours=HOURS, out=tmp_path / "moved", overrides=SET)
+    steps = [json.loads(line)["step"] for line in (tmp_path / "moved/metrics.jsonl").read_text().splitlines()]
+    assert max(steps) == 3
+
+
+def test_another_text_is_refused(trained, tmp_path):
+    (tmp_path / "other.txt").write_text("The chef ate.\n" * 50)
+    with pytest.raises(ConfigError, match=r"planned with other sources \(\["):
+        train(tmp_path / "other.txt", hours=HOURS, out=trained[0], overrides=SET)
 
 
 def test_another_budget_in_the_same_folder_is_refused(trained, text):

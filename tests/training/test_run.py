@@ -43,6 +43,19 @@ def test_a_run_of_another_config_is_refused_by_the_keys_that_differ(run, saved):
     assert (run.folder / "config.toml").read_bytes() == before
 
 
+def test_what_is_known_by_its_fingerprint_may_have_moved(run):
+    begin(run, "data=here")
+    run.check_inputs({"corpus": "1"})
+    (run.folder / "model").mkdir()
+    begin(run, "data=there")
+    run.check_inputs({"corpus": "1"})
+    with pytest.raises(CheckpointError, match="began with another corpus; choose another out"):
+        run.check_inputs({"corpus": "2"})
+    run.inputs.unlink()  # as in a run of before
+    with pytest.raises(ConfigError, match=r"another data \(here\); choose another out"):
+        begin(run, "data=there")
+
+
 @pytest.mark.parametrize(("ours", "theirs"), [("pretrain", "finetune"), ("finetune", "pretrain")])
 def test_a_run_of_another_command_is_refused_in_one_line(run, ours, theirs):
     loaders = {"pretrain": (load_config, "tiny"), "finetune": (load_finetune_config, "glue")}

@@ -23,7 +23,6 @@ class LiveLine:
         self.quiet = quiet
         self.live = sys.stderr.isatty()
         self.printed = 0.0
-        self.held: dict[str, Any] = {}
 
     def __enter__(self) -> Self:
         return self

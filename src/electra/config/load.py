@@ -164,6 +164,11 @@ def _parse_override(schema: type[Root], override: str) -> dict[str, Any]:
     return {key.strip(): _parse_value(raw)}
 
 
+def key(name: str, value: str | Path) -> str:
+    """Write an override whose value is text, though it may look like a number or a date: out = "2024"."""
+    return tomli_w.dumps({name: str(value)}).strip()
+
+
 def _parse_value(raw: str) -> Any:
     try:
         return tomllib.loads(f"value = {raw}")["value"]

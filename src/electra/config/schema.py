@@ -141,7 +141,7 @@ Generator = Annotated[
 class Masking(Section):
     """Which tokens the objectives hide."""
 
-    mask_fraction: Probability = Field(0.15, description="share of the tokens that are masked")
+    mask_fraction: Annotated[float, Field(gt=0, lt=1)] = Field(0.15, description="share of the tokens that are masked")
     mask_token_fraction: Annotated[float, Field(ge=0, le=1)] = Field(
         0.85, description="share of the masked tokens that become [MASK]; the rest stay as they are (original: 0.85)"
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from electra.config.load import load_config
+from electra.config.load import key, load_config
 from electra.config.schema import PretrainConfig
 from electra.data.corpus.build import build_corpus
 from electra.data.files import write_whole
@@ -80,7 +80,7 @@ def demo(
     say(f"corpus      {corpus.manifest.tokens:,} tokens in {corpus.manifest.sequences:,} sequences of {LENGTH}")
     end = min(END_SECONDS, 15 * minutes)
     seconds = max(1.0, 60 * minutes - end - (time.monotonic() - began))
-    hours = load_config(folder).train.hours if begun(folder) else None
+    hours = load_config(folder / "config.toml").train.hours if begun(folder) else None
     config = _config(folder, tokenizer, hours or seconds / 3600)
     stay = f", as when {folder} began; for other minutes choose another --out" if hours else ""
     say(f"training    tiny, {(config.train.hours or 0) * 60:.1f} minutes of pre-training{stay}")
@@ -115,7 +115,7 @@ def _vocabulary(folder: Path, say: Callable[[str], None]) -> Tokenizer:
 
 def _config(folder: Path, tokenizer: Tokenizer, hours: float) -> PretrainConfig:
     shape = [f"model.vocab_size={tokenizer.vocab_size}", f"model.max_length={LENGTH}", f"train.length={LENGTH}"]
-    places = [f"data={folder / 'corpus'}", f"out={folder}", f"train.hours={hours!r}"]
+    places = [key("data", folder / "corpus"), key("out", folder), f"train.hours={hours!r}"]
     return load_config("tiny", [*shape, *SETTINGS, *places])
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from electra.config.finetune import FinetuneConfig
 from electra.config.load import load_finetune_config
-from electra.data.files import folder_whole, read_table, write_json
+from electra.data.files import folder_whole, write_json
 from electra.errors import CheckpointError, ConfigError
 from electra.model.networks import TaskNetwork
 from electra.model.task_model import TaskModel, write_task_model
@@ -28,7 +28,7 @@ from electra.tasks.build import AnyTask
 from electra.training.checkpoint import Checkpoints, NoCheckpoints
 from electra.training.loop import Job, train
 from electra.training.processes import Processes, joined
-from electra.training.run import Listener, Record, Run, begun
+from electra.training.run import Listener, Record, Run
 from electra.training.update import Network
 
 CONSTANT = "every example of dev gets the same answer, so nothing was learned: lower learning_rate, or take more seeds"
@@ -72,7 +72,7 @@ def _tune(config: FinetuneConfig, folder: Path, processes: Processes, listeners:
         for listener in listeners:
             for said in tuning.task.detected():
                 listener({"detected": said})
-        _check_inputs(tuning, folder / "inputs.json")
+        run.check_inputs(tuning.fingerprints())
         seeds = [_Seed(tuning, seed, folder, processes, listeners).result() for seed in tuning.config.seed_list]
         kept = chosen_seed(seeds, tuning.task.metric, config.keep)
         _Seed(tuning, kept, folder, processes, listeners).move_model(folder / "model")
@@ -82,17 +82,6 @@ def _tune(config: FinetuneConfig, folder: Path, processes: Processes, listeners:
         for seed in (folder / "seeds").iterdir():
             shutil.rmtree(seed / "model", ignore_errors=True)
     return results
-
-
-def _check_inputs(tuning: Tuning, path: Path) -> None:
-    """Refuse to go on with other weights or examples than the seeds that are done had."""
-    found = tuning.fingerprints()
-    if path.is_file() and begun(path.parent):
-        before = read_table(path, "the fingerprints of a fine-tuning's inputs", CheckpointError)
-        if changed := [name for name in found if found[name] != before.get(name)]:
-            other = ", another ".join(changed)
-            raise CheckpointError(f"{path.parent} was tuned with another {other}; choose another out")
-    write_json(path, found)
 
 
 def _describe(tuning: Tuning) -> Results:
@@ -158,14 +147,15 @@ class _Seed:
             self._fit()
         try:
             found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError:
+            found["metrics"][self.tuning.task.metric]
+        except (ValueError, TypeError, KeyError):
             raise CheckpointError(f"{path} is damaged; remove {self.folder} to train this seed anew") from None
         return found
 
     def move_model(self, place: Path) -> None:
         """Make this seed's model the one of the run; train it again if it was not kept."""
         kept = place / "seed.json"
-        if kept.is_file() and json.loads(kept.read_text()) == self.seed:
+        if kept.is_file() and kept.read_text().strip() == str(self.seed):
             return
         if not (self.folder / "model").is_dir():
             self._fit()

@@ -19,7 +19,7 @@ from electra.errors import ConfigError
 from electra.model.encoder import Encoder
 from electra.model.flops import PAPER_PREDICTED, Flops, StandardCount, paper_count
 from electra.model.networks import Discriminator, MaskedLM, build_networks
-from electra.training.schedule import total_steps
+from electra.training.schedule import micro_batches_before, total_steps
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def flops(config: PretrainConfig) -> Cost:
     steps = total_steps(config.train)
     if steps is None:
         raise ConfigError("FLOPs of a budget in hours depend on the machine: set train.steps or train.tokens")
-    sequences = config.train.batch_size * steps
+    sequences = micro_batches_before(config.train, steps) * config.train.smallest_batch
     forward = forward_flops(config.model, config.objective, config.train.length)
     return Cost(
         parameters=_parameters(config),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.config.finetune import FinetuneConfig
-from electra.config.load import load_finetune_config
+from electra.config.load import key, load_finetune_config
 from electra.data.files import write_json
 from electra.errors import ConfigError, DataError, TaskError
 from electra.model.pretrained import load
@@ -114,7 +114,13 @@ def _find(name: str, model: str, data: Sequence[str], folder: Path, overrides: S
     """Give the keys of a task with the first of the folders that has its files."""
     problem: TaskError | DataError | None = None
     for place in data:
-        keys = [f"task={name}", f"model={model}", f"data={place}", f"out={folder / name}", *_for_task(name, overrides)]
+        keys = [
+            f"task={name}",
+            key("model", model),
+            key("data", place),
+            key("out", folder / name),
+            *_for_task(name, overrides),
+        ]
         try:
             task = build_task(load_finetune_config(PRESET, keys))  # reads the tags of a tagging task
             for split in ("train", "dev"):
@@ -128,11 +134,9 @@ def _find(name: str, model: str, data: Sequence[str], folder: Path, overrides: S
 
 def _for_task(name: str, overrides: Sequence[str]) -> Iterator[str]:
     for override in overrides:
-        task, dot, rest = override.partition(".")
-        if not dot or task not in TASKS:
-            yield override
-        elif task == name:
-            yield rest
+        task = next((task for task in TASKS if override.startswith(f"{task}.")), None)
+        if task in (None, name):
+            yield override.removeprefix(f"{name}.")
 
 
 def published(task: str, width: int) -> dict[str, float]:

@@ -54,7 +54,10 @@ def device_name(device: torch.device) -> str:
 def record_environment(folder: Path, processes: Processes) -> None:
     """Write down what a run is made on; one that goes on elsewhere gets another entry."""
     path = folder / ENVIRONMENT
-    before = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+    try:
+        before = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+    except ValueError:
+        before = []  # nothing that the run depends on
     now = {
         "device": device_name(processes.device),
         "processes": processes.world_size,

@@ -28,7 +28,8 @@ def initialise(objective: Objective, model: Pretrained, tokenizer: Tokenizer, so
         if model.generator is None:
             warnings.append(f"{source} has no generator: it starts from random weights")
         else:
-            _copy_encoder(objective.generator.encoder, model.generator.encoder, "the generator")
+            if objective.generator.encoder is not objective.network.encoder:
+                _copy_encoder(objective.generator.encoder, model.generator.encoder, "the generator")
             objective.generator.head.load_state_dict(model.generator.head.state_dict())
             _restore_shared(objective, model)
     elif isinstance(objective.generator, TwoTowerGenerator):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from electra.config.load import gather, load_config, load_layers
+from electra.config.load import gather, load_layers
 from electra.config.schema import PretrainConfig
 from electra.data.reading.text import Tally, read_documents
 from electra.errors import ConfigError, DataError, ElectraError
@@ -68,14 +68,17 @@ def make_plan(sources: Sequence[str | Path], *, hours: float, overrides: Sequenc
     text_bytes, text_known = measure_text(names)
     text_tokens = max(1, text_bytes // BYTES_PER_TOKEN)
     most = MOST_EPOCHS * text_tokens if text_known else math.inf
-    shape = [f"model.vocab_size={vocabulary(text_bytes)}", f"model.max_length={LENGTH}", f"train.length={LENGTH}"]
-    device = find_device(load_config("tiny", overrides).device)
+    shape = _shape(text_bytes, overrides)
+    device = find_device(load_layers("tiny", shape, overrides).device)
     candidates = {name: load_layers(name, shape, overrides) for name in SIZES[device.type]}
     parameters = {name: flops(_with_steps(config, 1)).parameters["joint"] for name, config in candidates.items()}
     speeds = _speeds(candidates, parameters, hours, most, device)
     affordable = {name: min(hours * 3600 * speed.tokens_per_second, most) for name, speed in speeds.items()}
     preset = choose(affordable, parameters)
-    settings = [*shape, f"train.hours={hours!r}", *_training(candidates[preset], speeds[preset], affordable[preset])]
+    if getattr(candidates[preset].objective, "algorithm", "joint") == "two_stage":
+        raise ConfigError("two stages spend a budget each, which no plan here counts: see electra pretrain")
+    budget = [*shape, f"train.hours={hours!r}"]
+    settings = [*budget, *_training(preset, budget, overrides, speeds[preset], affordable[preset])]
     config = load_layers(preset, settings, overrides)
     steps = total_steps(config.train) or _steps(config, affordable[preset])
     cost = flops(_with_steps(config, steps))
@@ -98,6 +101,15 @@ def make_plan(sources: Sequence[str | Path], *, hours: float, overrides: Sequenc
         parameters=cost.parameters["joint"],
         flops=cost.train_flops["standard"],
     )
+
+
+def _shape(text_bytes: int, overrides: Sequence[str]) -> list[str]:
+    """Give the settings for every size: pieces, tokens, and no short sequences until it is known how many updates."""
+    if any(override.partition("=")[0].strip() == "train.hours" for override in overrides):
+        raise ConfigError("the hours are an option of their own: say --hours, not train.hours")
+    sizes = [f"model.vocab_size={vocabulary(text_bytes)}", f"model.max_length={LENGTH}", f"train.length={LENGTH}"]
+    length = gather(PretrainConfig, "tiny", sizes, overrides)["train.length"].value
+    return [*sizes, f"train.start_length={length}", "train.length_warmup_steps=1"]
 
 
 def _speeds(
@@ -151,12 +163,16 @@ def measure_text(names: Sequence[str]) -> tuple[int, bool]:
     return int(size * max(1.0, tally.total_bytes / tally.bytes_read)), True
 
 
-def _training(config: PretrainConfig, speed: Speed, tokens: float) -> list[str]:
+def _training(
+    preset: str, budget: Sequence[str], overrides: Sequence[str], speed: Speed, affordable: float
+) -> list[str]:
     """Choose the batch, halved until there are updates enough, and what goes by the number of updates."""
-    batch, length = config.train.batch_size, config.train.length
+    asked = load_layers(preset, budget, overrides).train
+    tokens, batch, length = asked.tokens or affordable, asked.batch_size, asked.length
     while batch > SMALLEST_BATCH and batch % 2 == 0 and tokens / (batch * length) < FEWEST_UPDATES:
         batch //= 2
-    steps = max(1, int(tokens / (batch * length)))
+    config = load_layers(preset, [*budget, f"train.batch_size={batch}"], overrides)  # the user's batch, where it is set
+    batch, steps = config.train.batch_size, total_steps(config.train) or _steps(config, affordable)
     often = max(10, steps // 20)
     quick = {key: setting.value for key, setting in gather(PretrainConfig, "quick").items()}
     start = quick["train.start_length"]

@@ -46,7 +46,7 @@ Input = tuple[Batch[Tensor], Draws]  # a micro-batch and the random numbers for 
 
 def pretrain(config: PretrainConfig, listeners: Sequence[Listener] = ()) -> Path:
     """Train as the config says, going on where an interrupted run stopped; the run's folder is given back."""
-    if config.data is None or config.out is None:
+    if not config.data or config.out is None:
         raise ConfigError("pretrain needs data=CORPUS and out=RUN")
     with joined(config.device) as processes:
         whole = _Pretraining(config, processes, list(listeners))
@@ -69,9 +69,7 @@ class _Pretraining:
         _check_corpus(config, self.corpora[0], self.tokenizer)
         self.run = Run(Path(config.out), [*listeners, self._watch])
         self.checkpoints = Checkpoints(self.run.folder / "checkpoints", config.checkpoint.keep)
-        self.text_tokens = config.train.length * sum(
-            len(part) for each in self.corpora for part in each.shards("train")
-        )
+        self.text_tokens = _lasting_tokens(config, self.corpora)
         self.dry = False  # whether it is known to have been read too often
         self.warnings = self._repetition()
         self.samples: list[Sample] = []  # of the latest evaluation
@@ -84,6 +82,7 @@ class _Pretraining:
             yield
             return
         with self.run.open(self.config, load_config):
+            self.run.check_inputs({"corpus": " ".join(corpus.fingerprint for corpus in self.corpora)})
             self.run.listeners += trackers(self.run.folder, self.config.log)
             self.processes.wait()
             yield
@@ -245,8 +244,13 @@ def _first_stage(config: PretrainConfig) -> PretrainConfig | None:
     if not isinstance(objective, ElectraObjective) or objective.algorithm != "two_stage":
         return None
     masked = objective.model_dump(include=set(MLMObjective.model_fields) - {"name"})
-    out = str(Path(config.out or "") / "first_stage")
-    return config.model_copy(update={"objective": MLMObjective(**masked), "out": out})
+    rate = config.train.learning_rate * getattr(objective.generator, "rate", 1.0)  # it is the generator that learns
+    parts = {
+        "objective": MLMObjective(**masked),
+        "train": config.train.model_copy(update={"learning_rate": rate}),
+        "out": str(Path(config.out or "") / "first_stage"),
+    }
+    return config.model_copy(update=parts)
 
 
 def _factor(objective: Objective, config: PretrainConfig) -> Factor:
@@ -270,6 +274,15 @@ def trained_model(objective: Objective, tokenizer: Tokenizer) -> Pretrained:
 def _folders(config: PretrainConfig) -> list[str]:
     assert config.data is not None
     return [config.data] if isinstance(config.data, str) else config.data
+
+
+def _lasting_tokens(config: PretrainConfig, corpora: Sequence[Corpus]) -> float:
+    """Count the tokens after which the text, or that of a mixture's corpora which is read soonest, has been read."""
+    sizes = [config.train.length * sum(map(len, corpus.shards("train"))) for corpus in corpora]
+    if config.data_weights is None:
+        return sum(sizes)
+    shares = [weight / sum(config.data_weights) for weight in config.data_weights]
+    return min(size / share for size, share in zip(sizes, shares, strict=False))
 
 
 def _check_corpus(config: PretrainConfig, corpus: Corpus, tokenizer: Tokenizer) -> None:

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -15,36 +16,53 @@ from electra.data.corpus.workers import start_module
 from electra.errors import ElectraError, TaskError
 from electra.recipes.finetune import finetune
 from electra.recipes.results import Results, describe
-from electra.training.run import Listener
+from electra.training.run import Listener, Record
 
 
 def finetune_together(
     preset: str, tasks: Mapping[str, Sequence[str]], together: int, listeners: Sequence[Listener] = ()
 ) -> list[Results]:
-    """Fine-tune for each task with its keys on top of a preset, some at a time; the first that fails is the error."""
+    """Fine-tune for each task with its keys on top of a preset, some at a time.
+
+    A task that fails is told of at once and stops no other; in the end the first of them is the error.
+    """
+    turn = threading.Lock()
+
+    def tell(record: Record) -> None:
+        with turn:
+            for listener in listeners:
+                listener(record)
 
     def work(name: str) -> Results:
-        pipes = dict.fromkeys(["stdin", "stdout", "stderr"], subprocess.PIPE)
-        with start_module(__name__, preset, *tasks[name], **pipes) as process:  # its input is open as long as we live
-            assert process.stdout is not None
-            assert process.stderr is not None
-            failed, said = process.stderr.read().decode(), process.stdout.read().decode()
+        said: Results = {}
+        with tempfile.TemporaryFile() as errors:
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors.fileno()}
+            with start_module(__name__, preset, *tasks[name], **pipes) as process:  # its input is open while we live
+                assert process.stdout is not None
+                for line in process.stdout:
+                    said = json.loads(line)
+                    if "warning" in said:
+                        tell({"warning": f"{name}: {said['warning']}"})
+            errors.seek(0)
+            failed = errors.read().decode().strip()
         if process.returncode:
-            raise TaskError(
-                f"{name}: {failed.strip().splitlines()[-1] if failed.strip() else 'the process was killed'}"
-            )
-        results: Results = json.loads(said.splitlines()[-1])
-        return results
+            raise TaskError(f"{name}: {failed.splitlines()[-1] if failed else 'the process was killed'}")
+        return said
 
+    failures = []
     with ExitStack() as stack:
         threads = stack.enter_context(ThreadPoolExecutor(together))  # each waits for one process
         stack.callback(threads.shutdown, cancel_futures=True)
         started = [threads.submit(work, name) for name in tasks]
         for done in as_completed(started):
-            said = describe(done.result())
-            for listener in listeners:
-                listener({"detected": said})
-        return [done.result() for done in started]
+            if problem := done.exception():
+                failures.append(problem)
+                tell({"warning": str(problem)})
+            else:
+                tell({"detected": describe(done.result())})
+    if failures:
+        raise failures[0]
+    return [done.result() for done in started]
 
 
 def _stop_with_parent() -> None:
@@ -57,9 +75,14 @@ def _stop_with_parent() -> None:
 def _work(preset: str, *keys: str) -> None:
     threading.Thread(target=_stop_with_parent, daemon=True).start()
     try:
-        print(json.dumps(finetune(load_finetune_config(preset, keys))))
+        print(json.dumps(finetune(load_finetune_config(preset, keys), [_warn])))
     except ElectraError as error:
         sys.exit(str(error))
+
+
+def _warn(record: Record) -> None:
+    if "warning" in record:
+        print(json.dumps(record), flush=True)
 
 
 if __name__ == "__main__":

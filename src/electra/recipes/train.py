@@ -1,12 +1,13 @@
 """From a text to a model in some hours: vocabulary, corpus, plan, pre-training. Each stage is skipped when done."""
 
 import json
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from electra.config.load import load_config
+from electra.config.load import key, load_config
 from electra.data.corpus.build import build_corpus
 from electra.data.corpus.shards import MANIFEST, Corpus, open_corpus
 from electra.data.files import write_json
@@ -17,6 +18,7 @@ from electra.data.tokens.vocab import REPORT, read_report, train_vocab
 from electra.errors import CheckpointError, ConfigError, DataError
 from electra.recipes.plan import MOST_EPOCHS, Plan, make_plan
 from electra.recipes.pretrain import pretrain
+from electra.training.processes import launched
 from electra.training.run import Listener, begun, check_place, held
 
 PLAN = "plan.json"
@@ -34,6 +36,11 @@ def train(
 ) -> Path:
     """Train the model that suits the text, the machine and the hours; the same call again goes on where it stopped."""
     began = time.monotonic()
+    if launched():
+        raise ConfigError(
+            "train prepares its text in one process: start it without torchrun, and for several devices "
+            "torchrun -m electra pretrain with a corpus of electra corpus"
+        )
     names = names_of(sources)
     folder = Path(out).expanduser()
     check_place(folder)
@@ -42,6 +49,7 @@ def train(
         plan = make_plan(names, hours=hours, overrides=overrides)
         with held(folder):
             write_json(folder / PLAN, asdict(plan))
+    names = plan.sources  # as they were spelled at first, which the corpus remembers
     building = Building(length=plan.config().train.length, heldout=heldout)
     for line in describe(plan):
         say(line)
@@ -55,7 +63,7 @@ def train(
     # Over what the user asked for: the text may have fewer pieces.
     found = replace(plan, overrides=[*plan.overrides, f"model.vocab_size={tokenizer.vocab_size}"])
     budget = _hours_left(folder, plan, began)
-    places = (f"data={folder / 'corpus'}", f"out={folder}")
+    places = (key("data", folder / "corpus"), key("out", folder))
     return pretrain(found.config(*places, f"train.hours={budget!r}"), listeners)
 
 
@@ -100,8 +108,10 @@ def _recall(folder: Path, names: list[str], hours: float, overrides: Sequence[st
         plan = Plan(**json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError):
         raise CheckpointError(f"{path} is cut short, or of another version of electra; choose another out") from None
-    wanted = {"sources": names, "hours": hours, "overrides": list(overrides)}
+    wanted = {"hours": hours, "overrides": list(overrides)}
     changed = [name for name, value in wanted.items() if getattr(plan, name) != value]
+    if [*map(os.path.abspath, plan.sources)] != [*map(os.path.abspath, names)]:
+        changed.insert(0, "sources")
     if "sources" in changed or (changed and begun(folder)):
         raise ConfigError(
             f"{folder} was planned with other {' and '.join(changed)} ({getattr(plan, changed[0])}); "
@@ -113,7 +123,7 @@ def _recall(folder: Path, names: list[str], hours: float, overrides: Sequence[st
 def _hours_left(folder: Path, plan: Plan, began: float) -> float:
     """Give the hours to train: those of a run under way, or what the stages before it have left."""
     if begun(folder):
-        return load_config(folder).train.hours or plan.train_hours
+        return load_config(folder / "config.toml").train.hours or plan.train_hours
     spent = (time.monotonic() - began) / 3600
     if spent >= plan.hours:
         raise ConfigError(

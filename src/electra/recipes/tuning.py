@@ -7,7 +7,7 @@ from typing import Any
 
 from electra.config.finetune import FinetuneConfig
 from electra.config.schema import ModelConfig, TrainConfig
-from electra.errors import ConfigError
+from electra.errors import ConfigError, TaskError
 from electra.model.encoder import Encoder
 from electra.model.networks import TaskNetwork
 from electra.model.pretrained import Pretrained, load
@@ -98,6 +98,10 @@ def prepare(config: FinetuneConfig) -> Tuning:
         notes = Notes()
         examples = task.read(split, notes)
         features = task.features(examples, start.tokenizer, whole.max_length, notes, training=split == "train")
+        if not features:
+            raise TaskError(
+                f"nothing of the {split} data is left to use, of {len(examples)} examples: {dict(notes.counts)}"
+            )
         parts[split] = Examples(examples, features, dict(notes.counts))
     return Tuning(whole, task, start, tuned_on, parts["train"], parts["dev"])
 

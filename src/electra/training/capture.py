@@ -19,13 +19,14 @@ class Captured(Generic[Result]):
     """A function that is recorded once for each shape of its input, then replayed.
 
     The input is tensors in dataclasses, tuples and dicts, the work is all on the device, and the next call overwrites
-    the result. `changes` are the tensors that the function writes to beside its result.
+    the result. `changes` are the tensors that the function writes to beside its result. Functions that are called in
+    turns may share a `pool` of memory: each then overwrites what the others gave.
     """
 
-    def __init__(self, function: Callable[..., Result], changes: Sequence[Tensor]) -> None:
+    def __init__(self, function: Callable[..., Result], changes: Sequence[Tensor], pool: Any = None) -> None:
         self.function, self.changes = function, changes
         self.recorded: dict[Shape, tuple[torch.cuda.CUDAGraph, Any, Result]] = {}
-        self.pool = torch.cuda.graph_pool_handle()
+        self.pool = pool or torch.cuda.graph_pool_handle()
 
     def __call__(self, *inputs: Any) -> Result:
         """Give the function's result for these inputs."""

@@ -86,7 +86,10 @@ def train(job: Job[Any], config: TrainConfig, run: Run, checkpoints: Checkpoints
     """Train until the budget is spent or it is enough, from the newest checkpoint on; a stop before is an error."""
     update = Update[Any](job.module, config, processes, job.factor)
     restored = checkpoints.restore(job.module, update.optimizer)
-    state = State(**restored.state) if restored else State()
+    try:
+        state = State(**restored.state) if restored else State()
+    except TypeError:
+        raise CheckpointError(f"{run.folder} is of another version of electra; choose another out") from None
     if processes.largest(state.step) != -processes.largest(-state.step):
         raise CheckpointError(
             f"the processes find different checkpoints in {run.folder}: out has to be a shared folder"

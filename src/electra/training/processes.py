@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from electra.errors import ConfigError
 from electra.model.precision import find_device
 
 
@@ -44,15 +45,26 @@ class Processes:
             dist.barrier()
 
 
+def launched() -> bool:
+    """Say whether torchrun, or something like it, started this process among others."""
+    if "WORLD_SIZE" not in os.environ:
+        return False
+    if missing := [name for name in ("RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT") if name not in os.environ]:
+        raise ConfigError(f"WORLD_SIZE is set and {missing[0]} is not: start with torchrun, or unset WORLD_SIZE")
+    return True
+
+
 @contextmanager
 def joined(device: str) -> Iterator[Processes]:
     """Join the processes that torchrun started, or be alone; leave them in the end."""
     chosen = find_device(device)
-    if "WORLD_SIZE" not in os.environ:
+    if not launched():
         yield Processes(0, 1, chosen)
         return
     if chosen.type == "cuda":
         chosen = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        if chosen.index >= torch.cuda.device_count():
+            raise ConfigError(f"{torch.cuda.device_count()} GPUs for more processes: start one process for each GPU")
         torch.cuda.set_device(chosen)
     dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
     try:

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from electra.config.load import difference, dump_config
 from electra.config.schema import LogConfig, Root
-from electra.data.files import alone, write_whole
+from electra.data.files import alone, read_table, write_json, write_whole
 from electra.errors import CheckpointError, ConfigError
 
 Record = dict[str, Any]
@@ -23,6 +23,7 @@ FREE_TO_CHANGE = (
     *("train.learning_rate", "train.warmup_steps", "train.clip_norm", "train.precision"),
     *("seeds", "keep", "checkpoint_every", "log_every"),  # of a fine-tuning
 )
+FINGERPRINTED = ("data", "model")  # where they lie may change, what they hold may not
 
 
 def check_place(folder: Path) -> None:
@@ -65,6 +66,7 @@ class Run:
         self.folder = folder
         self.listeners = listeners
         self.config = folder / "config.toml"
+        self.inputs = folder / "inputs.json"
         self.metrics = folder / "metrics.jsonl"
         self.samples = folder / "samples.jsonl"
 
@@ -79,6 +81,15 @@ class Run:
                 self.write_config(config)
             yield
 
+    def check_inputs(self, found: dict[str, str]) -> None:
+        """Refuse to go on with other inputs than the run began with, told apart by their fingerprints."""
+        if self.inputs.is_file() and begun(self.folder):
+            before = read_table(self.inputs, "the fingerprints of a run's inputs", CheckpointError)
+            if changed := [name for name in found if found[name] != before.get(name)]:
+                other = ", another ".join(changed)
+                raise CheckpointError(f"{self.folder} began with another {other}; choose another out")
+        write_json(self.inputs, found)
+
     def write_config(self, config: Root) -> None:
         """Write the config that the run goes on with."""
         write_whole(self.config, dump_config(config))
@@ -91,7 +102,12 @@ class Run:
                 f"{self.folder} holds no run of electra {config.command}, or one of another version of electra; "
                 "choose another out"
             ) from None
-        changed = [f"{key} ({old})" for key, (old, _) in found.items() if not key.startswith(FREE_TO_CHANGE)]
+        known = FINGERPRINTED if self.inputs.is_file() else ()
+        changed = [
+            f"{key} ({old})"
+            for key, (old, _) in found.items()
+            if not key.startswith(FREE_TO_CHANGE) and key not in known
+        ]
         if changed and begun(self.folder):
             raise ConfigError(f"{self.folder} holds a run with another {', '.join(changed[:3])}; choose another out")
 

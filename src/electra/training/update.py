@@ -59,8 +59,9 @@ class Update(Generic[Result]):
         self._next: Callable[..., Result] = partial(self._forward_and_backward, False)
         self._step: Callable[[], None] = self.optimizer.step
         if how == "fast" and processes.world_size == 1:
-            self._first = Captured(self._first, changes=[self.weights.gradient])
-            self._next = Captured(self._next, changes=[self.weights.gradient])
+            pool = torch.cuda.graph_pool_handle()
+            self._first = Captured(self._first, changes=[self.weights.gradient], pool=pool)
+            self._next = Captured(self._next, changes=[self.weights.gradient], pool=pool)
             self._step = Captured(self.optimizer.step, changes=self.optimizer.changes())
 
     def __call__(self, micro_batches: Iterable[Inputs], rate: float) -> Result:

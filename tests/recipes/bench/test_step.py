@@ -66,6 +66,11 @@ def test_variants_take_turns():
     assert [name for name, _ in groupby(order)] == ["first", "second"] * LEAST_REPETITIONS
 
 
+def test_a_preset_with_short_sequences_at_first_is_timed_at_any_length():
+    (row,) = bench_step("quick", 1, 10, seconds=0, against="none", device=CPU).rows
+    assert row.seq == 10
+
+
 def test_sequences_may_be_longer_than_the_preset_allows():
     (row,) = bench_step("tiny", 1, 130, seconds=0, against="none", device=CPU).rows
     assert row.seq == 130

@@ -9,6 +9,7 @@ Segments follow from the ids, since text never yields the ids of special tokens.
 runs `[CLS] piece [SEP]`, each of one document. `paper`: `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`.
 """
 
+import hashlib
 import json
 from array import array
 from collections.abc import Mapping
@@ -78,6 +79,12 @@ class Corpus:
 
     path: Path
     manifest: Manifest
+
+    @property
+    def fingerprint(self) -> str:
+        """Give what tells this corpus from all others, wherever it lies: its sequences and its tokenizer."""
+        sums = [shard.sha256 for split in SPLITS for shard in self.manifest.splits[split]]
+        return hashlib.sha256(" ".join([self.manifest.tokenizer_sha256, *sums]).encode()).hexdigest()
 
     def shards(self, split: Split) -> list[Ids]:
         """Map the sequences of a split into memory: one (sequences, length) array for each shard."""

@@ -32,7 +32,8 @@ def bench_step(
 ) -> Bench:
     """Time the joint step of a preset on random ids for about `seconds`; take ours apart if asked to."""
     longest = max(length, load_config(size).model.max_length)
-    config = load_config(size, [f"train.batch_size={batch}", f"train.length={length}", f"model.max_length={longest}"])
+    lengths = [f"train.length={length}", f"train.start_length={length}", "train.length_warmup_steps=1"]
+    config = load_config(size, [f"train.batch_size={batch}", *lengths, f"model.max_length={longest}"])
     torch.manual_seed(mix(config.seed))
     ids = torch.randint(len(SPECIAL_TOKENS), config.model.vocab_size, (batch, length), device=device)
     trials = {}
