@@ -6,7 +6,7 @@ from electra.config.load import load_finetune_config
 from electra.data.reading.records import read_rows
 from electra.errors import ElectraError
 from electra.tasks.base import Notes
-from electra.tasks.table.files import Table, fingerprint
+from electra.tasks.table.files import Table
 
 ROWS = "text,label\n" + "".join(f"text {number},{number % 2}\n" for number in range(20))
 
@@ -14,8 +14,8 @@ ROWS = "text,label\n" + "".join(f"text {number},{number % 2}\n" for number in ra
 def read(split, *overrides, tuned_on: Path | None = None) -> tuple[list[str], dict[str, int]]:
     """Read a split of the table that a model is, or that another one was, tuned on."""
     notes = Notes()
-    table = Table(load_finetune_config("table", overrides), None)
-    table.tuned_on = fingerprint([*read_rows(str(tuned_on))] if tuned_on else table.read_training_file())
+    table = Table(load_finetune_config("table", overrides), {})
+    table.learn([*read_rows(str(tuned_on))] if tuned_on else table.read_training_file())
     rows = table.read(split, notes)
     return [row.cells["text"] for row in rows], dict(notes.counts)
 
@@ -40,10 +40,30 @@ def test_the_rows_held_out_are_the_same_for_every_seed(tmp_path):
 def test_another_file_than_the_model_was_tuned_on_is_scored_as_a_whole(tmp_path):
     old, new = tmp_path / "old.csv", tmp_path / "new.csv"
     old.write_text(ROWS)
-    new.write_text(ROWS.replace("text 7", "another"))
+    new.write_text(ROWS.replace("text ", "another "))
     for split in ("dev", "test"):
         texts, notes = read(split, f"data={new}", tuned_on=old)
         assert (len(texts), notes) == (20, {})
+
+
+def test_rows_that_the_model_learned_from_are_left_out_wherever_they_stand(tmp_path):
+    old, new = tmp_path / "old.csv", tmp_path / "new.csv"
+    old.write_text(ROWS)
+    head, *rows = ROWS.splitlines()
+    new.write_text("\n".join([head, *rows[::-1], "one more,1"]) + "\n")
+    held_out, _ = read("dev", f"data={old}")
+    texts, notes = read("dev", f"data={new}", tuned_on=old)
+    assert sorted(texts) == sorted([*held_out, "one more"])
+    assert notes == {"of the rows were learned from and are left out": 18}
+    new.write_text("\n".join([head, *(row for row in rows[::-1] if row.split(",")[0] not in held_out)]) + "\n")
+    with pytest.raises(ElectraError, match="the model learned from every row of this table; score it on others"):
+        read("dev", f"data={new}", tuned_on=old)
+
+
+def test_a_file_that_is_not_there_is_called_by_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ElectraError, match=r"^no file or folder tables/mine\.csv; a dataset"):
+        read("train", "data=tables/mine.csv")
 
 
 def test_the_file_that_the_model_was_tuned_on_is_known_by_any_name(tmp_path, monkeypatch):

@@ -1,9 +1,11 @@
 """Where the rows of a user's table are: one file, a folder with a file for each split, or a dataset of the hub."""
 
+import base64
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,19 +21,21 @@ STEMS: dict[Split, tuple[str, ...]] = {
 }
 HUB: dict[Split, str] = {"train": "train", "dev": "validation", "test": "test"}
 ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet")
+SHORT = 4  # bytes of a row's digest: another row has the same one in a billion times
 HELD_OUT_SEED = 0  # not the run's: all seeds are scored on the same rows
 
 
 class Table:
     """The rows of each split; without a dev file, some of the training file's are held out, always the same ones.
 
-    Other rows than those that a model was `tuned_on` are scored as a whole. They are told by what they hold, since a
-    file may be copied, or named from another folder.
+    A model is scored on rows of another file than it was tuned on as a whole, but for those that it learned from. Rows
+    are told by what they hold, since a file may be copied, named from another folder, or have grown.
     """
 
-    def __init__(self, config: FinetuneConfig, tuned_on: str | None) -> None:
+    def __init__(self, config: FinetuneConfig, known: Mapping[str, Any]) -> None:
         self._data = config.data
-        self.tuned_on = tuned_on  # the fingerprint of the training file's rows
+        self._rows: str | None = known.get("rows")  # the fingerprint of the training file's rows
+        self._learned: str = known.get("learned", "")  # short ones of those that a model learned from, one by one
         self._named: dict[Split, str | None] = {
             "train": config.train_file,
             "dev": config.dev_file,
@@ -39,14 +43,25 @@ class Table:
         }
         self._fraction = config.table.dev_fraction
 
+    def learn(self, rows: Sequence[Row]) -> None:
+        """Remember the training file's rows as those that a model is tuned on."""
+        held: Collection[int] = () if self._find("dev") else self._held_out(len(rows))
+        self._rows = fingerprint(rows)
+        learned = (_short(row) for number, row in enumerate(rows) if number not in held)
+        self._learned = base64.b64encode(b"".join(learned)).decode()
+
+    def describe(self) -> dict[str, str | None]:
+        """Give what a stored model has to know of its rows."""
+        return {"rows": self._rows, "learned": self._learned}
+
     def read(self, split: Split, notes: Notes) -> list[Row]:
         """Read the rows of a split."""
         source = self._find(split)
         if source and (split != "train" or self._find("dev")):
             return _read(source)
         rows = self.read_training_file()
-        if split != "train" and fingerprint(rows) != self.tuned_on:
-            return rows
+        if split != "train" and fingerprint(rows) != self._rows:
+            return self._not_learned(rows, notes)
         if split == "test":
             raise TaskError("no test file: name one with test_file=FILE, or put test.csv beside train.csv")
         held = self._held_out(len(rows))
@@ -77,9 +92,18 @@ class Table:
             return None
         if folder.is_dir():
             return _find_in(folder, STEMS[split])
-        if folder.is_file() or data.count("/") != 1:
+        if folder.is_file() or data.count("/") != 1 or folder.suffix in ENDINGS:
             return data if split == "train" else None
         return f"{data}:{HUB[split]}" if ":" in data else f"{data}::{HUB[split]}"
+
+    def _not_learned(self, rows: list[Row], notes: Notes) -> list[Row]:
+        digests = base64.b64decode(self._learned)
+        learned = {digests[start : start + SHORT] for start in range(0, len(digests), SHORT)}
+        others = [row for row in rows if _short(row) not in learned]
+        if not others:
+            raise TaskError("the model learned from every row of this table; score it on others, with data or dev_file")
+        notes.add("of the rows were learned from and are left out", len(rows) - len(others))
+        return others
 
     def _held_out(self, rows: int) -> frozenset[int]:
         count = max(1, round(rows * self._fraction))
@@ -92,8 +116,16 @@ def fingerprint(rows: Sequence[Row]) -> str:
     """Give a number that tells these rows, in this order, from all others."""
     digest = hashlib.blake2b(digest_size=16)
     for row in rows:
-        digest.update(json.dumps(row.cells, default=str).encode() + b"\n")
+        digest.update(_spelled(row) + b"\n")
     return digest.hexdigest()
+
+
+def _short(row: Row) -> bytes:
+    return hashlib.blake2b(_spelled(row), digest_size=SHORT).digest()
+
+
+def _spelled(row: Row) -> bytes:
+    return json.dumps(row.cells, default=str).encode()
 
 
 def _find_in(folder: Path, stems: Sequence[str]) -> str | None:

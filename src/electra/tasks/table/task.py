@@ -17,7 +17,7 @@ from electra.tasks.base import Notes, Split, Task
 from electra.tasks.lines import read_inputs
 from electra.tasks.table.columns import Columns, split_words
 from electra.tasks.table.detect import find_columns
-from electra.tasks.table.files import Table, fingerprint
+from electra.tasks.table.files import Table
 from electra.tasks.tagging.task import Sentence, TaggingTask, learn_tags
 from electra.tasks.texts.labels import Classes, Labels, LabelSets, Value, listed
 from electra.tasks.texts.task import TextExample, TextTask
@@ -28,13 +28,13 @@ Known = Mapping[str, Any]
 def table_task(name: str, config: FinetuneConfig, known: Known) -> Task[Any, Any, Any]:
     """Make the task that a table is for, from its rows or from what a stored model knows of them."""
     rows: list[Row] = []
-    table = Table(config, known.get("rows"))
+    table = Table(config, known)
     if known:
         named = config.table.model_dump(exclude_none=True, exclude={"dev_fraction"})
         columns = Columns(**{**known["columns"], **named})
     else:
         rows = table.read_training_file()
-        table.tuned_on = fingerprint(rows)
+        table.learn(rows)
         columns = find_columns(rows, config.table)
     if columns.kind == "tagging":
         return TableTagging(name, config, table, columns, rows, known)
@@ -72,7 +72,7 @@ class TableTexts(TextTask):
 
     def describe(self) -> dict[str, Any]:
         """Give the columns, and the labels of the training rows."""
-        return {**self._known, "columns": asdict(self._columns), "rows": self._table.tuned_on}
+        return {**self._known, "columns": asdict(self._columns), **self._table.describe()}
 
     def detected(self) -> list[str]:
         """Say which columns mean what, and what the labels are."""
@@ -112,7 +112,7 @@ class TableTagging(TaggingTask):
 
     def describe(self) -> dict[str, Any]:
         """Give the columns, and the tags of the training rows."""
-        return {**super().describe(), "columns": asdict(self._columns), "rows": self._table.tuned_on}
+        return {**super().describe(), "columns": asdict(self._columns), **self._table.describe()}
 
     def detected(self) -> list[str]:
         """Say which columns mean what, and what the tags are."""
@@ -151,7 +151,7 @@ class TableAnswering(QuestionAnswering):
 
     def describe(self) -> dict[str, Any]:
         """Give the columns, and whether there are questions without an answer."""
-        return {"unanswerable": self.unanswerable, "columns": asdict(self._columns), "rows": self._table.tuned_on}
+        return {"unanswerable": self.unanswerable, "columns": asdict(self._columns), **self._table.describe()}
 
     def detected(self) -> list[str]:
         """Say which columns mean what, and whether answers may be missing."""
