@@ -123,7 +123,7 @@ def test_wrong_input_ends_a_process_the_same_way():
 
 def test_debug_shows_the_traceback():
     result = process("--debug", "config", "smal")
-    assert result.returncode == 1
+    assert result.returncode == 2
     assert "Traceback" in result.stderr
 
 

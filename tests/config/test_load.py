@@ -215,6 +215,11 @@ def test_broken_toml_names_the_file_and_the_place(tmp_path):
         load_config(tmp_path / "mine.toml")
 
 
+def test_a_file_may_begin_with_the_mark_that_windows_writes(tmp_path):
+    (tmp_path / "mine.toml").write_text('preset = "tiny"\nseed = 7\n', encoding="utf-8-sig")
+    assert load_config(tmp_path / "mine.toml").seed == 7
+
+
 def test_a_missing_key_is_named(tmp_path):
     (tmp_path / "mine.toml").write_text("[train]\nsteps = 5\n")
     with pytest.raises(ConfigError, match="config key model is missing"):

@@ -142,7 +142,7 @@ def test_an_unknown_precision_is_refused(tiny_folder):
 def test_a_bare_encoder_cannot_detect(tiny_config, tokenizer, tmp_path):
     write_network(Encoder(tiny_config.model), tmp_path)
     tokenizer.save(tmp_path)
-    with pytest.raises(CheckpointError, match="no discriminator head"):
+    with pytest.raises(CheckpointError, match="this model is without a discriminator head"):
         load(tmp_path).detect("the")
 
 

@@ -269,6 +269,13 @@ def test_a_run_that_was_moved_and_a_text_that_is_spelled_otherwise_go_on(trained
     assert max(steps) == 3
 
 
+def test_a_run_inside_of_its_text_is_refused(tmp_path):
+    (tmp_path / "some.txt").write_text("The chef ate.\n" * 50)
+    with pytest.raises(ConfigError, match=r"run lies in .* and would be read as text; choose another out$"):
+        train(tmp_path, hours=HOURS, out=tmp_path / "run", overrides=SET)
+    assert not (tmp_path / "run").exists()
+
+
 def test_another_text_is_refused(trained, tmp_path):
     (tmp_path / "other.txt").write_text("The chef ate.\n" * 50)
     with pytest.raises(ConfigError, match=r"planned with other sources \(\["):

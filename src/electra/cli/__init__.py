@@ -1,6 +1,7 @@
 """The command line: one file per command, each a shim over the public function of the same name."""
 
 import sys
+import traceback
 from typing import Annotated
 
 import typer
@@ -83,7 +84,8 @@ def main() -> None:
 
 def _fail(error: Exception, debug: bool, exit_code: int) -> None:
     if debug:
-        raise error
+        traceback.print_exception(error)
+        sys.exit(exit_code)
     message = error.format_message().replace("Value error, ", "") if hasattr(error, "format_message") else str(error)
     if isinstance(error, OSError) and error.strerror:
         message = f"{error.filename}: {error.strerror}" if error.filename else error.strerror

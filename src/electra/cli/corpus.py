@@ -60,7 +60,7 @@ def corpus(
 ) -> None:
     """Turn text into a corpus of token sequences; a run that was stopped continues."""
     if show is not None or verify:
-        _look(sources, show, as_json)
+        _look(sources, show, verify, as_json)
         return
     if tokenizer is None or length is None or out is None:
         raise DataError("to build a corpus give --tokenizer, --length and --out")
@@ -83,9 +83,11 @@ def corpus(
     typer.echo(json.dumps(asdict(built.manifest)) if as_json else _summary(out, built.manifest))
 
 
-def _look(corpora: list[str], show: int | None, as_json: bool) -> None:
+def _look(corpora: list[str], show: int | None, verify: bool, as_json: bool) -> None:
     if len(corpora) != 1:
         raise DataError(f"--show and --verify take one corpus; found {len(corpora)}")
+    if verify and show:
+        raise DataError("--show and --verify are two commands; give one of them")
     if show is None:
         _verify(corpora[0], as_json)
     else:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from electra.cli.options import Json, Overrides, TunedModel
+from electra.cli.options import Json, TunedModel, TuningOverrides
 
 EXAMPLES = (
     "electra evaluate runs/mrpc",
@@ -17,7 +17,7 @@ EXAMPLES = (
 
 def evaluate(
     run: TunedModel,
-    overrides: Overrides = None,
+    overrides: TuningOverrides = None,
     split: Annotated[Literal["train", "dev", "test"], typer.Option(help="Which split.")] = "dev",
     out: Annotated[
         Path | None,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from electra.cli.options import Json, Overrides, Preset, Quiet
+from electra.cli.options import Json, Preset, Quiet, TuningOverrides
 
 if TYPE_CHECKING:
     from electra.recipes.tuning import Tuning
@@ -18,7 +18,7 @@ EXAMPLES = (
 
 def finetune(
     preset: Preset,
-    overrides: Overrides = None,
+    overrides: TuningOverrides = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Read the data, print the plan, train nothing.")] = False,
     quiet: Quiet = False,
     as_json: Json = False,

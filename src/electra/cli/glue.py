@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from electra.cli.options import Json, Model, Overrides, Quiet
+from electra.cli.options import Json, Model, Quiet, TuningOverrides
 
 if TYPE_CHECKING:
     from electra.recipes.glue import Suite
@@ -25,7 +25,7 @@ def glue(
         list[str], typer.Option("--data", metavar="DIR", help="A folder of tasks; may be given several times.")
     ],
     out: Annotated[Path, typer.Option("--out", metavar="RUN", help="The folder of the runs.")],
-    overrides: Overrides = None,
+    overrides: TuningOverrides = None,
     task: Annotated[
         list[str] | None, typer.Option("--task", metavar="TASK", help="Only this task; may be given several times.")
     ] = None,

@@ -17,6 +17,10 @@ Overrides = Annotated[
     list[str] | None,
     typer.Argument(metavar="KEY=VALUE", help="Config keys to set, such as train.steps=1000."),
 ]
+TuningOverrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="KEY=VALUE", help="Config keys to set, such as batch_size=16."),
+]
 Model = Annotated[str, typer.Argument(metavar="MODEL", help=f"{MODEL}.")]
 AnyModel = Annotated[
     str | None, typer.Argument(metavar="MODEL", help=f"{MODEL}; the model that comes with electra when not given.")

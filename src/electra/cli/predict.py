@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from electra.cli.options import Overrides, TunedModel
+from electra.cli.options import TunedModel, TuningOverrides
 from electra.errors import DataError
 
 EXAMPLES = (
@@ -20,7 +20,7 @@ EXAMPLES = (
 def predict(
     run: TunedModel,
     source: Annotated[str, typer.Argument(metavar="FILE", help="A table, lines of text, or - for standard input.")],
-    overrides: Overrides = None,
+    overrides: TuningOverrides = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Where to write; standard output when not given.")
     ] = None,

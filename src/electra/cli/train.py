@@ -35,10 +35,11 @@ def train(
     """
     from electra.cli.progress import LiveLine
     from electra.recipes.plan import make_plan
-    from electra.recipes.train import describe
+    from electra.recipes.train import check_out, describe
     from electra.recipes.train import train as run
 
     if dry_run:
+        check_out(out.expanduser(), sources)
         for line in describe(make_plan(sources, hours=hours, overrides=overrides or [])):
             typer.echo(line)
         return

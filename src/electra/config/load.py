@@ -152,7 +152,7 @@ def _config_file(source: str, presets: list[str]) -> Path:
 
 def _parse(content: bytes, where: str) -> dict[str, Any]:
     try:
-        return flatten(tomllib.loads(content.decode()))
+        return flatten(tomllib.loads(content.decode("utf-8-sig")))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
         raise ConfigError(f"{where}: not valid TOML: {problem}") from None
 

@@ -16,7 +16,7 @@ from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 from electra.errors import CheckpointError, DataError
 from electra.model.encoder import Encoder
 from electra.model.huggingface import FILES, Network, read_network
-from electra.model.networks import Discriminator, MaskedLM
+from electra.model.networks import Discriminator, MaskedLM, TaskNetwork
 from electra.model.precision import as_used, find_device
 from electra.model.windows import Batch, batches
 
@@ -206,9 +206,9 @@ def find_folder(source: str | Path) -> Path:
 def as_discriminator(network: Network) -> Discriminator:
     """Give a network that can detect replaced tokens, or refuse one that cannot."""
     if not isinstance(network, Discriminator):
-        raise CheckpointError(
-            "this model has no discriminator head (Electric's gives energies): it cannot detect replaced tokens"
-        )
+        kinds = {TaskNetwork: "fine-tuned: electra predict uses it", MaskedLM: "a masked language model"}
+        kind = kinds.get(type(network), "without a discriminator head (Electric's gives energies)")
+        raise CheckpointError(f"this model is {kind}; it cannot detect replaced tokens")
     return network
 
 

@@ -45,7 +45,7 @@ tags:
 | layers × width, heads | {config.layers} × {config.hidden_size}, {config.heads} |
 | feed-forward, embedding size | {config.feed_forward_size}, {config.embedding_size} |
 | vocabulary | {config.vocab_size:,} |
-| longest input | {config.max_length} tokens |
+| longest input | {model.window + 2} tokens |
 
 ```python
 from transformers import AutoTokenizer, {architecture}

@@ -31,7 +31,7 @@ from electra.training.processes import Processes, joined
 from electra.training.run import Listener, Record, Run
 from electra.training.update import Network
 
-CONSTANT = "every example of dev gets the same answer, so nothing was learned: lower learning_rate, or take more seeds"
+CONSTANT = "every example of dev gets the same answer, so nothing was learned: lower learning_rate, or more epochs"
 
 
 class Step(NamedTuple):

@@ -156,8 +156,14 @@ def _score(results: Results, width: int) -> Score:
         seeds=len(results["seeds"]),
         protocol=results["protocol"],
         published=published(results["task"], width),
-        caveat=f"trained on {results['train_file']}" if results["train_file"] else "",
+        caveat=_caveat(results),
     )
+
+
+def _caveat(results: Results) -> str:
+    constant = sum(seed.get("constant", False) for seed in results["seeds"])
+    said = [f"trained on {results['train_file']}"] if results["train_file"] else []
+    return ", ".join([*said, *([f"one answer to all in {constant} of {len(results['seeds'])}"] if constant else [])])
 
 
 def _submit(folder: Path, tasks: Sequence[str]) -> dict[str, str]:

@@ -43,7 +43,7 @@ def train(
         )
     names = names_of(sources)
     folder = Path(out).expanduser()
-    check_place(folder)
+    check_out(folder, names)
     plan = _recall(folder, names, hours, overrides)
     if plan is None:
         plan = make_plan(names, hours=hours, overrides=overrides)
@@ -65,6 +65,15 @@ def train(
     budget = _hours_left(folder, plan, began)
     places = (key("data", folder / "corpus"), key("out", folder))
     return pretrain(found.config(*places, f"train.hours={budget!r}"), listeners)
+
+
+def check_out(folder: Path, names: Sequence[str]) -> None:
+    """Refuse a folder for the run that holds something else, or that would be read as text."""
+    check_place(folder)
+    place = folder.absolute()
+    for name in names:
+        if place.is_relative_to(Path(name).expanduser().absolute()):
+            raise ConfigError(f"{folder} lies in {name} and would be read as text; choose another out")
 
 
 def _corpus(names: list[str], tokenizer: Tokenizer, building: Building, place: Path) -> Corpus:

@@ -66,12 +66,13 @@ def test_standard_input_is_read_and_unpacked(monkeypatch):
 
 
 def test_a_folder_gives_its_text_in_order_and_names_the_rest(tmp_path):
-    for name in ("b.txt", "a/c.jsonl.gz", "a.csv", "photo.png", ".hidden.txt"):
+    for name in ("b.txt", "a/c.jsonl.gz", "a.csv", "photo.png", ".hidden.txt", "package.json"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"x")
     sources, ignored = find_sources([tmp_path])
     assert [source.format for source in sources] == ["jsonl", "csv", "text"]
-    assert ignored == [str(tmp_path / "photo.png")]
+    assert ignored == [str(tmp_path / "package.json"), str(tmp_path / "photo.png")]
+    assert [source.format for source in find_sources([tmp_path / "package.json"])[0]] == ["jsonl"]  # where it is named
 
 
 def test_a_glob_is_sorted(tmp_path):

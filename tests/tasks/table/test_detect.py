@@ -118,3 +118,10 @@ def test_a_table_without_text_is_refused():
 def test_what_was_detected_is_said_as_the_command_line_sets_it():
     columns = Columns("multilabel", "the text", None, "label", separator=";")
     assert str(columns) == "table.kind=multilabel table.text='the text' table.label=label table.separator=';'"
+
+
+def test_a_row_in_the_place_of_the_header_is_refused():
+    rows = table(**{"it was good": SAID, "a": ["a", "b", "a", "b"]})
+    with pytest.raises(TaskError, match=r"^t\.csv line 2: the line above is no header: 'a', in it, is a label too"):
+        detect(*rows)
+    assert detect(*rows, label="a").label == "a"

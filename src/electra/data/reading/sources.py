@@ -77,7 +77,7 @@ def _find_in_folder(folder: Path, format: Format | None) -> tuple[list[Source], 
         hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
         if hidden or not path.is_file():
             continue
-        if format or _format_of(path.name):
+        if format or (_format_of(path.name) and ".json" not in path.suffixes):  # settings more often than text
             chosen.append(_local(path, format))
         else:
             ignored.append(str(path))

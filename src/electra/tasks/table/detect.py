@@ -36,6 +36,10 @@ def find_columns(rows: Sequence[Row], settings: TableConfig) -> Columns:
         if wanted is not None and wanted not in names:
             raise TaskError(missing_column(wanted, names, where, f"table.{key}"))
     label = settings.label or _usual(names, LABELS) or _fewest_values(rows, names, settings)
+    if settings.label is None and _usual([label], LABELS) is None and label in map(str, _values(rows, label)):
+        raise TaskError(
+            f"{where}: the line above is no header: {label!r}, in it, is a label too; name the columns there"
+        )
     text, pair = settings.text, settings.pair
     if text is None:
         others = [name for name in names if name not in (label, pair)]
