@@ -46,7 +46,7 @@ def test_a_named_file_is_a_caveat(suite, tiny_folder, tasks_folder, tmp_path):
     keys = [*QUICK, "rte.train_file=train_part.tsv", "rte.epochs=0.1"]
     heard = []
     (score,) = electra.glue(str(tiny_folder), [str(tasks_folder)], tmp_path, keys, ["rte"], [heard.append]).scores
-    assert score.caveat == "trained on train_part.tsv, one answer to all in 1 of 1"  # a tenth of an epoch teaches nothing
+    assert score.caveat == "trained on train_part.tsv, one answer to all in 1 of 1"  # after a tenth of an epoch
     assert heard[0] == {"detected": "task rte"}  # so that one sees which task is at work
 
 

@@ -49,7 +49,7 @@ def launched() -> bool:
     """Say whether torchrun, or something like it, started this process among others."""
     if "WORLD_SIZE" not in os.environ:
         return False
-    if missing := [name for name in ("RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT") if name not in os.environ]:
+    if missing := [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if name not in os.environ]:
         raise ConfigError(f"WORLD_SIZE is set and {missing[0]} is not: start with torchrun, or unset WORLD_SIZE")
     return True
 
@@ -62,7 +62,7 @@ def joined(device: str) -> Iterator[Processes]:
         yield Processes(0, 1, chosen)
         return
     if chosen.type == "cuda":
-        chosen = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        chosen = torch.device("cuda", int(os.environ.get("LOCAL_RANK", os.environ["RANK"])))
         if chosen.index >= torch.cuda.device_count():
             raise ConfigError(f"{torch.cuda.device_count()} GPUs for more processes: start one process for each GPU")
         torch.cuda.set_device(chosen)
