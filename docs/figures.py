@@ -13,8 +13,8 @@ from matplotlib.axes import Axes
 DOCS = Path(__file__).parent
 FIGURES = {  # picture: the run's metrics in the ledger, and what the reader should look at: (step, AUC, words, offset)
     "healthy": (
-        "2026-11-15-quick-8-minutes/metrics.jsonl",
-        [(2000, 0.737, "it reads from the first minute on", (6, 24)), (40_000, 0.32, "and dares more", (-30, -22))],
+        "2026-11-16-claim/claim-electra.jsonl",
+        [(2000, 0.72, "it reads from the first minute on", (6, 30)), (44_000, 0.25, "and dares more", (-30, -22))],
     ),
     "plateau-left": (
         "2026-11-15-small-5-minutes-fast/metrics.jsonl",
