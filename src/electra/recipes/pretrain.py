@@ -105,7 +105,7 @@ class _Pretraining:
                 f"{self.run.folder} holds a model but no checkpoint to go on from; choose another out"
             )
         self.objective = self._objective().to(self.processes.device)
-        self.heldout = self._heldout()
+        self.loader, self.heldout = self._loader(), self._heldout()
         flops = forward_flops(config.model, config.objective, config.train.length).with_backward()
         job: Job[Step] = Job(
             module=self.objective,
@@ -149,21 +149,11 @@ class _Pretraining:
     def _updates(self, step: int) -> Iterator[tuple[int, Iterator[Input]]]:
         """Give the micro-batches of one update after the other, from a step on."""
         train = self.config.train
-        size = train.smallest_batch
-        loader = Loader(
-            self.corpora,
-            batch_size=size,
-            seed=self.config.seed,
-            weights=self.config.data_weights,
-            rank=self.processes.rank,
-            world_size=self.processes.world_size,
-            device=self.processes.device,
-        )
         number = micro_batches_before(train, step)
-        stream = loader.batches(number)
+        stream = self.loader.batches(number)
         while True:
             count, length = micro_batches(train, step), length_at(train, step)
-            yield count * size * train.length, self._inputs(stream, number, count, length)
+            yield count * train.smallest_batch * train.length, self._inputs(stream, number, count, length)
             number += count
             step += 1
 
@@ -178,6 +168,17 @@ class _Pretraining:
         rows, length = batch.ids.shape
         rank, world_size = (0, 1) if alone else (self.processes.rank, self.processes.world_size)
         return draw(seed, number, rows, length, rank=rank, world_size=world_size, device=batch.ids.device)
+
+    def _loader(self) -> Loader:
+        return Loader(
+            self.corpora,
+            batch_size=self.config.train.smallest_batch,
+            seed=self.config.seed,
+            weights=self.config.data_weights,
+            rank=self.processes.rank,
+            world_size=self.processes.world_size,
+            device=self.processes.device,
+        )
 
     def _heldout(self) -> Loader | None:
         counts = [sum(map(len, corpus.shards("heldout"))) for corpus in self.corpora]
