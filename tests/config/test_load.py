@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import pytest
 
@@ -218,6 +219,14 @@ def test_broken_toml_names_the_file_and_the_place(tmp_path):
 def test_a_file_may_begin_with_the_mark_that_windows_writes(tmp_path):
     (tmp_path / "mine.toml").write_text('preset = "tiny"\nseed = 7\n', encoding="utf-8-sig")
     assert load_config(tmp_path / "mine.toml").seed == 7
+
+
+def test_a_folder_with_the_name_of_a_preset_is_a_folder_where_it_is_a_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "quick").mkdir()
+    (tmp_path / "quick/config.toml").write_text('preset = "tiny"\nseed = 7\n')
+    assert load_config(Path("quick")).seed == 7
+    assert load_config("quick").seed == 0
 
 
 def test_a_missing_key_is_named(tmp_path):

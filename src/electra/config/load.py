@@ -123,7 +123,7 @@ def _layers(
     names = preset_names(schema)
     if isinstance(source, Mapping):
         yield "stored config", [flatten(dict(source))]
-    elif str(source) in names:
+    elif isinstance(source, str) and source in names:  # a Path is a file, or a folder with one
         yield f"preset {source}", [_read_preset(schema, str(source))]
     else:
         path = _config_file(str(source), names)

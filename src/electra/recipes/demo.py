@@ -80,7 +80,7 @@ def demo(
     say(f"corpus      {corpus.manifest.tokens:,} tokens in {corpus.manifest.sequences:,} sequences of {LENGTH}")
     end = min(END_SECONDS, 15 * minutes)
     seconds = max(1.0, 60 * minutes - end - (time.monotonic() - began))
-    hours = load_config(folder / "config.toml").train.hours if begun(folder) else None
+    hours = load_config(folder).train.hours if begun(folder) else None
     config = _config(folder, tokenizer, hours or seconds / 3600)
     stay = f", as when {folder} began; for other minutes choose another --out" if hours else ""
     say(f"training    tiny, {(config.train.hours or 0) * 60:.1f} minutes of pre-training{stay}")

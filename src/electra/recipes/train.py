@@ -132,7 +132,7 @@ def _recall(folder: Path, names: list[str], hours: float, overrides: Sequence[st
 def _hours_left(folder: Path, plan: Plan, began: float) -> float:
     """Give the hours to train: those of a run under way, or what the stages before it have left."""
     if begun(folder):
-        return load_config(folder / "config.toml").train.hours or plan.train_hours
+        return load_config(folder).train.hours or plan.train_hours
     spent = (time.monotonic() - began) / 3600
     if spent >= plan.hours:
         raise ConfigError(

@@ -7,6 +7,7 @@ import pytest
 
 from electra.config.load import load_config
 from electra.errors import CheckpointError
+from electra.recipes.finetune import CONSTANT
 from electra.recipes.flops import forward_flops
 from electra.recipes.report.gather import MOST_POINTS, MOST_SAMPLES, gather, short_names
 
@@ -107,6 +108,14 @@ def test_a_fine_tuned_run_gives_its_results(make_tuned):
     run = only(make_tuned("mrpc"))
     assert (run["kind"], run["state"], run["cost"]) == ("finetuning", None, None)
     assert run["results"]["interval"]["accuracy"] == [0.58, 0.84]
+
+
+def test_what_the_seeds_of_a_fine_tuning_warned_of_is_told(make_tuned):
+    folder = make_tuned("mrpc")
+    (folder / "seeds/0").mkdir(parents=True)
+    (folder / "seeds/0/metrics.jsonl").write_text(json.dumps({"step": 9, "warning": f"seed 0: {CONSTANT}"}) + "\n")
+    (warning,) = only(folder)["warnings"]
+    assert "commonest label" in warning["meaning"]
 
 
 def test_a_folder_of_runs_stands_for_all_of_them(make_tuned):

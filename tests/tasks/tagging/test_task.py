@@ -106,6 +106,14 @@ def test_a_tag_that_training_did_not_have_is_noted_and_cannot_be_right(tokenizer
     assert task.score(examples, predict(task, examples, features, [[1, 0]]))["recall"] == 0.5
 
 
+def test_one_tag_for_all_words_is_told(tokenizer):
+    task, examples = tagging(), [sentence("the cat", "B-NP I-NP"), sentence("ate", "B-VP")]
+    features = task.features(examples, tokenizer, 16, Notes(), training=False)
+    assert task.is_constant(examples, predict(task, examples, features, [[1, 1], [1]]))
+    assert not task.is_constant(examples, predict(task, examples, features, [[1, 1], [0]]))
+    assert not task.is_constant(examples[1:], predict(task, examples[1:], features[1:], [[1]]))
+
+
 def test_plain_tags_are_scored_by_accuracy(tokenizer):
     task = tagging(("DT", "NN"))
     examples = [sentence("the cat the", "DT NN DT")]

@@ -46,6 +46,13 @@ EXPLANATIONS = (
         "Add text, train for fewer steps, or take a smaller model. Held-out curves show when it was enough.",
     ),
     Explanation(
+        "gets the same answer",
+        "The fine-tuned network says the same of every example, usually the commonest label, whatever the text: its "
+        "states have collapsed, or there were too few updates to learn anything. Its score is that of guessing.",
+        "Lower learning_rate, try several (learning_rates=[3e-5, 1e-4, 3e-4]), or give more epochs where there are few "
+        "rows. The other seeds may be fine.",
+    ),
+    Explanation(
         "is damaged",
         "The newest checkpoint was not whole, perhaps because the disk was full or the machine went down. The run went "
         "on from the one before, and trained the steps in between once more: the result is the same.",

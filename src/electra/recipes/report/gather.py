@@ -68,10 +68,15 @@ def _run(folder: Path, points: int) -> Data:
         "flops_problem": problem,
         "cost": _cost(records, training, per_token),
         "environment": _json(folder / ENVIRONMENT) or [],
-        "warnings": explain_warnings(records),
+        "warnings": explain_warnings(records + _of_seeds(folder)),
         "samples": _spread(read_records(run.samples), MOST_SAMPLES) if run.samples.is_file() else [],
         "results": results,
     }
+
+
+def _of_seeds(folder: Path) -> list[Record]:
+    """Read what the seeds of a fine-tuning have reported."""
+    return [record for path in sorted(folder.glob("seeds/*/metrics.jsonl")) for record in read_records(path)]
 
 
 def _config(folder: Path) -> Data:

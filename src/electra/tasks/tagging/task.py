@@ -153,6 +153,11 @@ class TaggingTask(Task[Sentence, Targets, TaggingHead]):
         spans = span_scores([self._spans(tags) for tags in truth], [self._spans(tags) for tags in guess])
         return {**spans, "accuracy": accuracy}
 
+    def is_constant(self, examples: Sequence[Sentence], predictions: Sequence[Prediction]) -> bool:
+        """Say whether all words get the same tag, though theirs differ."""
+        truth = {tag for example in examples for tag in self._gold(example)}
+        return len(truth) > 1 and len({tag for prediction in predictions for tag in prediction["tags"]}) == 1
+
     def is_labelled(self, example: Sentence) -> bool:
         """Say whether the right tags are known."""
         return example.tags is not None
