@@ -5,8 +5,8 @@
 # Rules: at most 8,000,000 bytes with the tokenizer and the generator, so that the package stays small. That is why
 # weights are stored in bf16 and embeddings are 64 wide: with 96 it would be 8.8 MB. English, uncased; the preset quick
 # with three of its layers, since eight of half the width, against a stronger generator, learned too little
-# (results/2026-11-15-embedded-first-try), and the rates that quick had with AdamW. The one that is shipped had 0.06 hours of an H200
-# (results/2026-11-15-embedded).
+# (results/2026-11-15-embedded-first-try), and the rates that quick had with AdamW. The one that is shipped had 0.06
+# hours of an H200 (results/2026-11-15-embedded).
 set -eu
 out=$1 hours=$2
 shift 2

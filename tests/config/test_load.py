@@ -8,11 +8,11 @@ from electra.config.load import (
     dump_config,
     explain,
     gather,
-    key,
     load_config,
     load_finetune_config,
     load_layers,
     preset_names,
+    text_override,
     validate,
 )
 from electra.config.schema import ElectricObjective, MLMObjective, PretrainConfig, TwoTowerGenerator, UniformGenerator
@@ -246,4 +246,4 @@ def test_a_config_is_plain_json():
 
 @pytest.mark.parametrize("name", ["2024-05-01", "7", "true", 'a "b" \\ c', "über/\u2028\x7f😀", "[1]"])
 def test_a_folder_is_text_whatever_its_name_looks_like(name):
-    assert load_config("tiny", [key("out", name)]).out == name
+    assert load_config("tiny", [text_override("out", name)]).out == name

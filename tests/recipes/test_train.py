@@ -140,6 +140,13 @@ def test_a_length_that_short_sequences_do_not_divide_is_read_as_it_is(text):
     assert (train.length, train.start_length) == (100, 100)
 
 
+def test_two_stages_are_not_planned(text, monkeypatch):
+    monkeypatch.delattr(planning, "measure_speed")
+    stages = ["algorithm=two_stage", "generator.width=1.0", "generator.sharing=none"]
+    with pytest.raises(ConfigError, match=r"^two stages spend a budget each"):
+        make_plan([text], hours=1000, overrides=[*SMALL, *(f"objective.{key}" for key in stages)])
+
+
 def test_the_hours_are_said_once(text):
     with pytest.raises(ConfigError, match=r"^the hours are an option of their own: say --hours, not train\.hours$"):
         make_plan([text], hours=1000, overrides=["train.hours=1.0"])

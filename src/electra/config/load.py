@@ -57,6 +57,11 @@ def dump_config(config: Section) -> str:
     return tomli_w.dumps(config.model_dump(exclude_none=True))
 
 
+def text_override(key: str, value: str | Path) -> str:
+    """Write a `key=value` whose value is text, though it may look like a number or a date: out = "2024"."""
+    return tomli_w.dumps({key: str(value)}).strip()
+
+
 def explain(config: Root, settings: Settings) -> dict[str, tuple[Setting, str]]:
     """Say of every key of a config what it is, who set it and what it means."""
     known = known_keys(type(config))
@@ -162,11 +167,6 @@ def _parse_override(schema: type[Root], override: str) -> dict[str, Any]:
     if not equals or not key:
         raise ConfigError(f"{override!r} is not of the form key=value, such as {schema.example}")
     return {key.strip(): _parse_value(raw)}
-
-
-def key(name: str, value: str | Path) -> str:
-    """Write an override whose value is text, though it may look like a number or a date: out = "2024"."""
-    return tomli_w.dumps({name: str(value)}).strip()
 
 
 def _parse_value(raw: str) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from electra.config.load import key, load_config
+from electra.config.load import load_config, text_override
 from electra.config.schema import PretrainConfig
 from electra.data.corpus.build import build_corpus
 from electra.data.files import write_whole
@@ -115,7 +115,7 @@ def _vocabulary(folder: Path, say: Callable[[str], None]) -> Tokenizer:
 
 def _config(folder: Path, tokenizer: Tokenizer, hours: float) -> PretrainConfig:
     shape = [f"model.vocab_size={tokenizer.vocab_size}", f"model.max_length={LENGTH}", f"train.length={LENGTH}"]
-    places = [key("data", folder / "corpus"), key("out", folder), f"train.hours={hours!r}"]
+    places = [text_override("data", folder / "corpus"), text_override("out", folder), f"train.hours={hours!r}"]
     return load_config("tiny", [*shape, *SETTINGS, *places])
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from electra.config.finetune import FinetuneConfig
-from electra.config.load import key, load_finetune_config
+from electra.config.load import load_finetune_config, text_override
 from electra.data.files import write_json
 from electra.errors import ConfigError, DataError, TaskError
 from electra.model.pretrained import load
 from electra.recipes.evaluate import evaluate
 from electra.recipes.finetune import finetune
-from electra.recipes.results import Results
+from electra.recipes.results import Results, constant_seeds
 from electra.recipes.together import finetune_together
 from electra.tasks.base import Notes
 from electra.tasks.build import TASKS, build_task
@@ -116,9 +116,9 @@ def _find(name: str, model: str, data: Sequence[str], folder: Path, overrides: S
     for place in data:
         keys = [
             f"task={name}",
-            key("model", model),
-            key("data", place),
-            key("out", folder / name),
+            text_override("model", model),
+            text_override("data", place),
+            text_override("out", folder / name),
             *_for_task(name, overrides),
         ]
         try:
@@ -161,7 +161,7 @@ def _score(results: Results, width: int) -> Score:
 
 
 def _caveat(results: Results) -> str:
-    constant = sum(seed.get("constant", False) for seed in results["seeds"])
+    constant = constant_seeds(results)
     said = [f"trained on {results['train_file']}"] if results["train_file"] else []
     return ", ".join([*said, *([f"one answer to all in {constant} of {len(results['seeds'])}"] if constant else [])])
 

@@ -71,12 +71,12 @@ def make_plan(sources: Sequence[str | Path], *, hours: float, overrides: Sequenc
     shape = _shape(text_bytes, overrides)
     device = find_device(load_layers("tiny", shape, overrides).device)
     candidates = {name: load_layers(name, shape, overrides) for name in SIZES[device.type]}
+    if any(getattr(config.objective, "algorithm", "joint") == "two_stage" for config in candidates.values()):
+        raise ConfigError("two stages spend a budget each, which no plan here counts: see electra pretrain")
     parameters = {name: flops(_with_steps(config, 1)).parameters["joint"] for name, config in candidates.items()}
     speeds = _speeds(candidates, parameters, hours, most, device)
     affordable = {name: min(hours * 3600 * speed.tokens_per_second, most) for name, speed in speeds.items()}
     preset = choose(affordable, parameters)
-    if getattr(candidates[preset].objective, "algorithm", "joint") == "two_stage":
-        raise ConfigError("two stages spend a budget each, which no plan here counts: see electra pretrain")
     budget = [*shape, f"train.hours={hours!r}"]
     settings = [*budget, *_training(preset, budget, overrides, speeds[preset], affordable[preset])]
     config = load_layers(preset, settings, overrides)

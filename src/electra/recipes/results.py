@@ -37,10 +37,15 @@ def describe(results: Results) -> str:
     metric, count = results["metric"], len(results["seeds"])
     scores = " · ".join(f"{name} {percent(name, value)}" for name, value in results["median"].items())
     spread = f" (median of {count} seeds, {metric} ± {100 * results['std'][metric]:.2f})" if count > 1 else " (1 seed)"
-    constant = sum(seed.get("constant", False) for seed in results["seeds"])
+    constant = constant_seeds(results)
     failed = f", {constant} of {count} gave every example the same answer" if constant else ""
     start = "" if results["start"] == "pretrained" else f", start {results['start']}"
     return f"{results['task']}: {scores}{spread}, protocol {results['protocol']}{start}{failed}"
+
+
+def constant_seeds(results: Results) -> int:
+    """Count the seeds that learned nothing: all of dev got the same answer."""
+    return sum(seed.get("constant", False) for seed in results["seeds"])
 
 
 def percent(name: str, value: float) -> str:

@@ -39,7 +39,7 @@ def finetune_together(
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors.fileno()}
             with start_module(__name__, preset, *tasks[name], **pipes) as process:  # its input is open while we live
                 assert process.stdout is not None
-                for line in process.stdout:
+                for line in filter(_is_ours, process.stdout):
                     said = json.loads(line)
                     if "warning" in said:
                         tell({"warning": f"{name}: {said['warning']}"})
@@ -63,6 +63,11 @@ def finetune_together(
     if failures:
         raise failures[0]
     return [done.result() for done in started]
+
+
+def _is_ours(line: bytes) -> bool:
+    """Tell what we print from what a library may."""
+    return line.startswith(b"{")
 
 
 def _stop_with_parent() -> None:

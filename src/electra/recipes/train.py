@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from electra.config.load import key, load_config
+from electra.config.load import load_config, text_override
 from electra.data.corpus.build import build_corpus
 from electra.data.corpus.shards import MANIFEST, Corpus, open_corpus
 from electra.data.files import write_json
@@ -63,7 +63,7 @@ def train(
     # Over what the user asked for: the text may have fewer pieces.
     found = replace(plan, overrides=[*plan.overrides, f"model.vocab_size={tokenizer.vocab_size}"])
     budget = _hours_left(folder, plan, began)
-    places = (key("data", folder / "corpus"), key("out", folder))
+    places = (text_override("data", folder / "corpus"), text_override("out", folder))
     return pretrain(found.config(*places, f"train.hours={budget!r}"), listeners)
 
 

@@ -21,7 +21,7 @@ STEMS: dict[Split, tuple[str, ...]] = {
 }
 HUB: dict[Split, str] = {"train": "train", "dev": "validation", "test": "test"}
 ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet")
-SHORT = 4  # bytes of a row's digest: another row has the same one in a billion times
+SHORT = 4  # bytes of a row's digest, one of four billion
 HELD_OUT_SEED = 0  # not the run's: all seeds are scored on the same rows
 
 
