@@ -1,0 +1,100 @@
+"""Ask each layer of frozen networks what it knows of a word: a linear map of its states names the word's chunk tag.
+
+python runs/probe.py CONLL MODEL... [--sentences 2000]
+
+Prints a line of CSV for each model and layer: the share of test words whose tag is found (ridge regression, fitted on
+as many sentences of the training file), and how far the layer's feed-forward network moves words apart, measured by how
+far they are apart before it. Where that is well above one, what the layers below knew is drowned.
+"""
+
+import argparse
+import csv
+import sys
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from electra.config.load import load_finetune_config
+from electra.model.encoder import Layer
+from electra.model.pretrained import Pretrained, load
+from electra.model.windows import batches
+from electra.tasks.base import Notes, Split
+from electra.tasks.build import build_task
+from electra.tasks.tagging.task import TaggingTask
+
+RIDGE = 1.0  # on states of deviation one
+
+
+class Words(NamedTuple):
+    """N words of a split: the states (N, H) after each layer, the push of its feed-forward network, and the tags."""
+
+    states: list[Tensor]
+    pushes: list[float]
+    tags: Tensor
+
+
+def probe(conll: str, models: Sequence[str], sentences: int) -> Iterator[tuple[str, int, float, float]]:
+    """Give for each layer of each model the share of tags found, and what its feed-forward network does to words."""
+    for name in models:
+        model = load(name, device="cpu")
+        task = build_task(load_finetune_config("tagging", ["task=chunking", f"data={conll}", f"model={name}"]))
+        assert isinstance(task, TaggingTask)
+        train, test = (read_words(model, task, split, sentences) for split in ("train", "dev"))
+        for depth, (seen, unseen) in enumerate(zip(train.states, test.states, strict=True), start=1):
+            found = ridge(seen, train.tags, unseen, len(task.labels)).eq(test.tags).double().mean().item()
+            yield name, depth, found, test.pushes[depth - 1]
+
+
+@torch.inference_mode()
+def read_words(model: Pretrained, task: TaggingTask, split: Split, sentences: int) -> Words:
+    """Run the first sentences of a split through a network, and keep what each layer makes of each word's start."""
+    examples = task.read(split, Notes())[:sentences]
+    features = task.features(examples, model.tokenizer, model.window + 2, Notes(), training=False)
+    layers = [layer for layer in model.encoder.layers if isinstance(layer, Layer)]
+    seen: dict[nn.Module, Tensor] = {}
+    watched = [part for layer in layers for part in (layer.attention_norm, layer.contract, layer)]
+    hooks = [part.register_forward_hook(lambda part, _, out: seen.__setitem__(part, out)) for part in watched]
+    kept: dict[nn.Module, list[Tensor]] = {part: [] for part in watched}
+    tags = []
+    for batch in batches([feature.ids for feature in features], model.tokenizer.pad_id, model.device):
+        model.encoder(batch.ids, batch.attention)
+        targets = task.batch([features[number] for number in batch.windows], *batch.ids.shape)
+        starts = targets["tag_weights"] > 0
+        tags.append(targets["tags"][starts])
+        for part in watched:
+            kept[part].append(seen[part][starts])
+    for hook in hooks:
+        hook.remove()
+    words = {part: torch.cat(states) for part, states in kept.items()}
+    pushes = [spread(words[layer.contract]) / spread(words[layer.attention_norm]) for layer in layers]
+    return Words([words[layer] for layer in layers], pushes, torch.cat(tags))
+
+
+def spread(states: Tensor) -> float:
+    """Say how far (N, H) states are from their mean."""
+    return float((states - states.mean(0)).square().sum(1).mean().sqrt())
+
+
+def ridge(seen: Tensor, tags: Tensor, unseen: Tensor, count: int) -> Tensor:
+    """Fit a linear map from seen states to their tags, and give the likeliest tags of unseen ones."""
+    mean, deviation = seen.mean(0), seen.std(0).clamp(min=1e-6)
+    known, asked = (
+        nn.functional.pad((states - mean) / deviation, (0, 1), value=1.0).double() for states in (seen, unseen)
+    )
+    wanted = nn.functional.one_hot(tags, count).double()
+    weights = torch.linalg.solve(known.T @ known + RIDGE * torch.eye(known.size(1)), known.T @ wanted)
+    found: Tensor = (asked @ weights).argmax(1)
+    return found
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("conll", metavar="CONLL", help="the folder with CoNLL-2000's files")
+    parser.add_argument("models", metavar="MODEL", nargs="+")
+    parser.add_argument("--sentences", type=int, default=2000, help="of each file")
+    lines = csv.writer(sys.stdout, lineterminator="\n")
+    lines.writerow(["network", "layer", "tags found", "feed-forward against its input"])
+    for name, depth, found, push in probe(**vars(parser.parse_args())):
+        lines.writerow([name, depth, f"{100 * found:.1f} %", f"{push:.2f}"])
