@@ -9,6 +9,7 @@ Several points of one TITLE make a curve. With --headline the scores stand in th
 import argparse
 import datetime
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ def enter(name: str, models: Sequence[Sequence[str]], headline: bool = False, li
     for run in runs:
         stem = f"{run.parent.name}-{run.name}".lstrip("-")
         config, curve = ("config", "metrics") if len(runs) == 1 else (stem, stem)
-        (folder / f"{config}.toml").write_text((run / "config.toml").read_text())
+        (folder / f"{config}.toml").write_text(placeless((run / "config.toml").read_text()))
         kept = thinned(_records(run), lines)
         (folder / f"{curve}.jsonl").write_text("".join(json.dumps(rounded(record)) + "\n" for record in kept))
     points = [{"model": title, **cost(run), "scores": scores(tuned)} for title, run, tuned in models if tuned != NONE]
@@ -38,6 +39,11 @@ def enter(name: str, models: Sequence[Sequence[str]], headline: bool = False, li
         content = {"headline": headline, "points": rounded(points)}
         (folder / "scores.json").write_text(json.dumps(content, indent=1) + "\n")
     return folder
+
+
+def placeless(config: str) -> str:
+    """Leave of absolute paths the names at their ends: where they lay is nobody's business."""
+    return re.sub(r'"/[^"]*/([^"/]+)"', r'"\1"', config)
 
 
 def cost(run: str) -> dict[str, float]:

@@ -5,12 +5,14 @@ import resource
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 import typer.main
 from typer.testing import CliRunner
 
 from electra.cli import app
+from electra.cli.detect import _is_text
 
 COMMANDS = sorted(typer.main.get_command(app).commands)
 
@@ -195,6 +197,13 @@ def test_detect_takes_a_single_argument_with_a_space_for_a_text_of_the_embedded_
     result = CliRunner().invoke(app, ["detect", "the door was open"])
     assert result.exit_code == 0, result.output
     assert [line.split("\t")[2] for line in result.stdout.splitlines()] == ["the", "door", "was", "open"]
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_detect_takes_a_single_word_for_a_text_where_no_other_can_come(monkeypatch, terminal):
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: terminal))
+    assert _is_text("door") is terminal
+    assert not _is_text("google/electra-small-discriminator")
 
 
 def test_detect_without_an_argument_reads_standard_input_for_the_embedded_model():

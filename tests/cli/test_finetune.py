@@ -87,6 +87,14 @@ def test_predict_writes_a_line_for_each_example(run, tmp_path):
     assert [set(line) for line in lines] == [{"label", "probabilities"}] * 2
 
 
+def test_predict_of_a_header_alone_says_that_there_is_nothing(run, tmp_path):
+    out, *_ = run
+    (tmp_path / "new.csv").write_text("sentence\n")
+    result = CliRunner().invoke(app, ["predict", str(out), str(tmp_path / "new.csv")])
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == f"{tmp_path / 'new.csv'}: nothing to predict\n"
+
+
 def test_glue_prints_a_table_and_names_what_it_skipped(tiny_folder, tasks_folder, tmp_path):
     keys = [*QUICK, "epochs=0.1"]
     said = command("glue", tiny_folder, *keys, "--data", tasks_folder, "--out", tmp_path, "--task", "sst-2", "--quiet")

@@ -16,7 +16,9 @@ def run(tmp_path, monkeypatch):
     def write(name):
         folder = tmp_path / name
         folder.mkdir()
-        (folder / "config.toml").write_text(dump_config(load_config("tiny", ["train.hours=0.1"])))
+        (folder / "config.toml").write_text(
+            dump_config(load_config("tiny", ["train.hours=0.1", "data=/home/me/texts/corpus", f"out={folder}"]))
+        )
         logged = [{"step": n, "tokens": 2048 * n, "seconds": n / 9, "tokens_per_second": 1.0} for n in range(1, 1001)]
         heldout = {"step": 1000, "tokens": 2_048_000, "seconds": 111.123456, "heldout_loss": 1.0}
         lines = [*logged, heldout, {"step": 1000, "warning": "ill"}]
@@ -39,7 +41,8 @@ def test_a_curve_is_thinned_but_keeps_what_was_held_out_and_warned_of(run):
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert len(lines) == 12
     assert lines[-1] == {"step": 1000, "warning": "ill"}
-    assert (folder / "config.toml").is_file()
+    config = (folder / "config.toml").read_text()
+    assert 'data = "corpus"\nout = "a"\n' in config, "where they lay is left out"
     assert not (folder / "scores.json").exists()
 
 

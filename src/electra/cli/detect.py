@@ -23,7 +23,8 @@ def detect(
 ) -> None:
     """Give each token's probability of being replaced.
 
-    A single argument is a text for the model that comes with electra if it is - or has a space and is no folder.
+    A single argument is a text for the model that comes with electra if it is -, or is no folder and has a space; at a
+    terminal, where no other text comes, also if it is a single word.
     """
     from electra.errors import DataError
     from electra.model.pretrained import EMBEDDED, load
@@ -58,5 +59,7 @@ def detect(
 
 
 def _is_text(argument: str) -> bool:
-    """Tell a text from a model: names of the hub have no space, and folders that have one are there."""
-    return argument == "-" or (" " in argument.strip() and not Path(argument).expanduser().exists())
+    """Tell a text from a model: names of the hub have a slash and no space, and folders that are not so are there."""
+    if argument == "-" or Path(argument).expanduser().exists():
+        return argument == "-"
+    return " " in argument.strip() or ("/" not in argument and sys.stdin.isatty())

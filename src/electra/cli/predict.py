@@ -38,6 +38,8 @@ def predict(
         for prediction in run_over(run, source, overrides or [], notes):
             target.write(json.dumps(prediction, ensure_ascii=False) + "\n")
             count += 1
+    if not count:
+        typer.echo(f"{source}: nothing to predict", err=True)
     for what, number in notes.counts.items():
         typer.echo(f"{number:,} {what}", err=True)
     if out:

@@ -144,6 +144,17 @@ def test_a_csv_may_have_another_sign_between_its_columns(tmp_path, sign):
     assert [row.cells for row in read_rows(str(tmp_path / "rows.csv"))] == [{"text": f"a{sign} b", "label": "yes"}]
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_line_that_names_the_sign_between_columns_is_believed_and_counted(tmp_path, end):
+    (tmp_path / "rows.csv").write_text(end.join(["sep=|", "text, long|label", "a; b|yes", "c|no", ""]), newline="")
+    found = list(read_rows(str(tmp_path / "rows.csv")))
+    assert [dict(row.cells) for row in found] == [
+        {"text, long": "a; b", "label": "yes"},
+        {"text, long": "c", "label": "no"},
+    ]
+    assert [row.where.rsplit(" ", 2)[1:] for row in found] == [["line", "3"], ["line", "4"]]
+
+
 def test_two_columns_of_one_name_are_refused(tmp_path):
     (tmp_path / "rows.csv").write_text("text,text\na,b\n")
     with pytest.raises(DataError, match="two columns are called 'text'"):

@@ -141,10 +141,16 @@ def _csv_rows(lines: Iterable[str], source: Source) -> Iterator[Row]:
     csv.field_size_limit(RECORD_LIMIT)
     lines = iter(lines)
     start = list(islice(lines, START))
-    delimiter = "\t" if source.format == "tsv" else _delimiter(start)
+    said = re.fullmatch("sep=(.)\r?\n", start[0]) if start else None  # a line that spreadsheets like to begin with
+    start = start[1:] if said else start
+    delimiter = said[1] if said else "\t" if source.format == "tsv" else _delimiter(start)
     plain = source.format == "tsv" and not _quotes(start)
     rows = csv.reader(chain(start, lines), delimiter=delimiter, quotechar=None if plain else '"', strict=True)
     header: list[str] | None = None
+
+    def here() -> str:
+        return f"{source.name} line {rows.line_num + bool(said)}"
+
     try:
         for row in rows:
             if header is None:
@@ -154,12 +160,11 @@ def _csv_rows(lines: Iterable[str], source: Source) -> Iterator[Row]:
                 continue
             if not row:
                 continue
-            where = f"{source.name} line {rows.line_num}"
             if len(row) != len(header):
-                raise DataError(f"{where}: {len(row)} fields under a header of {len(header)}")
-            yield Row(where, dict(zip(header, row, strict=True)))
+                raise DataError(f"{here()}: {len(row)} fields under a header of {len(header)}")
+            yield Row(here(), dict(zip(header, row, strict=True)))
     except csv.Error as problem:
-        raise DataError(f"{source.name} line {rows.line_num}: {problem}") from None
+        raise DataError(f"{here()}: {problem}") from None
 
 
 def _delimiter(start: list[str]) -> str:
