@@ -188,13 +188,13 @@ def _flops(config: Path, tokens: int) -> float:
     from pydantic import TypeAdapter
 
     from electra.config.schema import ModelConfig, Objective
-    from electra.recipes.flops import forward_flops
+    from electra.recipes.flops import training_flops
 
     sections = tomllib.loads(config.read_text(encoding="utf-8"))
     model = ModelConfig.model_validate(sections["model"])
     objective = TypeAdapter(Objective).validate_python(sections["objective"])
     length = sections["train"]["length"]
-    return forward_flops(model, objective, length).with_backward().standard * tokens / length
+    return training_flops(model, objective, length).standard * tokens / length
 
 
 def _power(number: float) -> str:

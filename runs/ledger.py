@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.config.load import load_config
-from electra.recipes.flops import flops
+from electra.recipes.flops import training_flops
 from electra.training.run import read_records
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -52,11 +52,13 @@ def cost(run: str) -> dict[str, float]:
     for stage in (Path(run), Path(run, "first_stage")):
         if run != NONE and stage.is_dir():
             end = next(record for record in reversed(_records(stage)) if "tokens" in record)
-            config = load_config(stage / "config.toml", [f"train.tokens={end['tokens']}"])
+            config = load_config(stage / "config.toml")
+            length = config.train.length
+            each = training_flops(config.model, config.objective, length).standard / length
             total["steps"] += end["step"]
             total["tokens"] += end["tokens"]
             total["seconds"] += end["seconds"]
-            total["flops"] += flops(config).train_flops["standard"]
+            total["flops"] += each * end["tokens"]
     return total
 
 

@@ -49,9 +49,29 @@ def test_less_generator_costs_less(cheaper):
         assert less.train_flops[convention] < full.train_flops[convention]
 
 
-def test_two_towers_cost_more_than_one():
-    one, two = flops(load_config("small")), flops(load_config("small", ["objective.generator.kind=two_tower"]))
-    assert two.train_flops["standard"] > one.train_flops["standard"]
+ENCODER = 12 * (2 * (4 * 256**2 + 2 * 256 * 1024) + 4 * 128 * 256) + 2 * 128 * 256  # of small, a token
+DETECTOR = 2 * 256**2 + 2 * 256
+
+
+@pytest.mark.parametrize(("objective", "share"), [("electra", 0.15), ("electric", 1.0)])
+def test_two_towers_predict_the_masked_tokens_and_all_in_electric(objective, share):
+    keys = [f"objective.name={objective}", "objective.generator.kind=two_tower"]
+    cost = flops(load_config("small", keys))
+    tower = 12 * (2 * (4 * 64**2 + 2 * 64 * 256) + 4 * 128 * 64) + 2 * 128 * 64
+    head = share * (2 * 128 * 128 + 2 * 128 * 30_522)
+    assert cost.train_flops["standard"] == pytest.approx(3 * (ENCODER + DETECTOR + 2 * tower + head) * cost.tokens)
+
+
+def test_two_stages_are_counted_both_and_the_second_one_without_a_backward_of_its_generator():
+    keys = ["algorithm=two_stage", "generator.width=1.0", "generator.sharing=none"]
+    config = load_config("small", [*(f"objective.{key}" for key in keys), "train.steps=1000"])
+    cost = flops(config)
+    assert cost.parameters["generator"] == 13_546_682
+    assert cost.parameters["joint"] == cost.parameters["generator"] + cost.parameters["discriminator"]
+    masked_lm = ENCODER + 0.15 * (2 * 256 * 128 + 2 * 128 * 30_522)
+    assert cost.tokens == 2 * 1000 * 128 * 128
+    each = 3 * masked_lm + 3 * (ENCODER + DETECTOR) + masked_lm
+    assert cost.train_flops["standard"] == pytest.approx(each * cost.tokens / 2)
 
 
 def test_batches_that_grow_cost_what_they_hold():

@@ -31,6 +31,10 @@ class Flops(NamedTuple):
     paper: float
     standard: float
 
+    def plus(self, other: "Flops") -> "Flops":
+        """Give the count of both."""
+        return Flops(self.paper + other.paper, self.standard + other.standard)
+
     def with_backward(self) -> "Flops":
         """Give the cost of training on what the forward pass was counted of."""
         return Flops(2 * self.paper, 3 * self.standard)

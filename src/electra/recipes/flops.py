@@ -7,6 +7,8 @@ from torch import nn
 
 from electra.config.schema import (
     AllTokensMLMObjective,
+    ElectraObjective,
+    ElectricObjective,
     MLMObjective,
     ModelConfig,
     Objective,
@@ -21,6 +23,8 @@ from electra.model.flops import PAPER_PREDICTED, Flops, StandardCount, paper_cou
 from electra.model.networks import Discriminator, MaskedLM, build_networks
 from electra.training.schedule import micro_batches_before, total_steps
 
+NOTHING = Flops(0.0, 0.0)
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -33,26 +37,43 @@ class Cost:
 
 
 def flops(config: PretrainConfig) -> Cost:
-    """Count what a run of this config takes."""
+    """Count what a run of this config takes, both stages of one that has two."""
     steps = total_steps(config.train)
     if steps is None:
         raise ConfigError("FLOPs of a budget in hours depend on the machine: set train.steps or train.tokens")
+    model, objective, length = config.model, config.objective, config.train.length
     sequences = micro_batches_before(config.train, steps) * config.train.smallest_batch
-    forward = forward_flops(config.model, config.objective, config.train.length)
+    stages = [objective]
+    if _in_two_stages(objective):
+        stages.insert(0, MLMObjective(mask_fraction=objective.mask_fraction))
+    trained = [training_flops(model, stage, length) for stage in stages]
     return Cost(
         parameters=_parameters(config),
-        tokens=sequences * config.train.length,
-        forward_flops=forward._asdict(),
-        train_flops={name: sequences * count for name, count in forward.with_backward()._asdict().items()},
+        tokens=len(stages) * sequences * length,
+        forward_flops=forward_flops(model, objective, length)._asdict(),
+        train_flops={name: sequences * sum(getattr(stage, name) for stage in trained) for name in Flops._fields},
     )
 
 
 def forward_flops(model: ModelConfig, objective: Objective, length: int) -> Flops:
     """Count one sequence through all networks."""
+    main, generator = _networks(model, objective, length)
+    return main.plus(generator)
+
+
+def training_flops(model: ModelConfig, objective: Objective, length: int) -> Flops:
+    """Count one sequence of an update: forward and backward, but no backward of a generator that no longer learns."""
+    main, generator = _networks(model, objective, length)
+    return main.with_backward().plus(generator if _in_two_stages(objective) else generator.with_backward())
+
+
+def _networks(model: ModelConfig, objective: Objective, length: int) -> tuple[Flops, Flops]:
+    """Count one sequence through the main network, and through the generator."""
+    masked = PAPER_PREDICTED, objective.mask_fraction
     if isinstance(objective, MLMObjective):
-        return _masked_lm(model, length, PAPER_PREDICTED, objective.mask_fraction)
+        return _masked_lm(model, length, *masked), NOTHING
     if isinstance(objective, ReplaceMLMObjective):
-        main = _masked_lm(model, length, PAPER_PREDICTED, objective.mask_fraction)
+        main = _masked_lm(model, length, *masked)
     elif isinstance(objective, AllTokensMLMObjective):
         main = _masked_lm(model, length, 1.0, 1.0)
     else:
@@ -60,37 +81,48 @@ def forward_flops(model: ModelConfig, objective: Objective, length: int) -> Flop
         main = Flops(paper.encoder + paper.binary_head, standard.encoder + standard.binary_head)
     generator = objective.generator
     if not isinstance(generator, SizedGenerator):
-        return main  # uniform and unigram compute nothing
+        return main, NOTHING  # uniform and unigram compute nothing
+    if _in_two_stages(objective):
+        return main, _masked_lm(model, length, *masked)
     shape = generator.encoder(model, own_embeddings=generator.sharing == "none")
     if isinstance(generator, TwoTowerGenerator):
-        extra = _two_tower(shape, length)
-    else:
-        extra = _masked_lm(shape, length, PAPER_PREDICTED, objective.mask_fraction)
-    return Flops(main.paper + extra.paper, main.standard + extra.standard)
+        return main, _two_tower(shape, length, *((1.0, 1.0) if isinstance(objective, ElectricObjective) else masked))
+    return main, _masked_lm(shape, length, *masked)
 
 
 def _masked_lm(shape: ModelConfig, length: int, paper_share: float, share: float) -> Flops:
+    """Count an encoder and a head that predicts a share of the tokens."""
     paper = replace(paper_count(shape, length), predicted=paper_share)
     standard = StandardCount(shape, length)
     return Flops(paper.encoder + paper.token_head, standard.encoder + standard.token_head(share))
 
 
-def _two_tower(shape: ModelConfig, length: int) -> Flops:
-    """Count two encoders and a head that predicts every token from both, not the masked ones alone."""
-    paper = replace(paper_count(shape, length), predicted=1.0)
-    wider = 2 * shape.hidden_size * shape.embedding_size * length  # the head reads both towers
+def _two_tower(shape: ModelConfig, length: int, paper_share: float, share: float) -> Flops:
+    """Count two encoders and a head that predicts a share of the tokens from both."""
+    paper = replace(paper_count(shape, length), predicted=paper_share)
     standard = StandardCount(shape, length)
-    return Flops(2 * paper.encoder + paper.token_head + wider, 2 * standard.encoder + standard.token_head(1.0) + wider)
+    wider = 2 * shape.hidden_size * shape.embedding_size * length  # the head reads both towers
+    return Flops(
+        2 * paper.encoder + paper.token_head + paper_share * wider,
+        2 * standard.encoder + standard.token_head(share) + share * wider,
+    )
+
+
+def _in_two_stages(objective: Objective) -> bool:
+    return isinstance(objective, ElectraObjective) and objective.algorithm == "two_stage"
 
 
 def _parameters(config: PretrainConfig) -> dict[str, int]:
-    objective = config.objective
+    model, objective = config.model, config.objective
     with torch.device("meta"):  # shapes alone
         if isinstance(objective, MLMObjective):
-            encoder, discriminator = Encoder(config.model), nn.Module()
+            encoder, discriminator = Encoder(model), nn.Module()
             generator: nn.Module = MaskedLM(encoder)
+        elif _in_two_stages(objective):
+            encoder, generator = Encoder(model), MaskedLM(Encoder(model))
+            discriminator = Discriminator(encoder)
         else:
-            encoder, generator = build_networks(config.model, objective.generator, torch.ones(config.model.vocab_size))
+            encoder, generator = build_networks(model, objective.generator, torch.ones(model.vocab_size))
             token_head = isinstance(objective, ReplaceMLMObjective | AllTokensMLMObjective)
             discriminator = MaskedLM(encoder) if token_head else Discriminator(encoder)
     return {

@@ -12,7 +12,7 @@ from electra.objectives.draws import mix
 from electra.recipes.bench.huggingface import CarefulGlue, HuggingFaceStep, TypicalGlue
 from electra.recipes.bench.profile import profile
 from electra.recipes.bench.timing import Against, Bench, Row, Trial, measured, take_turns
-from electra.recipes.flops import forward_flops
+from electra.recipes.flops import training_flops
 from electra.recipes.hardware import fitting, matrix_peak
 from electra.recipes.speed import TOKENIZER, JointStep
 
@@ -61,6 +61,6 @@ def _variants(config: PretrainConfig, device: torch.device, against: Against) ->
 def _rows(trials: dict[str, Trial[Tensor]], config: PretrainConfig, size: str) -> list[Row]:
     batch, length = config.train.batch_size, config.train.length
     peak = matrix_peak(trials["electra"].device)
-    flops = forward_flops(config.model, config.objective, length).with_backward()  # of one sequence
+    flops = training_flops(config.model, config.objective, length)  # of one sequence
     peak_seconds = flops.standard * batch / peak if peak else None
     return measured(trials, "pretrain", size, batch, length, tokens=batch * length, peak_seconds=peak_seconds)

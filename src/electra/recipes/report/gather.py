@@ -9,7 +9,7 @@ from typing import Any
 
 from electra.config.load import flatten, load_config
 from electra.errors import CheckpointError, ConfigError
-from electra.recipes.flops import forward_flops
+from electra.recipes.flops import training_flops
 from electra.recipes.hardware import ENVIRONMENT
 from electra.recipes.report.explain import explain_warnings
 from electra.training.run import Record, Run, read_records
@@ -104,7 +104,7 @@ def _flops_per_token(folder: Path) -> tuple[Data | None, str | None]:
     except ConfigError as problem:
         return None, str(problem)
     length = config.train.length
-    flops = forward_flops(config.model, config.objective, length).with_backward()
+    flops = training_flops(config.model, config.objective, length)
     return {name: count / length for name, count in flops._asdict().items()}, None
 
 
