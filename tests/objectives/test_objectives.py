@@ -7,9 +7,11 @@ import torch
 import torch.nn.functional as F
 
 from electra.config.load import load_config
+from electra.data.feeding.batch import Batch
 from electra.errors import ConfigError
+from electra.objectives.base import real_share
 from electra.objectives.build import build_objective
-from electra.objectives.draws import draw
+from electra.objectives.draws import Draws, draw
 
 EVERY = ["electra", "mlm", "electra_15", "replace_mlm", "all_tokens_mlm", "electric"]
 
@@ -43,6 +45,21 @@ def test_padding_changes_no_loss(make_objective, make_batch, name):
     for field in ("order", "keep", "sample"):
         getattr(wider, field)[:, :20] = getattr(draws, field)
     torch.testing.assert_close(objective(long, wider).loss, objective(short, draws).loss)
+
+
+@pytest.mark.parametrize("name", ["electra", "all_tokens_mlm"])
+def test_parts_of_a_batch_count_by_their_tokens(make_objective, make_batch, name):
+    objective = make_objective(f"objective.name={name}", "objective.generator_weight=0.0")
+    whole = make_batch(30, 24, 5, 4)
+    draws = draws_for(whole)
+    parts = []
+    for rows in (slice(0, 1), slice(1, 4)):
+        part = Batch(whole.ids[rows], whole.attention[rows], whole.types[rows])
+        loss = objective(part, Draws(draws.order[rows], draws.keep[rows], draws.sample[rows])).loss
+        parts.append((real_share(part) * part.ids.numel(), loss))
+    assert [tokens.item() for tokens, _ in parts] == [30, 33]
+    mean = sum(tokens * loss for tokens, loss in parts) / 63
+    torch.testing.assert_close(mean, objective(whole, draws).loss)
 
 
 @pytest.mark.parametrize("name", EVERY)

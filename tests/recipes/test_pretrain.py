@@ -341,6 +341,17 @@ def test_two_stages_end_with_a_discriminator_of_the_first_stages_generator(confi
     assert before == pytest.approx(after, rel=1e-6)
 
 
+def test_more_steps_for_the_second_of_two_stages_leave_its_generator_alone(config, records):
+    stages = ["objective.algorithm=two_stage", "objective.generator.width=1.0", "objective.generator.sharing=none"]
+    run = pretrain(config(*stages))
+    before = [weight.clone() for weight in electra.load(run).generator.parameters()]
+    pretrain(config(*stages, "train.steps=12"))
+    assert records(run)[-1]["step"] == 12
+    assert records(run / "first_stage")[-1]["step"] == 10
+    for ours, theirs in zip(before, electra.load(run).generator.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
 @pytest.mark.parametrize("sharing", ["embeddings", "none", "gdes"])
 def test_a_run_starts_from_the_networks_of_another(config, records, held_out, sharing):
     kind = f"objective.generator.sharing={sharing}"

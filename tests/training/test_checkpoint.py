@@ -21,7 +21,7 @@ def trained(seed: int, optimizer: str = "electra", width: int = 3):
     module.register_buffer("counts", torch.rand(2))
     chosen = build_optimizer(module, load_config("small", [f"train.optimizer={optimizer}"]).train)
     chosen.weights.take_gradient(module[1](module[0](torch.randn(4, width))).square().sum(), first=True)
-    chosen.prepare(1e-3, 1)
+    chosen.rate.fill_(1e-3)
     chosen.step()
     return module, chosen
 

@@ -39,7 +39,7 @@ def maps(name, weight):
 def update(optimizer, rate, found):
     for name, view in optimizer.weights.views(optimizer.weights.gradient).items():
         view.copy_(found[name])
-    optimizer.prepare(rate, 1)
+    optimizer.rate.fill_(rate)
     optimizer.step()
 
 

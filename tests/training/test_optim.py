@@ -25,7 +25,8 @@ def update(optimizer, rate, parts=1, **gradients):
     views = optimizer.weights.views(optimizer.weights.gradient)
     for name, gradient in gradients.items():
         views[name].copy_(torch.as_tensor(gradient))
-    optimizer.prepare(rate, parts)
+    optimizer.rate.fill_(rate)
+    optimizer.count(parts, first=True)
     optimizer.step()
 
 
@@ -39,6 +40,15 @@ def test_the_trace_is_the_originals():  # P20
     expected = [(0.9968279, 0.9968379), (0.9925686, 0.9925885), (0.9900061, 0.990036)]
     for ours, theirs in zip(found, expected, strict=True):
         assert ours == pytest.approx(theirs, abs=1e-7)
+
+
+def test_the_norm_of_a_long_gradient_keeps_its_digits():
+    module = nn.Linear(2**12, 2**12, bias=False)
+    optimizer = optimizer_of(module)
+    torch.manual_seed(0)
+    gradient = torch.randn(2**12, 2**12)
+    update(optimizer, 1e-3, weight=gradient)
+    assert optimizer.norm.item() == pytest.approx(gradient.double().norm().item(), rel=1e-5)
 
 
 def test_the_electra_optimizer_is_its_formula():

@@ -42,6 +42,20 @@ def test_micro_batches_make_one_update_of_their_mean():
     torch.testing.assert_close(one.weight, two.weight)
 
 
+def test_micro_batches_count_by_their_weights():
+    torch.manual_seed(0)
+    one, two = Squares(3, 2), Squares(3, 2)
+    two.load_state_dict(one.state_dict())
+    rows = torch.randn(8, 3)
+    config = load_config("tiny").train
+    in_parts = Update(one, config, Processes(0, 1, torch.device("cpu")), weigh=lambda part: part["x"].size(0) / 8)
+    for update, parts in ((in_parts, [rows[:1], rows[1:3], rows[3:]]), (update_of(two, "plain"), [rows])):
+        update([({"x": part},) for part in parts], 1e-2)
+        assert update.optimizer.parts == 1
+    torch.testing.assert_close(in_parts.weights.gradient, update.weights.gradient)
+    torch.testing.assert_close(one.weight, two.weight)
+
+
 @pytest.mark.gpu
 def test_a_recorded_update_is_the_plain_one_for_every_shape():
     torch.manual_seed(0)

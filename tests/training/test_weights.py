@@ -78,6 +78,20 @@ def test_the_module_has_its_own_weights_back_after_a_call(weights):
     assert all(weight is before[name] for name, weight in weights.module.named_parameters())
 
 
+def test_the_forward_pass_sees_frozen_weights_that_were_restored():
+    module = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
+    module[0].requires_grad_(False)
+    weights = Weights(module, lambda name, weight: Group(0.0, 1.0), torch.bfloat16)
+    with torch.no_grad():
+        module[0].weight.fill_(3.0)
+    before = weights.call(torch.ones(2, dtype=torch.bfloat16))
+    weights.refresh(frozen=True)
+    after = weights.call(torch.ones(2, dtype=torch.bfloat16))
+    assert before.item() != after.item()
+    expected = module.bfloat16()(torch.ones(2, dtype=torch.bfloat16))
+    assert after.item() == pytest.approx(expected.item(), rel=1e-2)
+
+
 def test_the_forward_pass_sees_a_change_once_it_is_told(weights):
     x = inputs(weights)
     before = weights.call(x).item()

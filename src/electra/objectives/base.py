@@ -12,7 +12,7 @@ from electra.data.feeding.batch import Batch
 from electra.model import kernels
 from electra.model.networks import Discriminator, EnergyModel, GeneratorNetwork, MaskedLM
 from electra.objectives.draws import Draws
-from electra.objectives.masking import Masked
+from electra.objectives.masking import Masked, real_tokens
 
 
 @dataclass(frozen=True)
@@ -61,12 +61,21 @@ class Objective(nn.Module):
 
 def weighted_mean(values: Tensor, weights: Tensor) -> Tensor:
     """Average over all tokens that count, in every process: ranks with fewer of them weigh less."""
-    total = weights.sum()
+    return (values * weights).sum() / (_over_processes(weights.sum()) + 1e-6)
+
+
+def real_share(batch: Batch[Tensor]) -> Tensor:
+    """Give the share of the places, in every process, that is no padding: what a batch counts among others."""
+    return _over_processes(real_tokens(batch).float().mean())
+
+
+def _over_processes(value: Tensor) -> Tensor:
+    """Give the mean of a value over the processes: gradients are averaged over them afterwards."""
     if dist.is_initialized():
-        total = total.detach().clone()
-        dist.all_reduce(total)
-        total = total / dist.get_world_size()  # gradients are averaged over the ranks afterwards
-    return (values * weights).sum() / (total + 1e-6)
+        value = value.detach().clone()
+        dist.all_reduce(value)
+        value = value / dist.get_world_size()
+    return value
 
 
 def predict(logits: Tensor, masked: Masked) -> tuple[Tensor, Predictions]:

@@ -19,7 +19,7 @@ from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 from electra.errors import CheckpointError, ConfigError
 from electra.model.networks import MaskedLM, plain_encoder
 from electra.model.pretrained import Pretrained, fits_vocabulary, load
-from electra.objectives.base import Objective, Step
+from electra.objectives.base import Objective, Step, real_share
 from electra.objectives.build import build_objective
 from electra.objectives.doctor import diagnose
 from electra.objectives.draws import Draws, draw, mix
@@ -27,7 +27,7 @@ from electra.objectives.metrics import summarize
 from electra.objectives.samples import Sample, take_samples
 from electra.objectives.two_stage import FrozenGeneratorRTD
 from electra.recipes.convert import write_model
-from electra.recipes.flops import forward_flops
+from electra.recipes.flops import training_flops
 from electra.recipes.hardware import fitting, matrix_peak, record_environment
 from electra.recipes.initialise import check_vocabulary, initialise
 from electra.recipes.plan import MOST_EPOCHS
@@ -52,7 +52,7 @@ def pretrain(config: PretrainConfig, listeners: Sequence[Listener] = ()) -> Path
         whole = _Pretraining(config, processes, list(listeners))
         with whole.opened():  # a first stage lies in its folder
             first = _first_stage(config)
-            if first is not None:
+            if first is not None and not whole.checkpoints.hold_updates():
                 stage = _Pretraining(first, processes, list(listeners))
                 with stage.opened():
                     stage.work()
@@ -106,10 +106,11 @@ class _Pretraining:
             )
         self.objective = self._objective().to(self.processes.device)
         self.loader, self.heldout = self._loader(), self._heldout()
-        flops = forward_flops(config.model, config.objective, config.train.length).with_backward()
+        flops = training_flops(config.model, config.objective, config.train.length)
         job: Job[Step] = Job(
             module=self.objective,
             factor=_factor(self.objective, config),
+            weigh=lambda batch, draws: real_share(batch),
             updates=self._updates,
             metrics=lambda step: summarize([step]),
             evaluate=self._evaluate,

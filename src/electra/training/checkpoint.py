@@ -74,7 +74,7 @@ class Checkpoints:
             if state is not None:
                 _load(path / WEIGHTS, _tensors_of(module))
                 _load(path / OPTIMIZER, optimizer.tensors())
-                optimizer.weights.refresh()
+                optimizer.weights.refresh(frozen=True)
                 return Restored(state, damaged)
             damaged.append(path)
         raise CheckpointError(f"every checkpoint in {self.folder} is damaged; choose another out")

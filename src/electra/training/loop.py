@@ -15,10 +15,11 @@ from torch import nn
 from electra.config.schema import TrainConfig
 from electra.errors import CheckpointError, ElectraError
 from electra.training.checkpoint import Checkpoints
+from electra.training.optim import Factor
 from electra.training.processes import Processes
 from electra.training.run import Record, Run
 from electra.training.schedule import learning_rate, total_steps
-from electra.training.update import Inputs, Network, Result, Update
+from electra.training.update import Inputs, Network, Result, Update, Weigh
 
 MOST_BAD_STEPS = 20  # updates in a row without a finite gradient before a run gives up
 
@@ -53,7 +54,8 @@ class Job(Generic[Result]):
     remedy: str  # what to do where the loss stays without a finite value
     flops_per_token: float
     peak: float | None  # FLOP/s of the hardware, where known
-    factor: Callable[[str], float] = lambda name: 1.0  # of the learning rate, by the parameter's name
+    factor: Factor = lambda name: 1.0  # of the learning rate, by the parameter's name
+    weigh: Weigh = lambda *inputs: 1.0  # how much a micro-batch counts among those of its update
     enough: Callable[[], bool] = lambda: False  # says after an evaluation that more would not help
 
 
@@ -84,7 +86,7 @@ def _signals() -> Iterator[_Stop]:
 
 def train(job: Job[Any], config: TrainConfig, run: Run, checkpoints: Checkpoints, processes: Processes) -> None:
     """Train until the budget is spent or it is enough, from the newest checkpoint on; a stop before is an error."""
-    update = Update[Any](job.module, config, processes, job.factor)
+    update = Update[Any](job.module, config, processes, job.factor, job.weigh)
     restored = checkpoints.restore(job.module, update.optimizer)
     try:
         state = State(**restored.state) if restored else State()

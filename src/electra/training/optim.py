@@ -13,6 +13,7 @@ from electra.training.muon import MOMENTUM, block_matrix, orthogonal_step
 from electra.training.streams import SideBySide
 from electra.training.weights import ALIGNED, Group, Weights
 
+NORM_PART = 2**16  # numbers
 PIECES = 32  # that a group is cut into on a GPU: all of it works on a small group then
 
 Factor = Callable[[str], float]  # from a weight's name to the multiple of the learning rate that it learns with
@@ -33,22 +34,23 @@ class Optimizer:
         self.side_by_side = SideBySide(device)
         self.means, self.squares = torch.zeros_like(weights.values), torch.zeros_like(weights.values)
         self.rate = torch.zeros((), device=device)
-        self.parts = torch.ones((), device=device)  # how many micro-batches the gradient is the sum of
+        self.parts = torch.ones((), device=device)  # micro-batches that the gradient is the sum of, by their weights
         self.norm = torch.zeros((), device=device)
         self.updates = torch.zeros((), device=device)
         self.skipped = torch.zeros((), device=device)  # updates left out because the gradient was not finite
         self.skipped_in_a_row = torch.zeros((), device=device)
 
-    def prepare(self, rate: float, parts: int) -> None:
-        """Set what the next update takes from the host."""
-        self.rate.fill_(rate)
-        self.parts.fill_(parts)
+    def count(self, weight: float | Tensor, first: bool) -> None:
+        """Count a micro-batch whose gradient was taken by its weight: as the first of an update, or one more."""
+        if first:
+            self.parts.zero_()
+        self.parts.add_(weight)
 
     @torch.no_grad()
     def step(self) -> None:
         """Update all weights with the gradient gathered since the last time, unless it is not finite."""
         weights, config = self.weights, self.config
-        torch.div(torch.linalg.vector_norm(weights.gradient), self.parts, out=self.norm)
+        torch.div(_norm(weights.gradient), self.parts, out=self.norm)
         bad = (~self.norm.isfinite()).float()
         # The gradient is divided by `scale`: a mean over the micro-batches, of a norm of at most `clip_norm`.
         scale = self.parts * ((self.norm + 1e-6) / config.clip_norm).clamp(min=1.0)
@@ -142,6 +144,13 @@ def layer_factor(name: str, layers: int, decay: float, off_by_one: bool = False)
     in_layer = re.match(r"encoder\.layers\.(\d+)\.", name)
     depth = layers - int(in_layer[1]) if in_layer else layers + 1
     return decay ** (depth + off_by_one)
+
+
+def _norm(gradient: Tensor) -> Tensor:
+    """Give a vector's norm; on a CPU that of the norms of parts, since a sum of many squares there loses digits."""
+    parts = (gradient,) if gradient.is_cuda else torch.split(gradient, NORM_PART)
+    norm: Tensor = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(part) for part in parts]))
+    return norm
 
 
 def _pieces(group: Tensor) -> list[Tensor]:

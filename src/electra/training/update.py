@@ -17,6 +17,7 @@ from electra.training.processes import Processes
 
 Inputs = tuple[Any, ...]  # what the module is called with
 Network = Callable[..., Any]  # the module, as it is to be called
+Weigh = Callable[..., float | Tensor]  # from inputs to how much they count among the others of their update
 
 
 class HasLoss(Protocol):
@@ -43,6 +44,7 @@ class Update(Generic[Result]):
         config: TrainConfig,
         processes: Processes,
         factor: Factor = lambda name: 1.0,
+        weigh: Weigh = lambda *inputs: 1.0,
     ) -> None:
         how, on_gpu = execution(config, processes.device), processes.device.type == "cuda"
         if how == "fast" and not on_gpu:
@@ -51,7 +53,7 @@ class Update(Generic[Result]):
             raise ConfigError(
                 "train.execution=fast computes in bf16; for float32 say train.execution=plain or compiled"
             )
-        self.config, self.processes = config, processes
+        self.config, self.processes, self._weigh = config, processes, weigh
         self.optimizer = build_optimizer(module, config, torch.bfloat16 if how == "fast" else None, factor)
         self.weights = self.optimizer.weights
         self._network: Network = torch.compile(self.weights.call) if how == "compiled" else self.weights.call
@@ -59,19 +61,17 @@ class Update(Generic[Result]):
         self._next: Callable[..., Result] = partial(self._forward_and_backward, False)
         self._step: Callable[[], None] = self.optimizer.step
         if how == "fast" and processes.world_size == 1:
-            pool = torch.cuda.graph_pool_handle()
-            self._first = Captured(self._first, changes=[self.weights.gradient], pool=pool)
-            self._next = Captured(self._next, changes=[self.weights.gradient], pool=pool)
+            pool, changes = torch.cuda.graph_pool_handle(), [self.weights.gradient, self.optimizer.parts]
+            self._first = Captured(self._first, changes, pool)
+            self._next = Captured(self._next, changes, pool)
             self._step = Captured(self.optimizer.step, changes=self.optimizer.changes())
 
     def __call__(self, micro_batches: Iterable[Inputs], rate: float) -> Result:
-        """Update with the mean gradient over some micro-batches; gives what came of the last one."""
-        parts = 0
-        for inputs in micro_batches:
-            result = (self._next if parts else self._first)(*inputs)
-            parts += 1
+        """Update with the mean gradient over some micro-batches, weighed; gives what came of the last one."""
+        for number, inputs in enumerate(micro_batches):
+            result = (self._next if number else self._first)(*inputs)
         self.processes.add_up(self.weights.gradient)
-        self.optimizer.prepare(rate, parts * self.processes.world_size)
+        self.optimizer.rate.fill_(rate)
         self._step()
         return result
 
@@ -84,5 +84,7 @@ class Update(Generic[Result]):
     def _forward_and_backward(self, first: bool, *inputs: Any) -> Result:
         with autocast(self.config, self.processes.device):
             result: Result = self._network(*inputs)
-        self.weights.take_gradient(result.loss, first)
+            weight = self._weigh(*inputs)
+        self.weights.take_gradient(result.loss * weight, first)
+        self.optimizer.count(weight * self.processes.world_size, first)
         return result

@@ -83,10 +83,12 @@ class Weights:
                 view.zero_()
 
     @torch.no_grad()
-    def refresh(self) -> None:
-        """Let the forward pass see trained weights that have changed."""
+    def refresh(self, frozen: bool = False) -> None:
+        """Let the forward pass see trained weights that have changed, and frozen ones where those may have too."""
         if self.copies:
             self.copies.vector.copy_(self.values)
+            for own, copy in self.copies.frozen if frozen else ():
+                copy.copy_(own)
 
 
 class _Copies:
@@ -97,9 +99,9 @@ class _Copies:
         views = {name: nn.Parameter(view) for name, view in weights.views(self.vector).items()}
         self.trained = views.values()
         copies = {id(trained[name]): copy for name, copy in views.items()}
-        for frozen in weights.module.parameters():
-            if id(frozen) not in copies:
-                copies[id(frozen)] = nn.Parameter(frozen.detach().to(working), requires_grad=False)
+        others = [own for own in weights.module.parameters() if id(own) not in copies]
+        self.frozen = [(own, nn.Parameter(own.detach().to(working), requires_grad=False)) for own in others]
+        copies |= {id(own): copy for own, copy in self.frozen}
         # A module that two others share comes once here: torch.func.functional_call would not give its weights back.
         self.places = [
             (owner, name, own, copies[id(own)])
