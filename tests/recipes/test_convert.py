@@ -58,10 +58,10 @@ def test_an_export_has_a_model_card(exported):
 
 
 def test_an_export_that_does_not_reproduce_the_model_is_not_left_behind(tiny_folder, tmp_path, monkeypatch):
-    def write_wrongly(network, folder, dtype):
+    def write_wrongly(network, folder, *others):
         with torch.no_grad():
             network.encoder.embeddings.words.weight[7] += 1
-        write_network(network, folder, dtype)
+        write_network(network, folder, *others)
         with torch.no_grad():
             network.encoder.embeddings.words.weight[7] -= 1
 

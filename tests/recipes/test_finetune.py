@@ -145,7 +145,7 @@ def test_the_median_model_is_trained_again_where_it_was_not_kept(tune, tmp_path)
 
 @pytest.mark.parametrize("checkpoints", [["checkpoint_every=10"], []])
 def test_a_killed_run_goes_on(tune, arguments, tmp_path, checkpoints):
-    keys = ["seeds=2", "optimizer=electra", *checkpoints]
+    keys = ["seeds=2", "optimizer=electra", "dropout=0.1", *checkpoints]
     whole = tune(*keys, out="whole")
     killed = subprocess.run([sys.executable, KILL, "1", "15", *arguments(*keys)], capture_output=True, text=True)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
@@ -155,6 +155,8 @@ def test_a_killed_run_goes_on(tune, arguments, tmp_path, checkpoints):
     again = tune(*keys, listeners=[lambda record: steps.append((record["seed"], record["step"]))])
     assert steps[0] == (1, 11 if checkpoints else 1)
     assert without_clock(again) == without_clock(whole)
+    weights = [(tmp_path / place / "model/model.safetensors").read_bytes() for place in ("whole", "run")]
+    assert weights[0] == weights[1]
 
 
 def test_a_signal_stops_the_run_with_one_line(tune):

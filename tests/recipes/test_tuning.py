@@ -67,7 +67,7 @@ def test_a_tuning_is_complete(tuning):
     left_open = {"task", "model", "data", "out", "train_file", "dev_file", "test_file", "early_stopping"}
     config = tuning("rte", 10).config
     unset = {name for name, value in config if value is None}
-    assert unset <= left_open | {"checkpoint_every"}
+    assert unset <= left_open | {"checkpoint_every", "dropout"}
 
 
 def test_dropout_is_that_of_pre_training_unless_set(tuning):
@@ -75,15 +75,17 @@ def test_dropout_is_that_of_pre_training_unless_set(tuning):
     for overrides, chance in (([], trained), (["dropout=0.3"], 0.3)):
         prepared = tuning("rte", 10, *overrides)
         shape = new_network(prepared).encoder.config
-        assert prepared.config.dropout == shape.dropout == shape.attention_dropout == chance
+        assert shape.dropout == shape.attention_dropout == chance
 
 
-def test_dropout_of_attention_is_that_of_pre_training_too(tuning):
+def test_dropout_of_attention_is_that_of_pre_training_too_unless_set(tuning):
     prepared = tuning("rte", 10)
     ours = prepared.start.encoder.config
     other = ours.model_copy(update={"attention_dropout": 0.2})
     prepared.start.encoder.config = other
     try:
         assert new_network(prepared).encoder.config == other
+        same = new_network(tuning("rte", 10, f"dropout={ours.dropout}")).encoder.config
+        assert same.attention_dropout == same.dropout == ours.dropout
     finally:
         prepared.start.encoder.config = ours

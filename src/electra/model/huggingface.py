@@ -118,7 +118,7 @@ def read_network(folder: Path) -> Network:
     return network.requires_grad_(True).eval()
 
 
-def write_network(network: Network, folder: Path, dtype: torch.dtype = torch.float32) -> None:
+def write_network(network: Network, folder: Path, dtype: torch.dtype = torch.float32, pad_id: int = 0) -> None:
     """Write `config.json` and `model.safetensors` so that the matching class of `transformers` loads them."""
     folder.mkdir(parents=True, exist_ok=True)
     config = network.config if isinstance(network, Encoder) else network.encoder.config
@@ -127,7 +127,7 @@ def write_network(network: Network, folder: Path, dtype: torch.dtype = torch.flo
         "model_type": "electra",
         **{theirs: getattr(config, ours) for ours, (theirs, *_) in CONFIG_KEYS.items()},
         "hidden_act": "gelu",
-        "pad_token_id": 0,
+        "pad_token_id": pad_id,
         "tie_word_embeddings": True,
         "dtype": str(dtype).removeprefix("torch."),
         **(_describe_labels(network) if isinstance(network, TaskNetwork) else {}),

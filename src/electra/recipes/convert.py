@@ -62,12 +62,13 @@ def import_model(source: str | Path, out: str | Path, generator: str | Path | No
 
 def write_model(model: Pretrained, folder: Path, dtype: torch.dtype = torch.float32) -> None:
     """Write networks, tokenizer and model card, read the weights back and compare the logits."""
-    write_network(model.network, folder, dtype)
+    pad_id = model.tokenizer.pad_id
+    write_network(model.network, folder, dtype, pad_id)
     model.tokenizer.save(folder)
     (folder / "README.md").write_text(model_card(model, dtype), encoding="utf-8")
     _check(model.network, folder)
     if model.generator:
-        write_network(model.generator, folder / GENERATOR, dtype)
+        write_network(model.generator, folder / GENERATOR, dtype, pad_id)
         model.tokenizer.save(folder / GENERATOR)
         _check(model.generator, folder / GENERATOR)
 

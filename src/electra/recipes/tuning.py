@@ -116,7 +116,6 @@ def complete(config: FinetuneConfig, task: AnyTask, model: ModelConfig) -> Finet
         "double_unordered": task.defaults.double_unordered,
         "learning_rate": rate,
         "layer_decay": decay,
-        "dropout": model.dropout,
         "seeds": len(config.seed_list),
     }
     return config.model_copy(update={key: value for key, value in usual.items() if getattr(config, key) is None})
@@ -131,7 +130,7 @@ def check_length(config: FinetuneConfig, model: ModelConfig) -> None:
 def new_network(tuning: Tuning) -> TaskNetwork:
     """Put a fresh head on a copy of the start's encoder, or on a fresh encoder of its shape."""
     chance, shape = tuning.config.dropout, tuning.start.encoder.config
-    if chance != shape.dropout:
+    if chance is not None:
         shape = shape.model_copy(update={"dropout": chance, "attention_dropout": chance})
     encoder = Encoder(shape)
     if tuning.config.start == "pretrained":
