@@ -1,3 +1,5 @@
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,23 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path):
         write_whole(tmp_path / "a", "two \ud800")
     assert (tmp_path / "a").read_text() == "one"
     assert list(tmp_path.iterdir()) == [tmp_path / "a"]
+
+
+def test_what_a_link_leads_to_is_written_and_the_link_stays(tmp_path):
+    (tmp_path / "link").symlink_to("real")
+    for text in ("one", "two"):
+        write_whole(tmp_path / "link", text)
+        assert (tmp_path / "link").is_symlink()
+        assert (tmp_path / "real").read_text() == text
+
+
+def test_text_goes_straight_into_a_pipe(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with ThreadPoolExecutor(1) as reader:
+        read = reader.submit((tmp_path / "pipe").read_text)
+        write_whole(tmp_path / "pipe", "through")
+        assert read.result() == "through"
+    assert (tmp_path / "pipe").is_fifo()
 
 
 def write_folder(out: Path, text: str, overwrite: bool = False) -> None:

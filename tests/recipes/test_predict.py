@@ -33,6 +33,12 @@ def test_predictions_come_in_the_order_of_the_file(run, tmp_path, monkeypatch):
         assert sum(ours["probabilities"].values()) == pytest.approx(1)
 
 
+def test_a_folder_is_no_file_to_predict(run, tmp_path):
+    (tmp_path / "one.txt").write_text("the cat sat\n")
+    with pytest.raises(electra.ElectraError, match="is a folder; name the file to predict"):
+        list(electra.predict(run, tmp_path))
+
+
 def test_what_is_cut_is_counted(run, tmp_path):
     (tmp_path / "long.txt").write_text("the cat sat on a mat " * 9 + "\nshort\n")
     notes = Notes()

@@ -3,6 +3,7 @@
 import re
 import sys
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -55,7 +56,7 @@ def _print(shown: "Demonstration") -> None:
     typer.echo(
         "\nWith hours instead of minutes a generator learns to propose words that fit, which are harder to find."
     )
-    typer.echo(f'Next: electra detect {shown.folder} "return the name of the banana"')
+    typer.echo(f'Next: electra detect {quote(str(shown.folder))} "return the name of the banana"')
     typer.echo("      electra train my_texts/ --hours 1 --out runs/mine")
 
 

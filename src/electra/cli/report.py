@@ -31,5 +31,5 @@ def report(
     if as_json:
         typer.echo(json.dumps(data))
         return
-    warned = sum(len(run["warnings"]) for run in data["runs"])
-    typer.echo(f"{page}: runs {len(data['runs'])}, kinds of warnings {warned}")
+    kinds = {warning["meaning"] or warning["text"] for run in data["runs"] for warning in run["warnings"]}
+    typer.echo(f"{page}: runs {len(data['runs'])}, kinds of warnings {len(kinds)}")

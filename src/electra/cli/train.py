@@ -1,6 +1,7 @@
 """`electra train`: from text to a model, in the hours there are."""
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -54,4 +55,4 @@ def train(
             say=typer.echo,
         )
     typer.echo(f"{folder}: trained; the model is in {folder / 'model'}")
-    typer.echo(f'Next: electra detect {folder} "a sentence with a wrong word in it"')
+    typer.echo(f'Next: electra detect {quote(str(folder))} "a sentence with a wrong word in it"')

@@ -15,7 +15,15 @@ from electra.errors import CheckpointError, ElectraError
 
 @contextmanager
 def opened_whole(path: Path) -> Iterator[TextIO]:
-    """Give a file beside `path` to write text to, which takes its place when all went well, and vanishes when not."""
+    """Give a file beside `path` to write text to, which takes its place when all went well, and vanishes when not.
+
+    A link leads to what is written. Nothing takes the place of a device or a pipe: text goes straight into it.
+    """
+    if path.exists() and not path.is_file():
+        with path.open("w", encoding="utf-8") as stream:
+            yield stream
+        return
+    path = path.resolve() if path.is_symlink() else path
     written = path.with_name(f".{path.name}.{os.getpid()}.partial")  # another process may write there too
     try:
         with written.open("w", encoding="utf-8") as stream:

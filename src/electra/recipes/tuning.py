@@ -99,9 +99,8 @@ def prepare(config: FinetuneConfig) -> Tuning:
         examples = task.read(split, notes)
         features = task.features(examples, start.tokenizer, whole.max_length, notes, training=split == "train")
         if not features:
-            raise TaskError(
-                f"nothing of the {split} data is left to use, of {len(examples)} examples: {dict(notes.counts)}"
-            )
+            why = "".join(f"; {count:,} {what}" for what, count in notes.counts.items())
+            raise TaskError(f"nothing of the {split} data is left to use, of {len(examples):,} examples{why}")
         parts[split] = Examples(examples, features, dict(notes.counts))
     return Tuning(whole, task, start, tuned_on, parts["train"], parts["dev"])
 

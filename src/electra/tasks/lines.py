@@ -1,6 +1,7 @@
 """What is to be predicted: a table that has the texts' columns, or plain lines with a tab between two texts."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -20,8 +21,8 @@ def read_inputs(
     """
     plain = find_sources([source])[0][0].format == "text"
     for where, cells in _line_rows(source, columns) if plain else read_rows(source):
-        cells = {other_names.get(name, name): value for name, value in cells.items()}
-        missing = [column for column in columns if cells.get(column) is None]
+        cells = {other_names.get(name, name): "" if value is None else value for name, value in cells.items()}
+        missing = [column for column in columns if column not in cells]
         if missing:
             found = list(map(str, cells))
             hint = did_you_mean(missing[0], [name for name in found if name not in columns])
@@ -29,11 +30,19 @@ def read_inputs(
         yield cells
 
 
+def _is_header(line: str, columns: Sequence[str]) -> bool:
+    """Tell whether a line is the first of a table of several columns that has those that are wanted."""
+    names = [name.strip().strip('"') for name in re.split("[,;\t]", line)]
+    return len(names) > 1 and set(columns) <= set(names)
+
+
 def _line_rows(source: str, columns: Sequence[str]) -> Iterator[Row]:
     """Read an example a line; an empty one is refused, so that predictions stand beside their lines."""
     empty: int | None = None  # the first empty line; at the end of a file they do no harm
     for number, line in enumerate(read_lines(source), 1):
         where = f"{source} line {number}"
+        if number == 1 and _is_header(line, columns):
+            raise TaskError(f"{where} names columns, as a table does: give it as a file that ends in .csv or .tsv")
         if not line.strip():
             empty = empty or number
         elif empty:

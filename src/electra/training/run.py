@@ -103,13 +103,11 @@ class Run:
                 "choose another out"
             ) from None
         known = FINGERPRINTED if self.inputs.is_file() else ()
-        changed = [
-            f"{key} ({old})"
-            for key, (old, _) in found.items()
-            if not key.startswith(FREE_TO_CHANGE) and key not in known
-        ]
+        changed = [key for key in found if not key.startswith(FREE_TO_CHANGE) and key not in known]
+        changed.sort(key=lambda key: None in found[key])  # last what one of them lacks, such as another objective's
         if changed and begun(self.folder):
-            raise ConfigError(f"{self.folder} holds a run with another {', '.join(changed[:3])}; choose another out")
+            named = ", ".join(f"{key} ({found[key][0]})" for key in changed[:3])
+            raise ConfigError(f"{self.folder} holds a run with another {named}; choose another out")
 
     def rewind(self, step: int) -> None:
         """Drop metrics and samples of steps after this one: they will be taken again."""

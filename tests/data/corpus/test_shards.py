@@ -59,8 +59,12 @@ def test_a_corpus_opens_as_it_was_written(corpus):
 
 
 def test_a_folder_without_a_corpus_is_refused(tmp_path):
-    with pytest.raises(DataError, match=r"no corpus at .*make one with: electra corpus TEXT"):
+    with pytest.raises(DataError, match=r"is no corpus; make one of text with: electra corpus TEXT\.\.\. --out CORPUS"):
         open_corpus(tmp_path)
+    with pytest.raises(
+        DataError, match=r"no corpus at .*nowhere; make one with: electra corpus TEXT\.\.\. --out .*nowhere"
+    ):
+        open_corpus(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize("content", ["no json", "[]", '{"tokens": 1}'])

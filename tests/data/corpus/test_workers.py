@@ -66,6 +66,14 @@ def test_a_worker_that_dies_is_one_clear_line():
         list(tokenized)
 
 
+@needs_proc
+def test_a_worker_does_not_hear_ctrl_c():
+    tokenized = tokenize_in_order(blocks(20), JOB, 1)
+    next(tokenized)
+    assert all(os.getpgid(child) not in (0, os.getpgid(0)) for child in children(os.getpid()))
+    tokenized.close()
+
+
 def test_a_worker_that_fails_is_a_bug(capfd):
     broken = Job("no tokenizer", TOKENIZER.names, Cleaning(), np.dtype(np.uint16))
     with pytest.raises(RuntimeError, match="a worker process failed; its traceback is above"):

@@ -143,3 +143,19 @@ def test_a_path_below_this_folder_is_never_a_dataset_of_the_hub(tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DataError, match=r"no file or folder \./nowhere"):
         find_sources(["./nowhere"])
+
+
+def test_what_electra_wrote_into_a_folder_of_text_is_no_text(tmp_path, tokenizer):
+    (tmp_path / "a.txt").write_text("a text")
+    (tmp_path / "vocab.txt").write_text("words that someone wrote about vocabularies")
+    tokenizer.save(tmp_path / "made" / "tokenizer")
+    run = tmp_path / "runs" / "one"
+    for name in ("config.toml", "metrics.jsonl", "seeds/0/metrics.jsonl", "notes.txt"):
+        (run / name).parent.mkdir(parents=True, exist_ok=True)
+        (run / name).write_text("{}")
+    assert names(tmp_path) == [("a.txt", "text"), ("vocab.txt", "text")]
+    for place in ("made", "made/tokenizer", "runs", "runs/one"):
+        with pytest.raises(
+            DataError, match=r"no text in the folder .*; a corpus, a tokenizer, a model or a run is none"
+        ):
+            find_sources([tmp_path / place])

@@ -82,6 +82,13 @@ def test_a_folder_without_a_tokenizer_is_refused(tmp_path):
         load_tokenizer(tmp_path)
 
 
+@pytest.mark.parametrize("part", ["tokenizer", "model"])
+def test_a_corpus_or_a_run_has_a_tokenizer_in_it(tmp_path, part):
+    tokenizer = wordpiece(PIECES)
+    tokenizer.save(tmp_path / part)
+    assert load_tokenizer(tmp_path).encode(["the cat"])[0].ids == tokenizer.encode(["the cat"])[0].ids
+
+
 def test_a_cased_vocabulary_keeps_the_case(tmp_path):
     (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL_TOKENS, "[unused1]", "The", "the"]))
     assert pieces(load_tokenizer(tmp_path), "The the") == ["The", "the"]

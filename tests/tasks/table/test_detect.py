@@ -101,6 +101,12 @@ def test_a_table_without_anything_like_a_label_is_refused():
         detect(*table(one=SAID, other=MORE))
 
 
+def test_numbers_with_a_comma_are_told_of():
+    rows = table(text=[f"text {number}" for number in range(30)], label=[f"{number},5" for number in range(30)])
+    with pytest.raises(TaskError, match=r"column 'label' has numbers with a comma, such as 0,5; write points"):
+        detect(*rows)
+
+
 def test_a_column_of_free_text_is_no_label():
     rows = table(text=[f"text {number}" for number in range(30)], label=[f"remark {number}" for number in range(30)])
     with pytest.raises(TaskError, match=r"column 'label' has 30 different values in 30 rows, hardly labels"):

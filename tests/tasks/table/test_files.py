@@ -30,6 +30,12 @@ def test_of_one_file_a_tenth_is_held_out_and_noted(tmp_path):
     assert (nothing, noted) == ({}, {"of the rows are held out of the training file": 2})
 
 
+def test_a_row_is_always_left_to_learn_from(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_text(ROWS)
+    assert len(read("train", f"data={path}", "table.dev_fraction=0.999")[0]) == 1
+
+
 def test_the_rows_held_out_are_the_same_for_every_seed(tmp_path):
     path = tmp_path / "mine.csv"
     path.write_text(ROWS)

@@ -37,6 +37,12 @@ def test_classes_are_those_of_the_training_rows(write):
     assert task.detected() == ["table.kind=classification table.text=text table.label=label", "2 labels: no, yes"]
 
 
+def test_spaces_around_labels_and_names_of_columns_do_not_count(tmp_path):
+    (tmp_path / "rows.csv").write_text("  text ,label \na,yes \nb, no\nc,yes\nd,no\n")
+    task = build_task(load_finetune_config("table", [f"data={tmp_path / 'rows.csv'}", "table.text=text"]))
+    assert task.labels == ("no", "yes")
+
+
 def test_numbers_are_sorted_by_their_value(write):
     rows = [{"text": "a b", "label": label} for label in (10, 9, 100)]
     assert write(rows).labels == ("9", "10", "100")

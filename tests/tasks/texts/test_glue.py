@@ -176,6 +176,12 @@ def test_new_examples_come_from_tables_or_lines(task, tmp_path, name, content):
     assert example.texts == ("A, b", "C")
 
 
+def test_a_text_that_is_null_is_empty(task, tmp_path):
+    path = write(tmp_path, "pairs.jsonl", '{"sentence1": null, "sentence2": "C"}\n')
+    (example,) = task("rte").inputs(str(path), Notes())
+    assert example.texts == ("", "C")
+
+
 @pytest.mark.parametrize(("ending", "tab"), [("csv", ","), ("tsv", "\t")])
 @pytest.mark.parametrize("header", [("#1 String", "#2 String"), ("sentence1", "sentence2")])
 def test_new_examples_may_have_the_columns_of_the_files_or_of_the_hub(task, tmp_path, header, ending, tab):
@@ -204,6 +210,8 @@ def test_a_file_in_another_encoding_is_one_line(task, tmp_path):
         ("pairs.txt", "only one text\n", "line 1: 1 texts instead of 2"),
         ("pairs.txt", "A\tB\n\n\nC\tD\n", r"pairs\.txt line 2 is empty; every line is an example"),
         ("pairs.txt", '{"sentence1": \n', "line 1: not a JSON record"),
+        ("pairs.txt", "id,sentence1,sentence2\n1,A,B\n", "line 1 names columns, as a table does"),
+        ("pairs.txt", "sentence1\tsentence2\nA\tB\n", "line 1 names columns, as a table does"),
     ],
 )
 def test_new_examples_that_do_not_fit_are_one_line(task, tmp_path, name, content, reason):

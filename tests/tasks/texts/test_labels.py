@@ -27,6 +27,11 @@ def test_an_unknown_class_is_named_with_the_known_ones():
         Classes(COLOURS).parse("gren", "dev line 3")
 
 
+def test_no_number_is_taken_for_a_slip_of_another():
+    with pytest.raises(TaskError, match=r"unknown label '1\.0'; known: 0, 1$"):
+        Classes(["0", "1"]).parse("1.0", "dev line 3")
+
+
 def test_sets_come_as_lists():
     kind = LabelSets(COLOURS)
     assert kind.parse(["blue", "red"], "here") == {"red", "blue"}

@@ -112,6 +112,10 @@ def open_corpus(path: str | Path) -> Corpus:
         values = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
         return Corpus(path, _manifest(values))
     except (FileNotFoundError, NotADirectoryError):
+        if path.exists():
+            raise DataError(
+                f"{path} is no corpus; make one of text with: electra corpus TEXT... --out CORPUS"
+            ) from None
         raise DataError(f"no corpus at {path}; make one with: electra corpus TEXT... --out {path}") from None
     except (OSError, ValueError, TypeError, AttributeError, KeyError) as problem:
         raise DataError(f"{path / MANIFEST}: not the manifest of a corpus: {problem}") from None

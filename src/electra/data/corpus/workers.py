@@ -7,7 +7,6 @@ Each worker is `python -m electra.data.corpus.workers`, fed through its pipes. U
 import os
 import pickle
 import queue
-import signal
 import subprocess
 import sys
 from collections import deque
@@ -92,14 +91,14 @@ def tokenize_in_order(
             yield first, answer.result()
 
 
-def start_module(name: str, *arguments: str, **pipes: int) -> subprocess.Popen[bytes]:
+def start_module(name: str, *arguments: str, **settings: int) -> subprocess.Popen[bytes]:
     """Start a module of ours in another process."""
     home = str(Path(electra.__file__).parents[1])
     path = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH")]))
     process: subprocess.Popen[bytes] = subprocess.Popen(
         [sys.executable, "-P", "-m", name, *arguments],  # -P: no module of the working directory
         env={**os.environ, "PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false"},
-        **pipes,  # type: ignore[call-overload]
+        **settings,  # type: ignore[call-overload]
     )
     return process
 
@@ -109,7 +108,8 @@ class _Worker:
 
     def __init__(self, job: Job) -> None:
         self.unsent: list[object] = [job]  # goes out with the first block, when the process is up
-        self.process = start_module(__name__, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self.process = start_module(__name__, **pipes, process_group=0)  # Ctrl-C is for the parent, which decides
 
     def __enter__(self) -> "_Worker":
         return self
@@ -139,7 +139,6 @@ class _Worker:
 
 
 def _work() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
     try:
         step = pickle.load(sys.stdin.buffer).step()
         while True:

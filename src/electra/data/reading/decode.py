@@ -43,7 +43,7 @@ class Decoder:
             if self.invalid == "error":
                 raise DataError(
                     f"{self.name}: invalid UTF-8 at byte {place + problem.start} (0x{data[problem.start]:02x}); "
-                    f"convert the file with iconv, whose -c drops such bytes; {GO_ON}"
+                    f"convert the file, for instance with: iconv -f CP1252 -t UTF-8; {GO_ON}"
                 ) from None
         text, used = codecs.utf_8_decode(data, "replace", final)
         self.invalid_places += text.count(REPLACEMENT) - data[:used].count(REPLACEMENT.encode())

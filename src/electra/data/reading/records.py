@@ -154,7 +154,7 @@ def _csv_rows(lines: Iterable[str], source: Source) -> Iterator[Row]:
     try:
         for row in rows:
             if header is None:
-                header = row
+                header = [name.strip() for name in row]
                 if twice := [name for name in header if header.count(name) > 1]:
                     raise DataError(f"{source.name}: two columns are called {twice[0]!r}")
                 continue

@@ -77,13 +77,28 @@ def _find_in_folder(folder: Path, format: Format | None) -> tuple[list[Source], 
         hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
         if hidden or not path.is_file():
             continue
-        if format or (_format_of(path.name) and ".json" not in path.suffixes):  # settings more often than text
+        textual = format or (_format_of(path.name) and ".json" not in path.suffixes)  # settings more often than text
+        if textual and not _is_ours(path, folder):
             chosen.append(_local(path, format))
         else:
             ignored.append(str(path))
     if not chosen:
-        raise DataError(f"no text in the folder {folder}; looked for {LOOKED_FOR}")
+        ours = any(_is_ours(Path(path), folder) for path in ignored)
+        hint = "; a corpus, a tokenizer, a model or a run is none" if ours else ""
+        raise DataError(f"no text in the folder {folder}{hint}; looked for {LOOKED_FOR}")
     return chosen, ignored
+
+
+def _is_ours(path: Path, folder: Path) -> bool:
+    """Tell files that `electra` or a library wrote from texts: a vocabulary's, and all of a run's folder."""
+    if path.name in ("vocab.txt", "merges.txt") and (path.parent / "tokenizer_config.json").is_file():
+        return True
+    within = [place for place in path.parents if place.is_relative_to(folder)]
+    return any((place / "config.toml").is_file() and _holds_a_run(place) for place in within)
+
+
+def _holds_a_run(place: Path) -> bool:
+    return any((place / name).exists() for name in ("metrics.jsonl", "seeds"))
 
 
 def _find_files(name: str, format: Format | None) -> list[Source]:

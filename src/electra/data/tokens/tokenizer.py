@@ -16,6 +16,7 @@ from electra.errors import DataError
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ROLES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt")
+PARTS = ("", "tokenizer", "model")  # of a folder that may hold one: its own, a corpus's, a run's
 UNLIMITED = 1_000_000  # tokens: from here on `transformers` means that there is no limit
 
 
@@ -114,10 +115,11 @@ class Tokenizer:
 
 
 def load_tokenizer(source: str | Path) -> Tokenizer:
-    """Load a tokenizer from a folder, a `tokenizer.json`, a `vocab.txt` or a hub name."""
+    """Load a tokenizer from a folder, also a run's or a corpus's, a `tokenizer.json`, a `vocab.txt` or a hub name."""
     path = locate(source, FILES, DataError)
     if path.is_dir():
-        found = [path / name for name in ("tokenizer.json", "vocab.txt") if (path / name).is_file()]
+        places = [path / part / name for part in PARTS for name in ("tokenizer.json", "vocab.txt")]
+        found = [place for place in places if place.is_file()]
         if not found:
             raise DataError(f"no tokenizer.json and no vocab.txt in {source}")
         path = found[0]

@@ -49,7 +49,7 @@ class Columns:
         if self.label is None or (self.label not in cells and not labelled):
             return None
         raw = _cell(cells, self.label, where, "table.label")
-        raw = "" if raw is None else raw
+        raw = raw.strip() if isinstance(raw, str) else "" if raw is None else raw
         if raw != "" or self.kind in MAY_BE_EMPTY:
             return raw
         if labelled:

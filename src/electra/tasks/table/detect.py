@@ -1,5 +1,6 @@
 """Which column is what: by what the user says, else by the names, else by what the cells hold."""
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -113,6 +114,11 @@ def _find_kind(
     if all(map(_is_number, distinct)):
         measured = len(distinct) > MANY or any(float(value) % 1 for value in distinct)
         return ("regression" if measured else "classification"), None
+    if all(re.fullmatch(r"[-+]?\d+,\d+", value) for value in distinct) and distinct:
+        raise TaskError(
+            f"{rows[0].where}: column {label!r} has numbers with a comma, such as {min(distinct)}; write points, "
+            f"or set table.kind=classification if they are labels"
+        )
     if len(distinct) > max(MANY, len(rows) / 2):
         raise TaskError(
             f"{rows[0].where}: column {label!r} has {len(distinct)} different values in {len(rows)} rows, hardly "

@@ -106,9 +106,9 @@ class Table:
         return others
 
     def _held_out(self, rows: int) -> frozenset[int]:
-        count = max(1, round(rows * self._fraction))
         if rows < 2:
             raise TaskError("the table has 1 row: too few to hold one out; name a second table with dev_file=FILE")
+        count = min(max(1, round(rows * self._fraction)), rows - 1)
         return frozenset(np.random.default_rng(HELD_OUT_SEED).permutation(rows)[:count].tolist())
 
 

@@ -1,5 +1,6 @@
 """The three meanings of a classifier's outputs: one class of several, several labels at once, a value."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
@@ -69,9 +70,8 @@ class Classes(Labels[str]):
         """Take one of the known classes."""
         label = str(raw)
         if label not in self.names:
-            raise TaskError(
-                f"{where}: unknown label {label!r}{did_you_mean(label, self.names)}; known: {listed(self.names)}"
-            )
+            hint = did_you_mean(label, self.names) if re.search("[^\\W\\d]", label) else ""  # no number is near another
+            raise TaskError(f"{where}: unknown label {label!r}{hint}; known: {listed(self.names)}")
         return label
 
     def target(self, label: str) -> list[float]:
