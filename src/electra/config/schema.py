@@ -179,7 +179,7 @@ class Discriminating(Sampling):
     discriminator_weight: NonNegative = Field(50.0, description="weight of the discriminator's loss")
 
 
-class Detection(ReplacedTokens, Discriminating):
+class Detecting(ReplacedTokens, Discriminating):
     """What the objectives that detect replaced tokens have in common."""
 
     prior: Annotated[float, Field(gt=0, lt=1)] | None = Field(
@@ -193,7 +193,7 @@ class Detection(ReplacedTokens, Discriminating):
         return self.prior or 0.5
 
 
-class ElectraObjective(Detection):
+class ElectraObjective(Detecting):
     """Replaced token detection (section 2 of the paper)."""
 
     name: Literal["electra"] = Field("electra", description="replaced token detection")
@@ -218,7 +218,7 @@ class ElectraObjective(Detection):
         return self
 
 
-class Electra15Objective(Detection):
+class Electra15Objective(Detecting):
     """Replaced token detection whose loss counts the masked positions alone (section 3.5)."""
 
     name: Literal["electra_15"] = Field("electra_15", description="detection at the masked positions alone")

@@ -18,14 +18,14 @@ from electra.model.encoder import Encoder
 from electra.model.huggingface import FILES, Network, read_network
 from electra.model.networks import Discriminator, MaskedLM, TaskNetwork
 from electra.model.precision import as_used, find_device
-from electra.model.windows import Batch, batches
+from electra.model.windows import WindowBatch, batches
 
 EMBEDDED = Path(__file__).parents[1] / "embedded"  # the model that comes with the package, its generator inside
 GENERATOR = "generator"  # the folder of the generator inside the discriminator's
 TASK = "task.json"  # what a fine-tuned model was made for
 ROUNDING = 256  # an embedding may be this much larger than the vocabulary: sizes are rounded up for speed
 
-POOLS: dict[str, Callable[[Batch, Tensor], Tensor]] = {  # of states (B, L, H): what is taken off the device
+POOLS: dict[str, Callable[[WindowBatch, Tensor], Tensor]] = {  # of states (B, L, H): what is taken off the device
     "mean": lambda batch, states: batch.sums(states),
     "first": lambda batch, states: states[:, 0],
     "tokens": lambda batch, states: states,
@@ -156,7 +156,7 @@ class Pretrained:
         return as_used(self.generator, self) if self.generator else None
 
     @torch.inference_mode()
-    def _run(self, windows: Sequence[Sequence[int]], compute: Callable[[Batch], Tensor]) -> list[np.ndarray]:
+    def _run(self, windows: Sequence[Sequence[int]], compute: Callable[[WindowBatch], Tensor]) -> list[np.ndarray]:
         """Put [CLS] and [SEP] around windows and give each its row of what is computed of a batch."""
         framed = [[self.tokenizer.cls_id, *window, self.tokenizer.sep_id] for window in windows]
         # The copies back do not wait either: while a GPU is at work on a batch, the next ones are on their way.

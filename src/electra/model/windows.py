@@ -22,7 +22,7 @@ class Limits(NamedTuple):
 LIMITS = {"cpu": Limits(16_384, 64), "cuda": Limits(65_536, 8_192)}  # measured on a CPU; estimated for a GPU
 
 
-class Batch(NamedTuple):
+class WindowBatch(NamedTuple):
     """Some windows, padded to the longest of them."""
 
     windows: np.ndarray  # (B,) their numbers
@@ -36,7 +36,7 @@ class Batch(NamedTuple):
         return states.sum(1, dtype=torch.float32)
 
 
-def batches(windows: Sequence[Sequence[int]], pad_id: int, device: torch.device) -> Iterator[Batch]:
+def batches(windows: Sequence[Sequence[int]], pad_id: int, device: torch.device) -> Iterator[WindowBatch]:
     """Sort windows, none of them empty, into batches of like length, the longest first.
 
     The ids go to the device all at once, and batches are cut out of them there: nothing waits for the host.
@@ -56,5 +56,5 @@ def batches(windows: Sequence[Sequence[int]], pad_id: int, device: torch.device)
         real = place < count[rows, None]
         ids = tokens[torch.where(real, first[rows, None] + place, 0)].where(real, pad_id)
         shortest = lengths[order[rows][-1]]
-        yield Batch(order[rows], ids, None if shortest == longest else real.long())
+        yield WindowBatch(order[rows], ids, None if shortest == longest else real.long())
         at = rows.stop

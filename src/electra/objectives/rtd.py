@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from electra.config.schema import Detection
+from electra.config.schema import Detecting
 from electra.data.feeding.batch import Batch
 from electra.model.networks import Discriminator
 from electra.objectives.base import Step, detect
@@ -14,7 +14,7 @@ from electra.objectives.masking import real_tokens
 class ReplacedTokenDetection(CorruptingObjective):
     """min L_MLM(x, θ_G) + λ L_Disc(x, θ_D), both at once."""
 
-    config: Detection
+    config: Detecting
     network: Discriminator
 
     def forward(self, batch: Batch[Tensor], draws: Draws) -> Step:

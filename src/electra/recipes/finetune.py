@@ -34,7 +34,7 @@ from electra.training.update import Network
 CONSTANT = "every example of dev gets the same answer, so nothing was learned: lower learning_rate, or more epochs"
 
 
-class Step(NamedTuple):
+class Outcome(NamedTuple):
     """What a forward pass gives."""
 
     loss: Tensor
@@ -47,10 +47,10 @@ class TaskLoss(nn.Module):
         super().__init__()
         self.encoder, self.head, self.task = network.encoder, network.head, task
 
-    def forward(self, batch: Batch) -> Step:
+    def forward(self, batch: Batch) -> Outcome:
         """Give the loss of a batch."""
         hidden = self.encoder(batch["ids"], batch["attention"], batch["types"])
-        return Step(self.task.loss(self.head, hidden, batch))
+        return Outcome(self.task.loss(self.head, hidden, batch))
 
 
 def finetune(config: FinetuneConfig, listeners: Sequence[Listener] = ()) -> Results:
@@ -176,7 +176,7 @@ class _Seed:
         self.network = new_network(self.tuning).to(self.processes.device).train()
         training = self.tuning.training
         assert training.steps is not None
-        job: Job[Step] = Job(
+        job: Job[Outcome] = Job(
             module=TaskLoss(self.network, self.tuning.task),
             updates=self._updates,
             metrics=lambda step: {"loss": step.loss.item()},

@@ -58,11 +58,6 @@ def test_both_backends_give_the_same_batches(corpus):
         assert torch.equal(ours.ids, mapped.batch(step).ids)
 
 
-def test_a_resident_loader_takes_the_step_as_a_tensor(corpus):
-    loader = Loader([corpus], batch_size=6, seed=5, resident=True)
-    assert torch.equal(loader.batch(torch.tensor(9)).ids, loader.batch(9).ids)
-
-
 def test_iteration_starts_at_any_step(corpus):
     loader = Loader([corpus], batch_size=6, seed=5)
     far = 10**12

@@ -63,8 +63,8 @@ class Loader:
             resident = device.type == "cuda" and _fits(every, device)
         self._ids = (_Resident if resident else _Mapped)(every, order, batch_size, share, device)
 
-    def batch(self, step: int | Tensor) -> Batch[Tensor]:
-        """Give this rank's slice of a step's batch; a resident loader also takes the step as a tensor of its device."""
+    def batch(self, step: int) -> Batch[Tensor]:
+        """Give this rank's slice of a step's batch."""
         return self.layout.batch(self._ids.of(step))
 
     def batches(self, start: int = 0) -> Generator[Batch[Tensor], None, None]:
@@ -86,8 +86,8 @@ class _Mapped:
         self.share = share
         self.device = device
 
-    def of(self, step: int | Tensor) -> Tensor:
-        return self._send(self._read(range(int(step), int(step) + 1))[0])
+    def of(self, step: int) -> Tensor:
+        return self._send(self._read(range(step, step + 1))[0])
 
     def following(self, start: int) -> Iterator[Tensor]:
         steps = _steps_per_block(len(self.share))
@@ -140,7 +140,7 @@ class _Resident:
             self.stored[start : start + len(shard)].copy_(part)
             start += len(shard)
 
-    def of(self, step: int | Tensor) -> Tensor:
+    def of(self, step: int) -> Tensor:
         return _widen(self.stored[self._rows(step)])
 
     def following(self, start: int) -> Iterator[Tensor]:
