@@ -26,7 +26,7 @@ def one_thread() -> None:
 def same_rounding():
     """Turn oneDNN on again: torch turns it off for good where a CPU has no 16-bit products, and float32 rounds so."""
     yield
-    torch._C._set_mkldnn_enabled(True)
+    torch.backends.mkldnn.enabled = True
 
 
 @pytest.fixture(scope="session")
