@@ -24,6 +24,14 @@ def test_a_page_is_written_and_named(electra, tmp_path):
     assert "<!doctype html>" in (tmp_path / "report.html").read_text()
 
 
+def test_a_kind_of_warning_that_two_runs_share_is_one(electra, tmp_path):
+    for name in ("one", "two"):
+        write_run(tmp_path / name)
+        with (tmp_path / name / "metrics.jsonl").open("a") as stream:
+            stream.write(json.dumps({"step": 5, "warning": "the generator is too strong: 97% of its samples"}) + "\n")
+    assert electra("report", "one", "two").stdout == "report.html: runs 2, kinds of warnings 1\n"
+
+
 def test_json_is_printed_and_no_page_written(electra, tmp_path):
     write_run(tmp_path / "run")
     result = electra("report", "run", "--json")

@@ -1,3 +1,4 @@
+import json
 import shutil
 
 import pytest
@@ -6,6 +7,7 @@ from transformers import AutoModel, AutoTokenizer, ElectraConfig, ElectraForMask
 
 import electra
 from electra.config.load import load_config
+from electra.data.tokens.tokenizer import wordpiece
 from electra.errors import CheckpointError
 from electra.model.encoder import Encoder
 from electra.model.huggingface import write_network
@@ -55,6 +57,14 @@ def test_an_export_has_a_model_card(exported):
     assert card.startswith("---\nlibrary_name: transformers")
     assert "ElectraForPreTraining" in card
     assert "generator" in card
+
+
+def test_an_export_names_the_padding_of_its_vocabulary(tiny_model, tokenizer, tmp_path):
+    pieces = sorted(tokenizer.backend.get_vocab(), key=tokenizer.backend.token_to_id)
+    turned = wordpiece([*pieces[1:], pieces[0]])
+    write_model(Pretrained(tiny_model.network, turned, tiny_model.generator), tmp_path)
+    for folder in (tmp_path, tmp_path / "generator"):
+        assert json.loads((folder / "config.json").read_text())["pad_token_id"] == len(pieces) - 1
 
 
 def test_an_export_that_does_not_reproduce_the_model_is_not_left_behind(tiny_folder, tmp_path, monkeypatch):

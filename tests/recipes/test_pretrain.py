@@ -328,6 +328,12 @@ def test_text_that_is_read_too_often_in_some_hours_is_reported_once(config, corp
     assert (warning["step"], lines[-1]["step"]) == (crossed, crossed + 3)
 
 
+def test_another_objective_is_refused_by_its_name(config):
+    pretrain(config())
+    with pytest.raises(ConfigError, match=r"holds a run with another objective\.name \(electra\)"):
+        pretrain(config("objective.name=mlm"))
+
+
 def test_two_stages_end_with_a_discriminator_of_the_first_stages_generator(config, records, held_out):
     stages = ["objective.algorithm=two_stage", "objective.generator.width=1.0", "objective.generator.sharing=none"]
     run = pretrain(config(*stages))
