@@ -12,6 +12,7 @@ import electra
 from electra.config.load import load_config
 from electra.data.corpus.build import build_corpus
 from electra.data.corpus.shards import open_corpus
+from electra.data.feeding.batch import Batch
 from electra.data.tokens.tokenizer import wordpiece
 from electra.errors import CheckpointError, ConfigError, ElectraError
 from electra.model.networks import Discriminator, EnergyModel, MaskedLM
@@ -326,6 +327,14 @@ def test_text_that_is_read_too_often_in_some_hours_is_reported_once(config, corp
     lines = records(Path(config().out))
     (warning,) = [line for line in lines if "runs dry" in line.get("warning", "")]
     assert (warning["step"], lines[-1]["step"]) == (crossed, crossed + 3)
+
+
+def test_a_micro_batch_counts_by_its_tokens_that_are_no_padding(config, monkeypatch):
+    jobs = []
+    monkeypatch.setattr(pretraining, "train", lambda job, *others: jobs.append(job))
+    pretrain(config())
+    attention = torch.tensor([[1, 1, 2, 2], [1, 1, 0, 0]])
+    assert jobs[0].weigh(Batch(torch.ones_like(attention), attention, None), None).item() == 0.75
 
 
 def test_another_objective_is_refused_by_its_name(config):

@@ -60,6 +60,7 @@ def detect(
 
 def _is_text(argument: str) -> bool:
     """Tell a text from a model: names of the hub have a slash and no space, and folders that are not so are there."""
-    if argument == "-" or Path(argument).expanduser().exists():
-        return argument == "-"
-    return " " in argument.strip() or ("/" not in argument and sys.stdin.isatty())
+    if argument == "-":
+        return True
+    worded = " " in argument.strip() or ("/" not in argument and sys.stdin.isatty())
+    return worded and not Path(argument).expanduser().exists()

@@ -13,7 +13,7 @@ from electra.training.muon import MOMENTUM, block_matrix, orthogonal_step
 from electra.training.streams import SideBySide
 from electra.training.weights import ALIGNED, Group, Weights
 
-NORM_PART = 2**16  # numbers
+NORM_PART = 2**16  # numbers whose squares are summed in one go on a CPU
 PIECES = 32  # that a group is cut into on a GPU: all of it works on a small group then
 
 Factor = Callable[[str], float]  # from a weight's name to the multiple of the learning rate that it learns with

@@ -70,7 +70,7 @@ class Classes(Labels[str]):
         """Take one of the known classes."""
         label = str(raw)
         if label not in self.names:
-            hint = did_you_mean(label, self.names) if re.search("[^\\W\\d]", label) else ""  # no number is near another
+            hint = did_you_mean(label, self.names) if re.search(r"[^\W\d]", label) else ""  # no number is near another
             raise TaskError(f"{where}: unknown label {label!r}{hint}; known: {listed(self.names)}")
         return label
 
