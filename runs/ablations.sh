@@ -23,6 +23,7 @@ uniform objective.generator.kind=uniform
 electra-15 objective.name=electra_15
 bert objective.name=mlm
 replace-mlm objective.name=replace_mlm
+corrective objective.name=corrective
 electric objective.name=electric
 sharing-none objective.generator.sharing=none
 sharing-gdes objective.generator.sharing=gdes

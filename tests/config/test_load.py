@@ -176,7 +176,7 @@ def test_another_generator_drops_the_sizes_of_the_first():
         (
             "objective.name=foo",
             "objective.name = \"foo\" (command line) should be one of 'electra', 'mlm', 'electra_15', "
-            "'replace_mlm', 'all_tokens_mlm', 'electric'",
+            "'corrective', 'replace_mlm', 'all_tokens_mlm', 'electric'",
         ),
         (
             "objective.generator.sharing=some",

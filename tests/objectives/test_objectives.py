@@ -13,7 +13,7 @@ from electra.objectives.base import real_share
 from electra.objectives.build import build_objective
 from electra.objectives.draws import Draws, draw
 
-EVERY = ["electra", "mlm", "electra_15", "replace_mlm", "all_tokens_mlm", "electric"]
+EVERY = ["electra", "mlm", "electra_15", "corrective", "replace_mlm", "all_tokens_mlm", "electric"]
 
 
 @pytest.fixture
@@ -160,6 +160,21 @@ def test_electra_15_counts_the_masked_positions_alone(make_objective, batch):
     scores = objective.network(corrupted.ids, batch.attention, batch.types)
     losses = F.binary_cross_entropy_with_logits(scores, (corrupted.ids != batch.ids).float(), reduction="none")
     assert step.loss.item() == pytest.approx(50 * losses[counted].mean().item(), rel=1e-4)
+
+
+def test_corrective_detection_also_predicts_the_true_tokens(make_objective, batch):
+    objective = make_objective("objective.name=corrective", "objective.correction_weight=3.0")
+    detection = make_objective()
+    detection.load_state_dict(objective.state_dict(), strict=False)
+    masked = objective.corrupt(batch, draws_for(batch)).masked
+    corrupted = detection.corrupt(batch, draws_for(batch)).ids
+    hidden = detection.network.encoder(corrupted, batch.attention, batch.types)
+    logits = objective.corrector(hidden, detection.network.encoder.embeddings.words.weight)
+    nll = cross_entropy(logits.gather(1, masked.positions[..., None].expand(-1, -1, logits.size(-1))), masked.originals)
+    expected = detection(batch, draws_for(batch)).loss + 3 * nll[masked.weights > 0].mean()
+    step = objective(batch, draws_for(batch))
+    assert step.loss.item() == pytest.approx(expected.item(), rel=1e-4)
+    torch.testing.assert_close(step.main.nll.double(), nll, rtol=1e-3, atol=1e-3)
 
 
 def test_mlm_predicts_the_masked_tokens(make_objective, batch):

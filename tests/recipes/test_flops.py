@@ -53,6 +53,17 @@ ENCODER = 12 * (2 * (4 * 256**2 + 2 * 256 * 1024) + 4 * 128 * 256) + 2 * 128 * 2
 DETECTOR = 2 * 256**2 + 2 * 256
 
 
+def test_correction_costs_a_prediction_of_the_masked_tokens_by_the_discriminator():
+    detection, correction = (
+        flops(load_config("small", [f"objective.name={name}"])) for name in ("electra", "corrective")
+    )
+    head = 0.15 * (2 * 256 * 128 + 2 * 128 * 30_522)
+    found = correction.train_flops["standard"] - detection.train_flops["standard"]
+    assert found == pytest.approx(3 * head * detection.tokens)
+    more = (256 * 128 + 128) + 2 * 128 + 30_522  # dense, layer norm, bias; the words are shared
+    assert correction.parameters == {**detection.parameters, "joint": detection.parameters["joint"] + more}
+
+
 @pytest.mark.parametrize(("objective", "share"), [("electra", 0.15), ("electric", 1.0)])
 def test_two_towers_predict_the_masked_tokens_and_all_in_electric(objective, share):
     keys = [f"objective.name={objective}", "objective.generator.kind=two_tower"]

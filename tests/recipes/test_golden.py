@@ -17,6 +17,7 @@ VARIANTS = {
     "electra": [],
     "mlm": ["objective.name=mlm"],
     "electra_15": ["objective.name=electra_15"],
+    "corrective": ["objective.name=corrective"],
     "replace_mlm": ["objective.name=replace_mlm"],
     "all_tokens_mlm": ["objective.name=all_tokens_mlm"],
     "electric": ["objective.name=electric"],

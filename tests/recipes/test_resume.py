@@ -19,7 +19,10 @@ from electra.recipes.pretrain import pretrain
 KILL = str(Path(__file__).with_name("kill.py"))
 TWO_STAGE = ["objective.algorithm=two_stage", "objective.generator.width=1.0", "objective.generator.sharing=none"]
 VARIANTS = [
-    *(f"objective.name={name}" for name in ("mlm", "electra_15", "replace_mlm", "all_tokens_mlm", "electric")),
+    *(
+        f"objective.name={name}"
+        for name in ("mlm", "electra_15", "corrective", "replace_mlm", "all_tokens_mlm", "electric")
+    ),
     *(f"objective.generator.{key}" for key in ("sharing=gdes", "sharing=none", "kind=two_tower", "kind=unigram")),
     "objective.algorithm=adversarial",
 ]

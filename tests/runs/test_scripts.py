@@ -69,7 +69,7 @@ def test_the_ablations_have_equal_steps_and_each_its_own_change(recorded):
     commands = recorded("ablations.sh", *ARGUMENTS["ablations.sh"])
     found = configs(commands)
     assert {config.train.steps for config in found.values()} == {8000}
-    assert len({config.objective.model_dump_json() for config in found.values()}) == len(found) == 17
+    assert len({config.objective.model_dump_json() for config in found.values()}) == len(found) == 18
     assert sum(command[0] == "glue" for command in commands) == len(found)
 
 

@@ -59,9 +59,7 @@ class ModelConfig(Section):
     attention_dropout: Probability = Field(0.1, description="dropout of the attention probabilities")
     layer_norm_eps: PositiveFloat = Field(1e-12, description="added to the variance in layer norm")
     initializer_std: PositiveFloat = Field(0.02, description="deviation of the first weights, a truncated normal")
-    activation_checkpointing: bool = Field(
-        False, description="recompute each block in the backward pass: slower, less memory"
-    )
+    activation_checkpointing: bool = Field(False, description="recompute blocks in the backward pass: less memory")
 
     @model_validator(mode="after")
     def _heads_divide(self) -> Self:
@@ -167,9 +165,7 @@ class Sampling(Masking):
 class ReplacedTokens(Sampling):
     """What the objectives whose input holds replaced tokens have in common."""
 
-    forbid_original: bool = Field(
-        False, description="never sample the true token, so that every sample is a replacement"
-    )
+    forbid_original: bool = Field(False, description="never sample the true token: every sample is a replacement")
     generator: Generator = MaskedLMGenerator()
 
 
@@ -183,8 +179,7 @@ class Detecting(ReplacedTokens, Discriminating):
     """What the objectives that detect replaced tokens have in common."""
 
     prior: Annotated[float, Field(gt=0, lt=1)] | None = Field(
-        None,
-        description="share of all tokens that the discriminator takes for replaced at first (original: even odds)",
+        None, description="share of all tokens that the discriminator takes for replaced at first (original: even odds)"
     )
 
     @property
@@ -237,6 +232,13 @@ class Electra15Objective(Detecting):
         return self
 
 
+class CorrectiveObjective(Detecting):
+    """Replaced token detection that also says what stood there: COCO-LM's first objective (not of the paper)."""
+
+    name: Literal["corrective"] = Field("corrective", description="detection, and the true tokens where it was masked")
+    correction_weight: NonNegative = Field(5.0, description="weight of the loss of predicting the true tokens")
+
+
 class ReplaceMLMObjective(ReplacedTokens):
     """Masked language modelling whose input holds samples instead of [MASK] (section 3.5)."""
 
@@ -266,6 +268,7 @@ Objective = Annotated[
     ElectraObjective
     | MLMObjective
     | Electra15Objective
+    | CorrectiveObjective
     | ReplaceMLMObjective
     | AllTokensMLMObjective
     | ElectricObjective,
@@ -342,9 +345,7 @@ class CheckpointConfig(Section):
     """What is kept of a run, so that it can go on."""
 
     every: PositiveInt = Field(1000, description="updates between checkpoints")
-    keep: PositiveInt = Field(
-        2, description="newest checkpoints that are kept; that of the lowest held-out loss stays too"
-    )
+    keep: PositiveInt = Field(2, description="newest checkpoints that stay; that of the lowest held-out loss does too")
 
 
 class EvaluateConfig(Section):

@@ -13,6 +13,7 @@ from electra.model.networks import Discriminator, EnergyModel, MaskedLM, build_n
 from electra.objectives.adversarial import AdversarialRTD
 from electra.objectives.all_tokens_mlm import AllTokensMLM
 from electra.objectives.base import Objective
+from electra.objectives.corrective import CorrectiveDetection
 from electra.objectives.electra_15 import Electra15
 from electra.objectives.electric import Electric
 from electra.objectives.mlm import MaskedLanguageModelling
@@ -40,6 +41,9 @@ def build_objective(
             return ALGORITHMS[objective.algorithm](objective, tokenizer, generator, network)
         case schema.Electra15Objective():
             return Electra15(objective, tokenizer, generator, _discriminator(encoder, objective.first_chance))
+        case schema.CorrectiveObjective():
+            network = _discriminator(encoder, objective.first_chance)
+            return CorrectiveDetection(objective, tokenizer, generator, network)
         case schema.ElectricObjective():
             return Electric(objective, tokenizer, generator, EnergyModel(encoder))
         case schema.ReplaceMLMObjective():

@@ -7,6 +7,7 @@ from torch import nn
 
 from electra.config.schema import (
     AllTokensMLMObjective,
+    CorrectiveObjective,
     ElectraObjective,
     ElectricObjective,
     MLMObjective,
@@ -20,6 +21,7 @@ from electra.config.schema import (
 from electra.errors import ConfigError
 from electra.model.encoder import Encoder
 from electra.model.flops import PAPER_PREDICTED, Flops, StandardCount, paper_count
+from electra.model.heads import GeneratorHead
 from electra.model.networks import Discriminator, MaskedLM, build_networks
 from electra.training.schedule import micro_batches_before, total_steps
 
@@ -79,6 +81,8 @@ def _networks(model: ModelConfig, objective: Objective, length: int) -> tuple[Fl
     else:
         paper, standard = paper_count(model, length), StandardCount(model, length)
         main = Flops(paper.encoder + paper.binary_head, standard.encoder + standard.binary_head)
+    if isinstance(objective, CorrectiveObjective):
+        main = main.plus(Flops(paper.token_head, standard.token_head(objective.mask_fraction)))
     generator = objective.generator
     if not isinstance(generator, SizedGenerator):
         return main, NOTHING  # uniform and unigram compute nothing
@@ -114,6 +118,7 @@ def _in_two_stages(objective: Objective) -> bool:
 
 def _parameters(config: PretrainConfig) -> dict[str, int]:
     model, objective = config.model, config.objective
+    others = nn.ModuleList()
     with torch.device("meta"):  # shapes alone
         if isinstance(objective, MLMObjective):
             encoder, discriminator = Encoder(model), nn.Module()
@@ -125,11 +130,13 @@ def _parameters(config: PretrainConfig) -> dict[str, int]:
             encoder, generator = build_networks(model, objective.generator, torch.ones(model.vocab_size))
             token_head = isinstance(objective, ReplaceMLMObjective | AllTokensMLMObjective)
             discriminator = MaskedLM(encoder) if token_head else Discriminator(encoder)
+            if isinstance(objective, CorrectiveObjective):
+                others.append(GeneratorHead(model))
     return {
         "embeddings": _count(encoder.embeddings),
         "discriminator": _count(discriminator),
         "generator": _count(generator),
-        "joint": _count(nn.ModuleList([discriminator, generator])),
+        "joint": _count(nn.ModuleList([discriminator, generator, others])),
     }
 
 

@@ -92,11 +92,13 @@ function drawCurves() {
 function drawToken(sample, index) {
   const original = sample.original[index], shown = sample.shown[index];
   const guess = sample.predicted?.[index], likely = sample.replaced?.[index];
-  const changed = shown !== original, guessed = guess != null && (changed || guess !== original);
+  const changed = shown !== original;
+  const guessed = guess != null && likely == null && (changed || guess !== original);
   const kind = guessed ? (guess === original ? "right" : "wrong") : changed ? "new" : "";
   const words = shown.trim() + (guessed && guess !== shown ? ` → ${guess.trim()}` : "");
   const body = changed || guessed ? make("ruby", {}, words, make("rt", {}, original.trim())) : words;
-  const title = likely == null ? undefined : `replaced with ${share(likely)}`;
+  const stood = guess == null ? "" : `, stood here: ${guess.trim()}`;
+  const title = likely == null ? undefined : `replaced with ${share(likely)}${stood}`;
   const token = make("span", { class: `token ${kind}`, style: `--p: ${likely ?? 0}`, title }, body);
   return [shown.startsWith(" ") ? " " : "", token];
 }
