@@ -15,10 +15,10 @@ def test_the_same_seed_and_step_give_the_same_numbers():
     assert torch.equal(numbers(draw(4, 7, 3, 16, device="cpu")), numbers(draw(4, 7, 3, 16, device="cpu")))
 
 
-def test_ranks_together_draw_what_one_process_draws():
-    alone = numbers(draw(4, 7, 12, 16, device="cpu"))
-    ranks = [numbers(draw(4, 7, 3, 16, rank=rank, world_size=4, device="cpu")) for rank in range(4)]
-    assert torch.equal(torch.cat(ranks, dim=1), alone)
+def test_the_parts_of_a_batch_together_draw_what_the_whole_draws():
+    whole = numbers(draw(4, 7, 12, 16, device="cpu"))
+    parts = [numbers(draw(4, 7, 3, 16, part=part, parts=4, device="cpu")) for part in range(4)]
+    assert torch.equal(torch.cat(parts, dim=1), whole)
 
 
 def test_steps_seeds_and_decisions_are_independent():

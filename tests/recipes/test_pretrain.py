@@ -162,6 +162,19 @@ def test_the_best_checkpoint_is_that_of_the_lowest_held_out_loss(config, records
     assert len(list((run / "checkpoints").glob("step-*"))) <= 3
 
 
+@pytest.mark.parametrize(
+    "smaller", [["train.micro_batch_size=2"], ["train.start_batch_size=4", "train.batch_warmup_steps=1"]]
+)
+def test_what_is_held_out_does_not_change_with_the_sequences_at_a_time(config, held_out, smaller):
+    whole, parts = (
+        held_out(pretrain(config(*keys, "train.steps=1", out=name)))[0] for name, keys in (("a", []), ("b", smaller))
+    )
+    figures = [name for name in whole if name.startswith("heldout_") and name != "heldout_loss"]
+    assert len(figures) > 8
+    for name in figures:
+        assert parts[name] == pytest.approx(whole[name], rel=1e-5), name
+
+
 def test_a_run_goes_back_to_its_best_checkpoint_when_newer_ones_are_removed(config, records):
     often = ["evaluate.every=1", "checkpoint.every=1"]
     pretrain(config(*often, "train.steps=5", "train.learning_rate=5e-3"))

@@ -51,7 +51,7 @@ def newest(run):
     ("optimizer", "micro_batches", "moment"),
     [
         ("electra", 1, {"KILL_AT_STEP": "7"}),
-        ("electra", 4, {"KILL_AT_FORWARD": str(7 * 4 + 2)}),
+        ("electra", 4, {"KILL_AT_FORWARD": str(6 * 4 + 2)}),
         ("muon", 1, {"KILL_AT_STEP": "7"}),
     ],
     ids=["between steps", "inside gradient accumulation", "with Muon"],

@@ -133,6 +133,7 @@ def test_what_goes_by_the_number_of_updates_goes_by_the_users(text, budget):
     train = plan.config().train
     assert (plan.steps, train.batch_size, train.warmup_steps, train.length_warmup_steps) == (500, 128, 30, 50)
     assert (plan.config().evaluate.every, plan.config().checkpoint.every, plan.config().log.every) == (25, 25, 5)
+    assert plan.config().evaluate.batches == 5
 
 
 def test_a_length_that_short_sequences_do_not_divide_is_read_as_it_is(text):

@@ -352,7 +352,7 @@ class EvaluateConfig(Section):
     """Measuring on the held-out part of the corpus."""
 
     every: PositiveInt = Field(1000, description="updates between evaluations")
-    batches: PositiveInt = Field(20, description="batches of held-out text, the same each time")
+    batches: PositiveInt = Field(20, description="batches of batch_size held-out sequences, the same each time")
 
 
 class LogConfig(Section):

@@ -16,15 +16,15 @@ class Draws:
 
 
 def draw(
-    seed: int, number: int, rows: int, length: int, *, rank: int = 0, world_size: int = 1, device: torch.device | str
+    seed: int, number: int, rows: int, length: int, *, part: int = 0, parts: int = 1, device: torch.device | str
 ) -> Draws:
-    """Draw for this rank's `rows` sequences of the batch of that number.
+    """Draw for the `rows` sequences of a part of the batch of that number.
 
-    A sequence gets the same numbers whatever the count of ranks: each draws for the whole batch and takes its rows.
+    A sequence gets the same numbers whatever the count of parts: each draws for the whole batch and takes its rows.
     """
     source = torch.Generator(device).manual_seed(mix(seed, number))
-    everything = torch.rand(3, rows * world_size, length, generator=source, device=device)
-    return Draws(*everything[:, rank * rows : (rank + 1) * rows])
+    everything = torch.rand(3, rows * parts, length, generator=source, device=device)
+    return Draws(*everything[:, part * rows : (part + 1) * rows])
 
 
 def mix(*numbers: int) -> int:

@@ -184,6 +184,7 @@ def _training(
         f"train.micro_batch_size={math.gcd(batch, speed.micro_batch_size)}",
         f"train.warmup_steps={max(1, int(WARMUP_SHARE * steps))}",
         f"evaluate.every={often}",
+        f"evaluate.batches={min(config.evaluate.batches, often // 5)}",  # a fifteenth of the time at most
         f"checkpoint.every={often}",
         f"log.every={max(1, min(50, steps // 100))}",
     ]

@@ -161,14 +161,13 @@ class _Pretraining:
     def _inputs(self, stream: Iterator[Batch[Tensor]], number: int, count: int, length: int) -> Iterator[Input]:
         for micro in range(number, number + count):
             batch = _cut_to(next(stream), length)
-            draws = self._draw(self.config.seed, micro, batch)
+            draws = self._draw(self.config.seed, micro, batch, self.processes.rank, self.processes.world_size)
             torch.manual_seed(mix(self.config.seed, micro, self.processes.rank))  # for dropout
             yield batch, draws
 
-    def _draw(self, seed: int, number: int, batch: Batch[Tensor], alone: bool = False) -> Draws:
+    def _draw(self, seed: int, number: int, batch: Batch[Tensor], part: int, parts: int) -> Draws:
         rows, length = batch.ids.shape
-        rank, world_size = (0, 1) if alone else (self.processes.rank, self.processes.world_size)
-        return draw(seed, number, rows, length, rank=rank, world_size=world_size, device=batch.ids.device)
+        return draw(seed, number, rows, length, part=part, parts=parts, device=batch.ids.device)
 
     def _loader(self) -> Loader:
         return Loader(
@@ -200,11 +199,12 @@ class _Pretraining:
             return {}
         self.objective.eval()
         steps: list[Step] = []
-        for number in range(self.config.evaluate.batches):
-            batch = self.heldout.batch(number)
-            draws = self._draw(FIXED, number, batch, alone=True)
+        parts = self.config.train.batch_size // self.config.train.smallest_batch
+        for micro in range(self.config.evaluate.batches * parts):
+            batch = self.heldout.batch(micro)
+            draws = self._draw(FIXED, micro // parts, batch, micro % parts, parts)
             steps.append(network(batch, draws))
-            if number == 0:
+            if micro == 0:
                 self.samples = take_samples(steps[0], batch, self.tokenizer)
         self.objective.train()
         return summarize(steps)
