@@ -20,7 +20,7 @@ vocab=$1 glue=$2 out=$3
 shift 3
 electra corpus "$@" --tokenizer "$vocab" --length 128 --out "$out/corpus"
 hours=$(awk "BEGIN { print ($limit - $reserve - $(date +%s) + $began) / 3600 }")
-electra pretrain quick data="$out/corpus" out="$out/run" train.hours="$hours" \
+electra pretrain quick objective.name=corrective data="$out/corpus" out="$out/run" train.hours="$hours" \
   evaluate.every=5000 evaluate.batches=4 checkpoint.every=100000 checkpoint.keep=1 log.every=500 ${SETTINGS:-}
 electra glue "$out/run" --data "$glue" --out "$out/tuned" --together 6 \
   --task cola --task sst-2 --task mrpc --task sts-b --task rte --task qnli \
