@@ -19,7 +19,10 @@ from typing import Any
 RESULTS = Path(__file__).parents[1] / "results"
 GLUE = {"cola": "CoLA", "sst-2": "SST-2", "mrpc": "MRPC", "sts-b": "STS-B", "rte": "RTE", "qnli": "QNLI"}
 TASKS = GLUE | {"squad-1.1": "SQuAD 1.1", "chunking": "CoNLL-2000"}  # the columns, in order
-PUBLISHED = ("Small-OWT", "ELECTRA-Small as published, 1 M steps")  # its name in recipes/glue.py, and here
+PUBLISHED = (
+    "Small-OWT",
+    "ELECTRA-Small-OWT, as published (OpenWebText, 1 M steps)",
+)  # its name in recipes/glue.py, and here
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import textwrap
 from collections import Counter
 from functools import cache
 from pathlib import Path
+from typing import get_args
 
 from entries import (
     RESULTS,
@@ -64,7 +65,7 @@ def config_page() -> str:
     return (
         f"# Config keys\n\n{NOTE}\n\n## Pre-training\n\nEvery key of a pre-training "
         "config, with its value, and the presets where it is another. A dash: the key belongs to another objective or "
-        "generator than the presets'.\n\n"
+        "generator than the presets', with its default in brackets.\n\n"
         + _key_table(PretrainConfig, load_config)
         + "\n## Fine-tuning\n\nEvery key of a fine-tuning config, likewise. None: the value follows the task, the "
         "model's width or the protocol, as its meaning says.\n\n" + _key_table(FinetuneConfig, load_finetune_config)
@@ -76,17 +77,39 @@ def _key_table(schema, load) -> str:
     from electra.config.load import flatten, preset_names
 
     presets = {name: flatten(load(name).model_dump()) for name in preset_names(schema)}
+    kinds = _kinds(schema)
     table = "| key | meaning | value |\n|---|---|---|\n"
     for key, field in known_keys(schema).items():
-        table += f"| `{key}` | {field.description} | {_values(key, presets)} |\n"
+        choices = " · ".join(f"`{choice}`" for choice in _choices(field.annotation))
+        meaning = kinds.get(key) or f"{field.description}{choices and f' ({choices})'}"
+        table += f"| `{key}` | {meaning} | {_values(key, presets) or f'– ({_written(field.default)})'} |\n"
     return table
 
 
+def _choices(annotation) -> list[str]:
+    """Give the words among which a value is chosen, where there are such."""
+    inner = [[part] if isinstance(part, str) else _choices(part) for part in get_args(annotation)]
+    return [word for words in inner for word in words]
+
+
+def _kinds(schema) -> dict[str, str]:
+    """Give for the key that tells the variants of a section apart what each of them is."""
+    from electra.config.keys import tags_of, unions, variants
+
+    kinds = {}
+    for path, union in unions(schema):
+        fields = [
+            (tag, part.model_fields[union.discriminator]) for part in variants(union) for tag in tags_of(part, union)
+        ]
+        kinds[f"{path}.{union.discriminator}"] = "; ".join(f"`{tag}`: {field.description}" for tag, field in fields)
+    return kinds
+
+
 def _values(key: str, presets) -> str:
-    """Give a key's commonest value and the presets in which it is another; each by itself where none is common."""
+    """Give a key's commonest value and the presets where it is another; each by itself where none is common."""
     values = {name: _written(values[key]) for name, values in presets.items() if key in values}
     if not values:
-        return "–"
+        return ""
     usual, count = Counter(values.values()).most_common(1)[0]
     none_is_common = count == 1 < len(values)
     others = ", ".join(f"{name} {value}" for name, value in values.items() if none_is_common or value != usual)

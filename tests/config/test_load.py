@@ -133,6 +133,13 @@ def test_explain_says_who_set_a_key(tmp_path):
     assert all(help_text for _, help_text in rows.values())
 
 
+def test_explain_speaks_of_the_chosen_objective_and_generator():
+    settings = gather(PretrainConfig, "small", ["objective.name=corrective", "objective.generator.kind=uniform"])
+    rows = explain(validate(PretrainConfig, settings), settings)
+    assert rows["objective.name"][1] == "detection, and the true tokens where it was masked"
+    assert rows["objective.generator.kind"][1] == "every token equally likely"
+
+
 def test_difference_lists_what_differs_and_nothing_else():
     small, other = load_config("small"), load_config("small", ["train.steps=5", "objective.name=mlm"])
     found = difference(small, other)

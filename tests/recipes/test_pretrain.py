@@ -414,6 +414,19 @@ def test_a_missing_generator_is_built_with_a_warning(config, records, tmp_path):
     assert warning.endswith("has no generator: it starts from random weights")
 
 
+def test_a_correcting_head_starts_from_a_masked_lm_or_with_a_warning(config, records, held_out):
+    lacking = "has no correcting head: it starts from random weights"
+    masked_lm = pretrain(config(*LEARNING, "objective.name=mlm", out="masked_lm"))
+    detection = pretrain(config("train.steps=1", out="detection"))
+    losses = []
+    for start in (masked_lm, detection):
+        run = pretrain(config("objective.name=corrective", f"init={start}", "train.steps=1", out=f"from_{start.name}"))
+        warned = any(line.get("warning", "").endswith(lacking) for line in records(run))
+        assert warned == (start is detection)
+        losses.append(held_out(run)[0]["heldout_mlm_loss"])
+    assert losses[0] < losses[1] - 0.5
+
+
 def test_imported_weights_bring_their_generator(config, held_out, tmp_path):
     first = pretrain(config(*LEARNING, out="first"))
     electra.export(first, tmp_path / "exported")

@@ -21,6 +21,15 @@ def known_keys(schema: type[Section], prefix: str = "") -> dict[str, FieldInfo]:
     return keys
 
 
+def keys_of(section: Section, prefix: str = "") -> dict[str, FieldInfo]:
+    """List the dotted keys of a config, each as its own variants have it."""
+    keys: dict[str, FieldInfo] = {}
+    for name, field in type(section).model_fields.items():
+        value = getattr(section, name)
+        keys |= keys_of(value, f"{prefix}{name}.") if isinstance(value, Section) else {prefix + name: field}
+    return keys
+
+
 def variants(field: FieldInfo) -> list[type[Section]]:
     """Give the sections that a field may hold: none for a plain value, several for a tagged union."""
     candidates = get_args(field.annotation) or (field.annotation,)

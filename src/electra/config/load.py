@@ -12,7 +12,7 @@ import tomli_w
 from pydantic import ValidationError
 
 from electra.config.finetune import FinetuneConfig
-from electra.config.keys import admits, did_you_mean, dotted, known_keys, unions, variant_of
+from electra.config.keys import admits, did_you_mean, dotted, keys_of, known_keys, unions, variant_of
 from electra.config.schema import PretrainConfig, Root, Section
 from electra.errors import ConfigError
 
@@ -64,7 +64,7 @@ def text_override(key: str, value: str | Path) -> str:
 
 def explain(config: Root, settings: Settings) -> dict[str, tuple[Setting, str]]:
     """Say of every key of a config what it is, who set it and what it means."""
-    known = known_keys(type(config))
+    known = keys_of(config)
     values = flatten(config.model_dump())
     return {
         key: (

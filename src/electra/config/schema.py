@@ -233,7 +233,7 @@ class Electra15Objective(Detecting):
 
 
 class CorrectiveObjective(Detecting):
-    """Replaced token detection that also says what stood there: COCO-LM's first objective (not of the paper)."""
+    """Replaced token detection that also says what stood there, after COCO-LM (not of the paper)."""
 
     name: Literal["corrective"] = Field("corrective", description="detection, and the true tokens where it was masked")
     correction_weight: NonNegative = Field(5.0, description="weight of the loss of predicting the true tokens")

@@ -1,4 +1,4 @@
-"""Corrective detection: a discriminator that also says what stood there (COCO-LM, Meng et al. 2021)."""
+"""Corrective detection: a discriminator that also says what stood there (after COCO-LM, Meng et al. 2021)."""
 
 from torch import Tensor
 

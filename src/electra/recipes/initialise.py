@@ -10,6 +10,7 @@ from electra.model.networks import Discriminator, EnergyModel, MaskedLM
 from electra.model.pretrained import Pretrained, find_folder
 from electra.model.two_tower import TwoTowerGenerator
 from electra.objectives.base import Objective
+from electra.objectives.corrective import CorrectiveDetection
 
 HEADS = {Discriminator: "discriminator", EnergyModel: "energy", MaskedLM: "masked-LM"}
 
@@ -24,6 +25,11 @@ def initialise(objective: Objective, model: Pretrained, tokenizer: Tokenizer, so
         objective.network.head.load_state_dict(main.head.state_dict())
     else:
         warnings.append(f"{source} has no {HEADS[type(objective.network)]} head: it starts from random weights")
+    if isinstance(objective, CorrectiveDetection):
+        if isinstance(main, MaskedLM):
+            objective.corrector.load_state_dict(main.head.state_dict())
+        else:
+            warnings.append(f"{source} has no correcting head: it starts from random weights")
     if isinstance(objective.generator, MaskedLM):
         if model.generator is None:
             warnings.append(f"{source} has no generator: it starts from random weights")

@@ -115,6 +115,7 @@ def complete(config: FinetuneConfig, task: AnyTask, model: ModelConfig) -> Finet
         "double_unordered": task.defaults.double_unordered,
         "learning_rate": rate,
         "layer_decay": decay,
+        "dropout": model.dropout if model.dropout == model.attention_dropout else None,  # else each keeps its own
         "seeds": len(config.seed_list),
     }
     return config.model_copy(update={key: value for key, value in usual.items() if getattr(config, key) is None})

@@ -49,8 +49,8 @@ EXPLANATIONS = (
         "gets the same answer",
         "The fine-tuned network says the same of every example, usually the commonest label, whatever the text: its "
         "states have collapsed, or there were too few updates to learn anything. Its score is that of guessing.",
-        "Lower learning_rate, try several (learning_rates=[3e-5, 1e-4, 3e-4]), or give more epochs where there are few "
-        "rows. The other seeds may be fine.",
+        "Lower learning_rate, try several ('learning_rates=[3e-5, 1e-4, 3e-4]'), or give more epochs where there "
+        "are few rows. The other seeds may be fine.",
     ),
     Explanation(
         "is damaged",
