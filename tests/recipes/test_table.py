@@ -113,13 +113,12 @@ def test_a_table_of_tags_is_tuned_and_exported_too(tiny_folder, tmp_path):
 
 
 @pytest.fixture
-def foreign(tokenizer, tmp_path):
+def foreign(request, tokenizer, tmp_path):
     """A folder that `transformers` wrote: labels, and not a word of columns."""
     torch.manual_seed(0)
+    labels = dict(enumerate(getattr(request, "param", ["bad", "fine"])))
     shape = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 40}
-    config = ElectraConfig(
-        vocab_size=tokenizer.vocab_size, max_position_embeddings=16, id2label={0: "bad", 1: "fine"}, **shape
-    )
+    config = ElectraConfig(vocab_size=tokenizer.vocab_size, max_position_embeddings=16, id2label=labels, **shape)
     model = ElectraForSequenceClassification(config)
     model.save_pretrained(tmp_path / "theirs")
     tokenizer.save(tmp_path / "theirs")
@@ -134,6 +133,16 @@ def test_a_model_that_others_tuned_predicts_and_is_scored(foreign, tmp_path):
     found = evaluate(foreign, [*columns, f"data={tmp_path / 'new.csv'}"])
     assert [prediction["label"] for prediction in found.predictions] == labels
     assert found.metrics["accuracy"] == sum(map(str.__eq__, labels, ["fine", "bad"])) / 2
+
+
+@pytest.mark.parametrize("foreign", [["LABEL_0"]], indirect=True)
+def test_a_regression_of_others_gives_values(foreign, tmp_path):
+    (tmp_path / "new.csv").write_text("text,label\nthe soup was good,0.5\nthe cat sat,1\n")
+    values = [prediction["value"] for prediction in predict(foreign, tmp_path / "new.csv")]
+    found = evaluate(foreign, [f"data={tmp_path / 'new.csv'}"])
+    assert [prediction["value"] for prediction in found.predictions] == values
+    squares = [(value - truth) ** 2 for value, truth in zip(values, [0.5, 1], strict=True)]
+    assert found.metrics["squared_error"] == pytest.approx(sum(squares) / 2)
 
 
 def test_a_label_that_the_head_does_not_have_is_refused(foreign, tmp_path):

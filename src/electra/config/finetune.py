@@ -67,6 +67,10 @@ class FinetuneConfig(Root):
     device: Device = "auto"
     seed: NonNegativeInt = Field(0, description="the first of the seeds")
 
+    def file(self, split: Literal["train", "dev", "test"]) -> str | None:
+        """Name the file that takes the place of a split's official one, where there is such."""
+        return {"train": self.train_file, "dev": self.dev_file, "test": self.test_file}[split]
+
     @property
     def seed_list(self) -> list[int]:
         """Give the seeds to run."""

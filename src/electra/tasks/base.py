@@ -19,6 +19,7 @@ from electra.errors import TaskError
 from electra.model.networks import Problem
 
 Split = Literal["train", "dev", "test"]
+HUB: dict[Split, str] = {"train": "train", "dev": "validation", "test": "test"}  # what datasets of the hub call them
 Batch = dict[str, Tensor]  # ids, attention, types (B, L), weights (B,) that are 0 for padding, and the task's targets
 Output = dict[str, np.ndarray]  # what prediction needs of one feature
 Prediction = dict[str, Any]  # as it is written to a line of JSON

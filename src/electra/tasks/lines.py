@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from electra.config.keys import did_you_mean
-from electra.data.reading.records import Row, read_lines, read_rows
+from electra.data.reading.records import Row, read_lines, read_rows, whole
 from electra.data.reading.sources import find_sources
 from electra.errors import TaskError
 
@@ -47,11 +47,12 @@ def _line_rows(source: str, columns: Sequence[str]) -> Iterator[Row]:
             empty = empty or number
         elif empty:
             raise TaskError(f"{source} line {empty} is empty; every line is an example: take it out, or give a table")
-        elif line.startswith("{"):
+        elif re.match(r'\{\s*["}]', line):
             try:
-                yield Row(where, json.loads(line))
+                record = json.loads(line)
             except ValueError as problem:
                 raise TaskError(f"{where}: not a JSON record: {problem}") from None
+            yield Row(where, whole(record, where))
         else:
             texts = line.split("\t")
             if len(texts) != len(columns):

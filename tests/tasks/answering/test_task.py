@@ -16,8 +16,8 @@ from electra.tasks.base import Notes
 LENGTH = 64
 
 
-def make_task(folder, name="squad-2.0", head="paper", known=None) -> DatasetAnswering:
-    config = load_finetune_config("squad", [f"data={folder}", f"head={head}"])
+def make_task(folder, name="squad-2.0", head="paper", known=None, keys=()) -> DatasetAnswering:
+    config = load_finetune_config("squad", [f"data={folder}", f"head={head}", *keys])
     return DatasetAnswering(name, config, known or {})
 
 
@@ -195,6 +195,8 @@ def test_a_dataset_of_the_hub_is_read_by_its_name_or_from_its_files(squad_folder
     [question] = make_task("someone/squad").read("dev", Notes())
     assert (question.id, question.answers) == ("1", (Answer("cat", 2),))
     assert asked == [("someone/squad", "squad_v2", "validation")]
+    named = make_task("someone/squad", keys=[f"dev_file={squad_folder / 'dev-v2.0.json'}"])
+    assert len(named.read("dev", Notes())) == 3
     datasets.Dataset.from_list([record]).to_parquet(tmp_path / "validation-00000-of-00001.parquet")
     assert make_task(tmp_path).read("dev", Notes()) == [question]
 

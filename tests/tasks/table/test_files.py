@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from electra.config.load import load_finetune_config
-from electra.data.reading.records import read_rows
+from electra.data.reading.records import dataset_splits, read_rows
 from electra.errors import ElectraError
 from electra.tasks.base import Notes
 from electra.tasks.table.files import Table
@@ -41,6 +41,26 @@ def test_the_rows_held_out_are_the_same_for_every_seed(tmp_path):
     path.write_text(ROWS)
     assert read("dev", f"data={path}", "seed=3") == read("dev", f"data={path}")
     assert len(read("dev", f"data={path}", "table.dev_fraction=0.5")[0]) == 10
+
+
+def test_a_stored_model_is_scored_on_the_rows_that_were_held_out_whatever_is_said_later(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_text(ROWS)
+    tuned = Table(load_finetune_config("table", [f"data={path}"]), {})
+    tuned.learn(tuned.read_training_file())
+    again = Table(load_finetune_config("table", [f"data={path}", "table.dev_fraction=0.5"]), tuned.describe())
+    assert again.read("dev", Notes()) == tuned.read("dev", Notes())
+
+
+@pytest.mark.parametrize(("splits", "sizes"), [(["train", "test"], (18, 2)), (["train", "validation"], (20, 20))])
+def test_of_a_dataset_of_the_hub_without_a_dev_split_rows_are_held_out(monkeypatch, splits, sizes):
+    import datasets
+
+    rows = [{"text": f"text {number}", "label": number % 2} for number in range(20)]
+    monkeypatch.setattr(datasets, "get_dataset_split_names", lambda name, config: splits)
+    monkeypatch.setattr(datasets, "load_dataset", lambda name, config, split, streaming: rows)
+    dataset_splits.cache_clear()
+    assert tuple(len(read(split, "data=someone/reviews")[0]) for split in ("train", "dev")) == sizes
 
 
 def test_another_file_than_the_model_was_tuned_on_is_scored_as_a_whole(tmp_path):

@@ -52,10 +52,10 @@ def test_several_labels_at_once_come_as_lists_or_with_a_separator(write):
     lists = [{"text": "a b", "labels": ["x", "y"]}, {"text": "c d", "labels": []}, {"text": "e f", "labels": ["y"]}]
     task = write(lists)
     assert (task.labels, task.problem) == (("x", "y"), "multi_label_classification")
-    assert [example.label for example in task.read("train", Notes())] == [{"x", "y"}, set(), {"y"}]
+    assert [example.label for example in task.read("train", Notes())] == [("x", "y"), (), ("y",)]
     joined = [{"text": "a b", "labels": "x;y"}, {"text": "c d", "labels": ""}, {"text": "e f", "labels": "y; x"}]
     task = write(joined, None, "table.separator=;")
-    assert [example.label for example in task.read("train", Notes())] == [{"x", "y"}, set(), {"x", "y"}]
+    assert [example.label for example in task.read("train", Notes())] == [("x", "y"), (), ("x", "y")]
 
 
 def test_a_table_of_values_is_a_regression(write):
@@ -67,10 +67,11 @@ def test_a_table_of_values_is_a_regression(write):
 
 def test_a_table_of_words_and_tags_is_tagging(write):
     rows = [
-        {"tokens": ["a", "cat"], "ner_tags": ["O", "B-X"]},
-        {"tokens": "New York".split(), "ner_tags": ["B-X", "I-X"]},
+        {"id": 3, "tokens": ["a", "cat"], "ner_tags": ["O", "B-X"]},
+        {"id": 4, "tokens": "New York".split(), "ner_tags": ["B-X", "I-X"]},
     ]
     task = write(rows)
+    assert [sentence.id for sentence in task.read("dev", Notes())] == [3, 4]
     assert isinstance(task, TableTagging)
     assert (task.labels, task.metric) == (("O", "B-X", "I-X"), "f1")
     assert task.read("dev", Notes())[1].words == ("New", "York")
@@ -94,6 +95,13 @@ def test_a_table_of_questions_is_answering(write):
     assert [answer.text for answer in first.answers] == ["the cat", "cat"]
     assert (second.id, second.answers) == ("b", ())
     assert third.answers[0].start == 10
+
+
+def test_questions_whose_ids_stand_twice_are_known_by_their_rows(write):
+    row = {"id": "a document", "question": "who ate?", "context": "the cat ate", "answers": ["cat"]}
+    notes = Notes()
+    assert [question.id for question in write([row, row, row]).read("dev", notes)] == ["0", "1", "2"]
+    assert dict(notes.counts) == {"questions are told apart by the numbers of their rows, as ids stand twice": 3}
 
 
 @pytest.mark.parametrize(
@@ -139,6 +147,16 @@ def test_inputs_come_from_tables_and_from_lines(write, tmp_path):
     assert (example.texts, example.id, example.label) == (('said "no", left', "two\nlines"), "7", None)
     (tmp_path / "new.txt").write_text("one\ttwo\n")
     assert [example.texts for example in task.inputs(str(tmp_path / "new.txt"), Notes())] == [("one", "two")]
+    single = write(TEXTS)
+    (tmp_path / "new.txt").write_text('{sic} the dog ate\n{"text": "a cat"}\n')
+    assert [example.texts for example in single.inputs(str(tmp_path / "new.txt"), Notes())] == [
+        ("{sic} the dog ate",),
+        ("a cat",),
+    ]
+    for name in ("new.txt", "new.jsonl"):
+        (tmp_path / name).write_text('{"text": "a cat"}\n{"text": "half a smile \\ud83d"}\n')
+        with pytest.raises(ElectraError, match=rf"{name} line 2: half a surrogate pair \(U\+D83D\)"):
+            list(single.inputs(str(tmp_path / name), Notes()))
     (tmp_path / "words.txt").write_text("a small cat\n")
     tagging = write([{"words": "a cat", "tags": "O B-X"}])
     assert [sentence.words for sentence in tagging.inputs(str(tmp_path / "words.txt"), Notes())] == [

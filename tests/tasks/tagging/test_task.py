@@ -52,6 +52,17 @@ def test_the_tag_of_a_word_is_at_its_first_piece(tokenizer):
     assert batch["tag_weights"][0].nonzero().flatten().tolist() == [1, 2, 4]
 
 
+def test_a_tagger_of_others_that_marks_ends_is_scored_in_its_own_scheme():
+    task = tagging(("O", "B-NP", "E-NP", "S-NP"))
+    gold = sentence("a cat ate soup", "B-NP I-NP O B-NP")
+    right = {"tags": ["B-NP", "E-NP", "O", "S-NP"]}
+    assert task.score([gold], [right]) == {"precision": 1.0, "recall": 1.0, "f1": 1.0, "accuracy": 1.0}
+
+
+def test_where_a_sentence_stands_is_no_part_of_what_it_holds():
+    assert repr(Sentence(("a",), ("O",), "here line 1")) == repr(Sentence(("a",), ("O",), "moved/here line 1"))
+
+
 def test_words_keep_their_own_pieces_whatever_they_are(tokenizer):
     example = Sentence(("the", "\u200b", "a cat", "[SEP]"), ("O", "O", "O", "O"))
     notes = Notes()

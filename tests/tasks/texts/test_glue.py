@@ -138,6 +138,19 @@ def test_a_missing_folder_is_named(task, tmp_path):
         task("rte", data="").read("train", Notes())
 
 
+def test_a_named_file_takes_the_place_of_a_split_of_the_hub(task, tmp_path, monkeypatch):
+    import datasets
+
+    record = {"sentence1": "A", "sentence2": "B", "label": 0, "idx": 7}
+    monkeypatch.setattr(datasets, "load_dataset", lambda name, config, split, streaming: [record])
+    mine = write(tmp_path, "mine.tsv", FILES["rte"][1])
+    rte = task("rte", f"train_file={mine}", data="someone/glue")
+    assert [example.texts for example in rte.read("train", Notes())] == [("A cat", "A dog"), ("A", "A")]
+    assert [example.id for example in rte.read("dev", Notes())] == [7]
+    with pytest.raises(TaskError, match=r"no nothing\.tsv in "):
+        task("rte", "train_file=nothing.tsv", data="someone/glue").read("train", Notes())
+
+
 def test_parquet_files_of_the_hubs_dataset_are_read(task, tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from functools import cache
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
@@ -41,7 +42,14 @@ def read_rows(name: str) -> Iterator[Row]:
             for where, record in records:
                 if isinstance(record, str):
                     raise DataError(f"{where}: a JSON string; each line has to be an object")
-                yield Row(where, record)
+                yield Row(where, whole(record, where) if source.format == "jsonl" else record)
+
+
+def whole(record: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    """Refuse a record with halves of surrogate pairs, which JSON can spell but no tokenizer reads."""
+    if half := re.search("[\ud800-\udfff]", json.dumps(record, ensure_ascii=False)):
+        raise DataError(f"{where}: half a surrogate pair (U+{ord(half[0]):04X}): write the whole character, or none")
+    return record
 
 
 def read_lines(name: str) -> Iterator[str]:
@@ -221,6 +229,16 @@ def _longest(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
             if name not in joined or (isinstance(value, str) and len(value) > len(joined[name] or "")):
                 joined[name] = value
     return joined
+
+
+@cache
+def dataset_splits(name: str) -> tuple[str, ...]:
+    """Name the parts of a dataset of the hub, OWNER/NAME[:CONFIG]."""
+    with readable(name):
+        from datasets import get_dataset_split_names
+
+        path, config = (*name.split(":"), "")[:2]
+        return tuple(get_dataset_split_names(path, config or None))
 
 
 def _dataset(source: Source, column: str | None) -> Iterator[str]:

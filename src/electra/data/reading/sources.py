@@ -70,6 +70,12 @@ def find_sources(names: Sequence[str | Path], format: Format | None = None) -> t
     return sources, ignored
 
 
+def is_dataset(name: str) -> bool:
+    """Tell whether a name is that of a dataset of the hub, OWNER/NAME[:CONFIG[:SPLIT]], and nothing on this machine."""
+    written = re.fullmatch(r"\w[\w.-]*/[\w.-]+(:[\w.-]*){0,2}", name) is not None
+    return written and not _format_of(name) and not Path(name).expanduser().exists()
+
+
 def _find_in_folder(folder: Path, format: Format | None) -> tuple[list[Source], list[str]]:
     chosen: list[Source] = []
     ignored: list[str] = []
@@ -111,7 +117,7 @@ def _find_files(name: str, format: Format | None) -> list[Source]:
         if not files:
             raise DataError(f"no file matches {name}")
         return [_local(found, format) for found in files]
-    if re.fullmatch(r"\w[\w.-]*/[\w.-]+(:[\w.-]+){0,2}", name) and not _format_of(name):
+    if is_dataset(name):
         return [Source(name, "dataset")]
     raise DataError(f"no file or folder {name}; a dataset of the hub is written OWNER/NAME[:CONFIG[:SPLIT]]")
 

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from electra.config.finetune import FinetuneConfig
+from electra.data.reading.sources import is_dataset
 from electra.tasks.answering.files import checked, read_questions
 from electra.tasks.answering.questions import Question
 from electra.tasks.answering.task import QuestionAnswering
-from electra.tasks.base import Notes, Split, task_file, task_folder
+from electra.tasks.base import HUB, Notes, Split, task_file, task_folder
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,7 @@ class DatasetAnswering(QuestionAnswering):
     def __init__(self, name: str, config: FinetuneConfig, known: Mapping[str, Any]) -> None:
         self.dataset = DATASETS[name]
         super().__init__(name, config.head, self.dataset.unanswerable, known)
-        self._data = config.data
-        self._named = {"train": config.train_file, "dev": config.dev_file, "test": config.test_file}
+        self._data, self._file = config.data, config.file
 
     def read(self, split: Split, notes: Notes) -> list[Question]:
         """Read a split from its file, or from the dataset of the hub (as a name or as Parquet files)."""
@@ -52,10 +52,11 @@ class DatasetAnswering(QuestionAnswering):
         return read_questions(source)
 
     def _sources(self, split: Split) -> list[str]:
-        named, hub_split = self._named[split], split.replace("dev", "validation")
-        if self._data and self._data.count("/") == 1 and not Path(self._data).expanduser().exists():
+        named, hub_split = self._file(split), HUB[split]
+        on_hub = self._data is not None and is_dataset(self._data)
+        if on_hub and named is None:
             return [f"{self._data}:{self.dataset.hub}:{hub_split}"]
-        folder = task_folder(self._data, [self.name])
+        folder = Path() if on_hub else task_folder(self._data, [self.name])
         packed = [str(path) for path in sorted(folder.glob(f"{hub_split}*.parquet"))]
         if packed and not named:
             return packed

@@ -19,7 +19,7 @@ class _SquadAnswer(BaseModel):
 
 
 class _SquadQuestion(BaseModel):
-    id: str
+    id: str | int
     question: str
     answers: list[_SquadAnswer] | None = None  # a test file has none
     is_impossible: bool = False  # 1.1 knows no such questions
@@ -111,7 +111,7 @@ def _squad(source: str) -> Iterator[Question]:
         for entry in paragraph.qas:
             known = () if entry.is_impossible else entry.answers
             answers = None if known is None else tuple(Answer(answer.text, answer.answer_start) for answer in known)
-            yield Question(entry.id, entry.question, paragraph.context, answers)
+            yield Question(str(entry.id), entry.question, paragraph.context, answers)
 
 
 def _records(source: str) -> Iterator[Question]:

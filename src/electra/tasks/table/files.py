@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 
 from electra.config.finetune import FinetuneConfig
-from electra.data.reading.records import Row, read_rows
+from electra.data.reading.records import Row, dataset_splits, read_rows
+from electra.data.reading.sources import is_dataset
 from electra.errors import TaskError
-from electra.tasks.base import Notes, Split
+from electra.tasks.base import HUB, Notes, Split
 
 STEMS: dict[Split, tuple[str, ...]] = {
     "train": ("train",),
     "dev": ("dev", "valid", "validation", "val"),
     "test": ("test",),
 }
-HUB: dict[Split, str] = {"train": "train", "dev": "validation", "test": "test"}
 ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet")
 SHORT = 4  # bytes of a row's digest, one of four billion
 HELD_OUT_SEED = 0  # not the run's: all seeds are scored on the same rows
@@ -36,12 +36,8 @@ class Table:
         self._data = config.data
         self._rows: str | None = known.get("rows")  # the fingerprint of the training file's rows
         self._learned: str = known.get("learned", "")  # short ones of those that a model learned from, one by one
-        self._named: dict[Split, str | None] = {
-            "train": config.train_file,
-            "dev": config.dev_file,
-            "test": config.test_file,
-        }
-        self._fraction = config.table.dev_fraction
+        self._file = config.file
+        self._fraction: float = known.get("dev_fraction", config.table.dev_fraction)
 
     def learn(self, rows: Sequence[Row]) -> None:
         """Remember the training file's rows as those that a model is tuned on."""
@@ -50,9 +46,9 @@ class Table:
         learned = (_short(row) for number, row in enumerate(rows) if number not in held)
         self._learned = base64.b64encode(b"".join(learned)).decode()
 
-    def describe(self) -> dict[str, str | None]:
+    def describe(self) -> dict[str, Any]:
         """Give what a stored model has to know of its rows."""
-        return {"rows": self._rows, "learned": self._learned}
+        return {"rows": self._rows, "learned": self._learned, "dev_fraction": self._fraction}
 
     def read(self, split: Split, notes: Notes) -> list[Row]:
         """Read the rows of a split."""
@@ -74,6 +70,8 @@ class Table:
         source = self._find("train")
         if self._data is None and source is None:
             raise TaskError("which table? set data=FILE (.csv, .tsv, .jsonl, .parquet), or data=FOLDER with train.csv")
+        if source is None and is_dataset(str(self._data)):
+            raise TaskError(f"{self._data} has no split train, but {', '.join(dataset_splits(str(self._data)))}")
         if source is None:
             there = ", ".join(sorted(entry.name for entry in Path(str(self._data)).iterdir())) or "nothing"
             raise TaskError(f"no train.csv, .tsv, .jsonl or .parquet in {self._data}; found {there}")
@@ -81,7 +79,7 @@ class Table:
 
     def _find(self, split: Split) -> str | None:
         """Name the file or hub dataset of a split, None where there is none."""
-        named, data = self._named[split], self._data
+        named, data = self._file(split), self._data
         folder = Path(data).expanduser() if data else Path()
         if named:
             path = folder / named if (folder / named).is_file() else Path(named)
@@ -92,9 +90,10 @@ class Table:
             return None
         if folder.is_dir():
             return _find_in(folder, STEMS[split])
-        if folder.is_file() or data.count("/") != 1 or folder.suffix in ENDINGS:
+        if not is_dataset(data):
             return data if split == "train" else None
-        return f"{data}:{HUB[split]}" if ":" in data else f"{data}::{HUB[split]}"
+        name = data if ":" in data else f"{data}:"
+        return f"{name}:{HUB[split]}" if HUB[split] in dataset_splits(data) else None
 
     def _not_learned(self, rows: list[Row], notes: Notes) -> list[Row]:
         digests = base64.b64decode(self._learned)

@@ -1,7 +1,7 @@
 """Tasks of the user's own: a table whose rows are classified, measured, tagged or asked."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from electra.config.finetune import FinetuneConfig
@@ -125,7 +125,7 @@ class TableTagging(TaggingTask):
     def inputs(self, source: str, notes: Notes) -> Iterator[Sentence]:
         """Read sentences to tag from a table that has the column of words, or from lines of text."""
         for cells in read_inputs(source, self._columns.texts):
-            yield Sentence(self._columns.read_words(cells, source))
+            yield Sentence(self._columns.read_words(cells, source), id=self._columns.read_id(cells))
 
     def _sentence(self, row: Row, labelled: bool = True) -> Sentence:
         words = self._columns.read_words(row.cells, row.where)
@@ -133,7 +133,7 @@ class TableTagging(TaggingTask):
         tags = None if raw is None else split_words(raw, row.where)
         if tags is not None and len(tags) != len(words):
             raise TaskError(f"{row.where}: {len(words)} words, but {len(tags)} tags; every word needs its tag")
-        return Sentence(words, tags, row.where)
+        return Sentence(words, tags, row.where, self._columns.read_id(row.cells))
 
 
 class TableAnswering(QuestionAnswering):
@@ -160,7 +160,11 @@ class TableAnswering(QuestionAnswering):
     def read(self, split: Split, notes: Notes) -> list[Question]:
         """Read the rows of a split; those of a test file may come without answers."""
         rows = self._table.read(split, notes)
-        return [self._question(row, number, split != "test") for number, row in enumerate(rows)]
+        questions = [self._question(row, number, split != "test") for number, row in enumerate(rows)]
+        if len({question.id for question in questions}) == len(questions):
+            return questions
+        notes.add("questions are told apart by the numbers of their rows, as ids stand twice", len(questions))
+        return [replace(question, id=str(number)) for number, question in enumerate(questions)]
 
     def inputs(self, source: str, notes: Notes) -> Iterator[Question]:
         """Read questions to answer from a table that has both columns, or from lines with a tab between the two."""
@@ -197,7 +201,8 @@ def _find_labels(columns: Columns, rows: Sequence[Row]) -> dict[str, Any]:
 
 def _labels(columns: Columns, known: Known) -> Labels[Any]:
     if columns.kind == "regression":
-        return Value(known["low"], known["high"])
+        (name,) = known.get("labels", ["value"])  # models of others call it LABEL_0
+        return Value(known["low"], known["high"], name=name)
     return LabelSets(known["labels"]) if columns.kind == "multilabel" else Classes(known["labels"])
 
 

@@ -34,8 +34,7 @@ class ConllTask(TaggingTask):
 
     def __init__(self, name: str, config: FinetuneConfig, known: Mapping[str, Any]) -> None:
         self.name = name
-        self._data = config.data
-        self._files = {"train": config.train_file, "dev": config.dev_file, "test": config.test_file}
+        self._data, self._file = config.data, config.file
         self._settings = config.tagging
         plain = name == "pos"
         super().__init__(config.tagging, known or learn_tags(self.read("train", Notes()), config.tagging, plain), plain)
@@ -61,7 +60,7 @@ class ConllTask(TaggingTask):
 
     def _path(self, split: Split) -> Path:
         folder = task_folder(self._data, TASKS[self.name])
-        named = self._files[split]
+        named = self._file(split)
         if named and (folder / named).is_file():  # also a path of its own
             return folder / named
         wanted = [named] if named else [f"{stem}.*" for stem in STEMS[split]]

@@ -5,7 +5,7 @@ Shapes: B rows, L tokens, T tags.
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -32,7 +32,8 @@ class Sentence:
 
     words: tuple[str, ...]
     tags: tuple[str, ...] | None = None
-    where: str = ""  # the file and line that it starts at
+    where: str = field(default="", repr=False)  # the file and line that it starts at: no part of what it holds
+    id: Any = None  # by which a table knows it
 
 
 @dataclass(frozen=True)
@@ -48,9 +49,10 @@ class TaggingTask(Task[Sentence, Targets, TaggingHead]):
     defaults = Defaults(max_length=256)
 
     def __init__(self, settings: TaggingConfig, known: Mapping[str, Any], plain: bool = False) -> None:
-        self._settings = settings
         self._known = known
         self.labels = tuple(known["labels"])
+        marks_ends = any(label.startswith(("E-", "S-")) for label in self.labels)  # models of others may
+        self._settings = settings.model_copy(update={"scheme": "bioes"}) if marks_ends else settings
         self._plain = plain or not marks_spans(self.labels)
         self.metric = "accuracy" if self._plain else "f1"
 
@@ -137,7 +139,8 @@ class TaggingTask(Task[Sentence, Targets, TaggingHead]):
             starts, lost = list(feature.starts), len(example.words) - len(feature.starts)
             tags = [self.labels[number] for number in output["tags"][starts]] + [OUTSIDE] * lost
             chances = [*map(float, output["probabilities"][starts]), *[None] * lost]
-            prediction = {"words": list(example.words), "tags": tags, "probabilities": chances}
+            known_as = {} if example.id is None else {"id": example.id}
+            prediction = {**known_as, "words": list(example.words), "tags": tags, "probabilities": chances}
             if not self._plain:
                 prediction["spans"] = [_describe(span, example) for span in self._spans(tags)]
             found.append(prediction)

@@ -45,8 +45,7 @@ class GlueTask(TextTask):
         self.name, self.benchmark = name, TASKS[name]
         self.defaults = self.benchmark.defaults
         super().__init__(config, self.benchmark.labels)
-        self._data = config.data
-        self._files = {"train": config.train_file, "dev": config.dev_file, "test": config.test_file}
+        self._data, self._file = config.data, config.file
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -59,9 +58,9 @@ class GlueTask(TextTask):
         if not groups:
             raise TaskError(f"{self.name} has no {split} split: it is a test for models that were tuned on MNLI")
         examples: list[TextExample] = []
-        for group in groups[:1] if self._files[split] else groups:
+        for group in groups[:1] if self._file(split) else groups:
             try:
-                rows = read_part(self._data, Part(split, group, self._files[split]), self.benchmark, notes)
+                rows = read_part(self._data, Part(split, group, self._file(split)), self.benchmark, notes)
                 examples += [self._example(row, group) for row in rows]
             except MissingFileError:
                 if group == groups[0]:

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from electra.data.reading.records import read_rows
+from electra.data.reading.sources import is_dataset
 from electra.errors import TaskError
-from electra.tasks.base import Defaults, Notes, Split, contents, task_folder
+from electra.tasks.base import HUB, Defaults, Notes, Split, contents, task_folder
 from electra.tasks.texts.labels import Labels
 
 COLA_HEADER = ["source", "label", "original", "sentence"]  # which its train and dev files leave out
@@ -48,11 +49,11 @@ class Benchmark:
 
 def read_part(data: str | None, part: Part, task: Benchmark, notes: Notes) -> Iterator[Row]:
     """Read the rows of a part; the labels of a test are optional."""
-    name = f"{part.split}_{part.group}" if part.group else part.split
-    hub_name = name.replace("dev", "validation")
-    if data and not Path(data).expanduser().exists() and data.count("/") == 1:
+    name, hub_name = ("_".join(filter(None, (split, part.group))) for split in (part.split, HUB[part.split]))
+    on_hub = data is not None and is_dataset(data)
+    if on_hub and part.file is None:
         return _read_hub(f"{data}:{task.hub[0]}:{hub_name}", task)
-    folder = task_folder(data, [*FOLDERS.get(task.folder, [task.folder]), task.hub[0]])
+    folder = Path() if on_hub else task_folder(data, [*FOLDERS.get(task.folder, [task.folder]), task.hub[0]])
     if part.file is None and (packed := sorted(folder.glob(f"{hub_name}*.parquet"))):
         return _read_hub_files(packed, task)
     name = "diagnostic" if task.folder == "AX" else name

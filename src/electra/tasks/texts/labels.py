@@ -107,7 +107,7 @@ class Classes(Labels[str]):
         return found
 
 
-class LabelSets(Labels[frozenset[str]]):
+class LabelSets(Labels[tuple[str, ...]]):
     """Any number of labels at once."""
 
     problem: Problem = "multi_label_classification"
@@ -116,15 +116,15 @@ class LabelSets(Labels[frozenset[str]]):
     def __init__(self, names: Sequence[str]) -> None:
         self.names = tuple(names)
 
-    def parse(self, raw: Any, where: str) -> frozenset[str]:
-        """Take a list of known labels."""
-        found = frozenset(map(str, raw))
+    def parse(self, raw: Any, where: str) -> tuple[str, ...]:
+        """Take a list of known labels, and put them in order."""
+        found = set(map(str, raw))
         if unknown := sorted(found - set(self.names)):
             hint = did_you_mean(unknown[0], self.names)
             raise TaskError(f"{where}: unknown label {unknown[0]!r}{hint}; known: {listed(self.names)}")
-        return found
+        return tuple(name for name in self.names if name in found)
 
-    def target(self, label: frozenset[str]) -> list[float]:
+    def target(self, label: Sequence[str]) -> list[float]:
         """Give 1 for each label that applies."""
         return [float(name in label) for name in self.names]
 
@@ -144,7 +144,7 @@ class LabelSets(Labels[frozenset[str]]):
         """Say whether all predictions are the same set."""
         return len({tuple(prediction["labels"]) for prediction in predictions}) == 1
 
-    def score(self, truth: Sequence[frozenset[str]], predictions: Sequence[Prediction]) -> dict[str, float]:
+    def score(self, truth: Sequence[Sequence[str]], predictions: Sequence[Prediction]) -> dict[str, float]:
         """Give F1 over all decisions, its mean over labels, and the share of sets that are right as a whole."""
         sides = ([self.target(label) for label in truth], [self.target(p["labels"]) for p in predictions])
         return metrics.label_sets(*(np.array(side, int) for side in sides))
@@ -154,12 +154,11 @@ class Value(Labels[float]):
     """A number between two bounds, which are 0 and 1 for the network: (y - low) / (high - low)."""
 
     problem: Problem = "regression"
-    names = ("value",)
 
-    def __init__(self, low: float, high: float, metric: str = "pearson") -> None:
+    def __init__(self, low: float, high: float, metric: str = "pearson", name: str = "value") -> None:
         if not low < high:
             raise TaskError(f"a value needs two bounds, the first below the second, not {low:g} and {high:g}")
-        self.low, self.high, self.metric = low, high, metric
+        self.low, self.high, self.metric, self.names = low, high, metric, (name,)
 
     def parse(self, raw: Any, where: str) -> float:
         """Take a number."""
