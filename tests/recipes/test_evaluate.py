@@ -27,7 +27,7 @@ def features(*lengths: int) -> list[Feature[list[float]]]:
 
 
 def logits(network, config, tokenizer, *lengths: int) -> np.ndarray:
-    outputs = forward(network, build_task(config), features(*lengths), tokenizer, config)
+    outputs = forward(network.eval(), build_task(config), features(*lengths), tokenizer, config)
     return np.stack([output["logits"] for output in outputs])
 
 

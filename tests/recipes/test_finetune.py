@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import electra
+from electra.config.load import load_finetune_config
 from electra.errors import CheckpointError, ConfigError, ElectraError, TaskError
 
 KILL = str(Path(__file__).with_name("kill_finetune.py"))
@@ -222,6 +224,29 @@ def test_the_best_of_several_learning_rates_is_kept(tune, tmp_path):
     assert electra.evaluate(tmp_path / "run").metrics == results["median"]
 
 
+def test_a_sweep_is_written_whole_and_goes_on_with_data_that_moved(tune, tasks_folder, tmp_path):
+    keys = ["learning_rates=[1e-4, 1e-3]", "epochs=0.2"]
+    results = tune(*keys)
+    config = load_finetune_config(tmp_path / "run" / "config.toml")
+    assert (config.seeds, config.learning_rate, config.learning_rates) == (1, None, [1e-4, 1e-3])
+    assert None not in (config.max_length, config.layer_decay, config.double_unordered, config.dropout)
+    shutil.copytree(tasks_folder, tmp_path / "moved")
+    assert tune(*keys, f"data={tmp_path / 'moved'}")["sweep"] == results["sweep"]
+
+
+def test_a_resumed_seed_counts_all_its_seconds(tune, tmp_path):
+    def slow(record):
+        time.sleep(0.3)
+        if record["step"] == 4:
+            signal.raise_signal(signal.SIGTERM)
+
+    keys = ["checkpoint_every=2", "epochs=0.5", "log_every=1"]
+    with pytest.raises(ElectraError, match="goes on"):
+        tune(*keys, listeners=[slow])
+    (seed,) = tune(*keys)["seeds"]
+    assert seed["seconds"] > 4 * 0.3
+
+
 def test_early_stopping_takes_the_best_epoch(tune, tmp_path):
     results = tune(*FRESH, "early_stopping=2", "epochs=50.0", "checkpoint_every=25")
     lines = [json.loads(line) for line in (tmp_path / "run/seeds/0/metrics.jsonl").read_text().splitlines()]
@@ -233,6 +258,12 @@ def test_early_stopping_takes_the_best_epoch(tune, tmp_path):
     assert results["seeds"][0]["steps"] == first
     assert scores[-1][1] == first + 2 * 25
     assert results["median"]["accuracy"] == best == electra.evaluate(tmp_path / "run").metrics["accuracy"]
+
+
+def test_fresh_weights_in_the_shape_of_a_tuned_model_are_called_untrained(tune, tmp_path):
+    tune("epochs=0.1", out="tuned")
+    results = tune("start=untrained", f"model={tmp_path / 'tuned'}", "epochs=0.1")
+    assert results["start"] == "untrained"
 
 
 def test_untrained_weights_are_drawn_and_pretrained_ones_are_taken(tune, tiny_model, tmp_path):
@@ -253,7 +284,7 @@ def test_mnli_init_starts_from_a_model_tuned_on_mnli(tune, tmp_path, tiny_folder
     with pytest.raises(ConfigError, match=r"starts from a model tuned on MNLI; .* is not tuned yet"):
         tune("task=rte", "protocol=mnli-init", out="other")
     with pytest.raises(ConfigError, match=r"protocol = paper starts from a pre-trained model; .* is tuned on mnli"):
-        tune("task=rte", f"model={tmp_path / 'mnli'}", "protocol=paper", out="other")
+        tune("task=rte", f"model={tmp_path / 'mnli'}", "protocol=paper", "optimizer=electra", out="other")
 
 
 def test_a_head_that_does_not_fit_is_one_line(tune, tmp_path):

@@ -1,11 +1,12 @@
 import json
 import zipfile
+from types import SimpleNamespace
 
 import pytest
 
 import electra
 from electra.errors import CheckpointError, ConfigError, TaskError
-from electra.recipes.glue import SUITE, _for_task, published
+from electra.recipes.glue import SUITE, _for_task, _submit, published
 from electra.tasks.build import TASKS
 
 QUICK = "epochs=0.5 batch_size=8 learning_rate=2e-3 layer_decay=1.0 optimizer=adamw".split()
@@ -40,6 +41,15 @@ def test_the_submission_has_the_test_predictions(suite):
     assert lines[0] == "index\tprediction"
     assert len(lines) == 13
     assert "diagnostic.tsv" in found.submission["ax"]
+
+
+def test_what_is_no_task_of_glue_is_not_predicted_for_its_server(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        "electra.recipes.glue.evaluate", lambda run, *others: asked.append(run.name) or SimpleNamespace(files={})
+    )
+    assert _submit(tmp_path, ["sst-2", "squad-1.1", "chunking"]) == {}
+    assert asked == ["sst-2"]
 
 
 def test_a_named_file_is_a_caveat(suite, tiny_folder, tasks_folder, tmp_path):

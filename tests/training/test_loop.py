@@ -49,11 +49,8 @@ def trained(tmp_path):
             updates=lambda step: ((1, [(factor,) for factor in factors(number)]) for number in count(step)),
             metrics=lambda result: {"loss": result.loss.item()},
             begin=lambda: None,
-            finish=lambda: None,
             warnings=["mind the gap"],
             remedy="tread softly",
-            flops_per_token=1.0,
-            peak=None,
             **{
                 "evaluate": lambda network: {"loss": (module.weight.item() - 3.0) ** 2},
                 **{"evaluate_every": 10, "checkpoint_every": 5, "log_every": 1},
@@ -99,6 +96,14 @@ def test_hours_that_are_spent_stay_spent(trained, monkeypatch):
     first, *_ = trained(slow, hours=0.4 / 3600)
     again, *_ = trained(slow, hours=0.4 / 3600)
     assert again.weight.item() == first.weight.item()
+
+
+def test_hours_that_run_out_in_an_evaluation_are_over_in_its_record(trained):
+    slow = lambda network: time.sleep(0.4) or {"loss": 1.0}  # noqa: E731
+    wait = lambda step: [time.sleep(0.02) or 1.0]  # noqa: E731
+    _, records, _ = trained(wait, hours=0.9 / 3600, evaluate=slow, evaluate_every=2)
+    assert records[-1]["heldout_loss"] == 1.0
+    assert records[-1]["progress"] == 1.0
 
 
 def test_an_evaluation_without_a_number_is_not_the_best(trained):

@@ -8,6 +8,17 @@ from electra.config.schema import Device, ForwardPrecision, NonNegative, Optimiz
 from electra.config.tasks import TableConfig, TaggingConfig
 
 SEEDS = {"single": 1, "paper": 10, "mnli-init": 10}  # of each protocol, unless the config says otherwise
+FIXED: dict[str, dict[str, str | list[float] | None]] = {  # what a score of each protocol stands for
+    "single": {},
+    "paper": {
+        "start": "pretrained",
+        "head": "paper",
+        "optimizer": "electra",
+        "learning_rates": [],
+        "early_stopping": None,
+    },
+    "mnli-init": {"start": "pretrained"},
+}
 MNLI_FIRST = ("rte", "mrpc", "sts-b")  # the tasks that the protocol mnli-init is for
 
 
@@ -82,6 +93,8 @@ class FinetuneConfig(Root):
             raise ValueError(f"protocol = paper is the median of 10 seeds; drop seeds={self.seeds} or the protocol")
         if self.protocol == "mnli-init" and self.task not in (None, *MNLI_FIRST):
             raise ValueError(f"protocol = mnli-init is for {', '.join(MNLI_FIRST)}, not for task = {self.task}")
-        if self.protocol != "single" and self.start == "untrained":
-            raise ValueError(f"protocol = {self.protocol} starts from a trained model; drop start = untrained")
+        for key, value in FIXED[self.protocol].items():
+            if (set_to := getattr(self, key)) != value:
+                wanted = f"has {key} = {value}" if value else f"has no {key}"
+                raise ValueError(f"protocol = {self.protocol} {wanted}; drop {key} = {set_to}")
         return self

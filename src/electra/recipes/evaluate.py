@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +34,16 @@ class Tuned:
     task: AnyTask
     config: FinetuneConfig
 
+    @cached_property
+    def used(self) -> TaskNetwork:
+        """Give the network in the precision that it computes in."""
+        return as_used(self.network.eval(), self.config)
+
     def predict(self, examples: Sequence[Any], notes: Notes) -> list[Prediction]:
         """Give one prediction for each example, in order."""
         assert self.config.max_length is not None
         features = self.task.features(examples, self.tokenizer, self.config.max_length, notes, training=False)
-        outputs = forward(self.network, self.task, features, self.tokenizer, self.config)
+        outputs = forward(self.used, self.task, features, self.tokenizer, self.config)
         return self.task.predictions(examples, features, outputs)
 
 
@@ -90,18 +96,17 @@ def forward(
     tokenizer: Tokenizer,
     config: FinetuneConfig,
 ) -> list[Output]:
-    """Run a network over features, in batches of like length, and give each feature's outputs in the given order."""
+    """Run a network, as it is used, over features in batches of like length; give each one's outputs, in order."""
     device = next(network.parameters()).device
     outputs: list[Output] = [{}] * len(features)
     lengths = np.array([len(feature.ids) for feature in features])
-    used = as_used(network.eval(), config)
     for chosen in evaluation_order(lengths, ROWS):
         of_batch, longest = [features[index] for index in chosen], int(lengths[chosen].max())
         batch = make_batch(task, of_batch, len(chosen), longest, tokenizer.pad_id)
         batch = {name: tensor.to(device, non_blocking=True) for name, tensor in batch.items()}
         with autocast(config, device):
-            hidden = used.encoder(batch["ids"], batch["attention"], batch["types"])
-            found = task.outputs(used.head, hidden, batch)
+            hidden = network.encoder(batch["ids"], batch["attention"], batch["types"])
+            found = task.outputs(network.head, hidden, batch)
         arrays = {name: _array(tensor) for name, tensor in found.items()}
         if any(np.isnan(array).any() for array in arrays.values()):
             raise TaskError("the network's answers are no numbers: train it anew, with a lower learning_rate")

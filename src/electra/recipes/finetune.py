@@ -2,8 +2,8 @@
 
 import json
 import shutil
-import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,9 +13,10 @@ from torch import Tensor, nn
 
 from electra.config.finetune import FinetuneConfig
 from electra.config.load import load_finetune_config
-from electra.data.files import folder_whole, write_json
+from electra.data.files import folder_whole, read_table, write_json
 from electra.errors import CheckpointError, ConfigError
 from electra.model.networks import TaskNetwork
+from electra.model.precision import as_used
 from electra.model.task_model import TaskModel, write_task_model
 from electra.objectives.draws import mix
 from electra.recipes.evaluate import forward
@@ -31,6 +32,7 @@ from electra.training.processes import Processes, joined
 from electra.training.run import Listener, Record, Run
 from electra.training.update import Network
 
+BEST = "best.json"
 CONSTANT = "every example of dev gets the same answer, so nothing was learned: lower learning_rate, or more epochs"
 
 
@@ -60,21 +62,21 @@ def finetune(config: FinetuneConfig, listeners: Sequence[Listener] = ()) -> Resu
     with joined(config.device) as processes:
         if processes.world_size > 1:
             raise ConfigError("fine-tuning takes one device: start it without torchrun")
-        work = _sweep if config.learning_rates else _tune
-        return work(config, Path(config.out), processes, listeners)
-
-
-def _tune(config: FinetuneConfig, folder: Path, processes: Processes, listeners: Sequence[Listener]) -> Results:
-    """Fine-tune with one learning rate."""
-    tuning = prepare(config)
-    run = Run(folder, [])
-    with run.open(tuning.config, load_finetune_config):
+        tuning = prepare(config)
         for listener in listeners:
             for said in tuning.task.detected():
                 listener({"detected": said})
+        work = _sweep if config.learning_rates else _tune
+        return work(tuning, Path(config.out), processes, listeners)
+
+
+def _tune(tuning: Tuning, folder: Path, processes: Processes, listeners: Sequence[Listener]) -> Results:
+    """Fine-tune with one learning rate."""
+    run = Run(folder, [])
+    with run.open(tuning.config, load_finetune_config):
         run.check_inputs(tuning.fingerprints())
         seeds = [_Seed(tuning, seed, folder, processes, listeners).result() for seed in tuning.config.seed_list]
-        kept = chosen_seed(seeds, tuning.task.metric, config.keep)
+        kept = chosen_seed(seeds, tuning.task.metric, tuning.config.keep)
         _Seed(tuning, kept, folder, processes, listeners).move_model(folder / "model")
         results = _describe(tuning) | {"kept": kept, "seeds": seeds} | summarize_seeds(seeds)
         run.write_config(tuning.config)  # says how many seeds the results are of, and which is kept
@@ -92,7 +94,7 @@ def _describe(tuning: Tuning) -> Results:
         "metric": tuning.task.metric,
         "detected": tuning.task.detected(),
         "model": config.model,
-        "start": f"tuned on {tuning.tuned_on}" if tuning.tuned_on else config.start,
+        "start": f"tuned on {tuning.tuned_on}" if tuning.tuned_on and config.start == "pretrained" else config.start,
         "head": config.head,
         "learning_rate": config.learning_rate,
         "train_file": config.train_file,
@@ -101,15 +103,17 @@ def _describe(tuning: Tuning) -> Results:
     }
 
 
-def _sweep(config: FinetuneConfig, folder: Path, processes: Processes, listeners: Sequence[Listener]) -> Results:
+def _sweep(tuning: Tuning, folder: Path, processes: Processes, listeners: Sequence[Listener]) -> Results:
     """Fine-tune once for each learning rate, and keep the run with the best median on dev."""
+    config = tuning.config.model_copy(update={"learning_rate": None})  # there are several
     run = Run(folder, [])
     with run.open(config, load_finetune_config):
+        run.check_inputs(tuning.fingerprints())
         found: dict[float, Results] = {}
         for rate in config.learning_rates:
             out = folder / f"rate-{rate:g}"
             changes = {"learning_rate": rate, "learning_rates": [], "out": str(out)}
-            found[rate] = _tune(config.model_copy(update=changes), out, processes, listeners)
+            found[rate] = _tune(replace(tuning, config=config.model_copy(update=changes)), out, processes, listeners)
         best = max(found.values(), key=lambda results: results["median"][results["metric"]])
         with folder_whole(folder / "model", overwrite=True) as model:
             shutil.copytree(folder / f"rate-{best['learning_rate']:g}" / "model", model, dirs_exist_ok=True)
@@ -129,16 +133,10 @@ class _Seed:
         self.run, self.folder = run, run / "seeds" / str(seed)
         self.listeners = listeners
         self.lengths = np.array([len(feature.ids) for feature in tuning.train.features])
-        self.tokens = 0
         self.known: dict[str, Any] = {}  # what the model has to know of its task beside the config
         self.constant = False  # whether all of dev gets the same answer
-        self.step = self.evaluated = 0  # updates so far, and up to the latest evaluation
-        self.enough = False
-
-    @property
-    def best(self) -> Path:
-        """Name the file with the scores of the best model so far."""
-        return self.folder / "best.json"
+        self.step = 0
+        self.best: dict[str, Any] | None = None  # the model that is kept so far: metrics, steps, constant
 
     def result(self) -> dict[str, Any]:
         """Give the scores, after the training where there was none yet."""
@@ -185,29 +183,24 @@ class _Seed:
             checkpoint_every=config.checkpoint_every or training.steps,
             log_every=config.log_every,
             begin=lambda: record_environment(self.run, self.processes),
-            finish=lambda: None,
-            warnings=[],
             remedy="lower learning_rate or raise warmup_fraction, with another out",
-            flops_per_token=0.0,
-            peak=None,
             factor=self.tuning.factor,
-            enough=lambda: self.enough,
+            enough=self._enough,
         )
         place = self.folder / "checkpoints"
         checkpoints = Checkpoints(place, keep=1) if config.checkpoint_every else NoCheckpoints()
-        if not checkpoints.hold_updates():  # what is there is of an attempt that nothing else is left of
-            self.best.unlink(missing_ok=True)
-        began = time.monotonic()
+        kept = self.folder / BEST
+        if checkpoints.hold_updates() and kept.is_file():  # else it is of an attempt that nothing else is left of
+            self.best = read_table(kept, "the scores of the best model so far", CheckpointError)
         run = Run(self.folder, [self._tell])
-        train(job, training, run, checkpoints, self.processes)
-        seconds = time.monotonic() - began
+        state = train(job, training, run, checkpoints, self.processes)
         if not config.early_stopping:
             self._keep(self._scores(), training.steps)
-        best = json.loads(self.best.read_text(encoding="utf-8"))
-        if best.get("constant"):
+        assert self.best is not None
+        if self.best["constant"]:
             run.report({"step": self.step, "warning": f"seed {self.seed}: {CONSTANT}"})
-        speed = {"seconds": round(seconds, 3), "tokens_per_second": round(self.tokens / seconds, 1)}
-        write_json(self.folder / "result.json", {"seed": self.seed, **best, **speed})
+        speed = {"seconds": round(state.seconds, 3), "tokens_per_second": round(state.tokens / state.seconds, 1)}
+        write_json(self.folder / "result.json", {"seed": self.seed, **self.best, **speed})
         shutil.rmtree(place, ignore_errors=True)
 
     def _tell(self, record: Record) -> None:
@@ -216,13 +209,9 @@ class _Seed:
 
     def _updates(self, step: int) -> Iterator[tuple[int, list[tuple[Batch]]]]:
         """Give one batch after the other, from a step on."""
-        self.step, self.evaluated = step, step // self.tuning.steps_per_epoch * self.tuning.steps_per_epoch
-        self._judge()
-        return self._stream()
-
-    def _stream(self) -> Iterator[tuple[int, list[tuple[Batch]]]]:
         tuning, config, device = self.tuning, self.tuning.config, self.processes.device
         assert config.max_length is not None
+        self.step = step
         while True:
             epoch, place = divmod(self.step, tuning.steps_per_epoch)
             for chosen in training_order(self.lengths, config.batch_size, self.seed, epoch)[place:]:
@@ -233,15 +222,14 @@ class _Seed:
                 length = rounded_length(longest, config.max_length) if device.type == "cuda" else longest
                 batch = make_batch(tuning.task, features, config.batch_size, length, pad_id)
                 moved = {name: part.to(device, non_blocking=True) for name, part in batch.items()}
-                tokens = int(self.lengths[chosen].sum())
-                self.tokens += tokens
                 self.step += 1
                 torch.manual_seed(mix(self.seed, self.step))  # for dropout
-                yield tokens, [(moved,)]
+                yield int(self.lengths[chosen].sum()), [(moved,)]
 
     def _scores(self) -> dict[str, float]:
         tuning = self.tuning
-        outputs = forward(self.network, tuning.task, tuning.dev.features, tuning.start.tokenizer, tuning.config)
+        used = as_used(self.network.eval(), tuning.config)
+        outputs = forward(used, tuning.task, tuning.dev.features, tuning.start.tokenizer, tuning.config)
         self.network.train()
         predictions = tuning.task.predictions(tuning.dev.examples, tuning.dev.features, outputs)
         self.known = tuning.task.describe() | tuning.task.calibrate(tuning.dev.examples, predictions)
@@ -253,18 +241,16 @@ class _Seed:
         if self.step == 0:
             return {}
         scores, metric = self._scores(), self.tuning.task.metric
-        self.evaluated = self.step
-        if not self.best.is_file() or json.loads(self.best.read_text())["metrics"][metric] < scores[metric]:
+        if self.best is None or self.best["metrics"][metric] < scores[metric]:
             self._keep(scores, self.step)
-        self._judge()
         return scores
 
-    def _judge(self) -> None:
-        """Decide whether there were epochs enough without a better score."""
-        patience = self.tuning.config.early_stopping
-        if patience is not None and self.best.is_file():
-            since = self.evaluated - json.loads(self.best.read_text(encoding="utf-8"))["steps"]
-            self.enough = since >= patience * self.tuning.steps_per_epoch
+    def _enough(self) -> bool:
+        """Say whether there were epochs enough without a better score."""
+        patience, epoch = self.tuning.config.early_stopping, self.tuning.steps_per_epoch
+        if patience is None or self.best is None:
+            return False
+        return bool(self.step // epoch - self.best["steps"] // epoch >= patience)
 
     def _keep(self, scores: dict[str, float], steps: int) -> None:
         tuning = self.tuning
@@ -276,4 +262,5 @@ class _Seed:
         with folder_whole(self.folder / "model", overwrite=True) as folder:
             tokenizer = tuning.start.tokenizer.of_length(tuning.config.max_length)
             write_task_model(TaskModel(self.network, tokenizer, described), folder)
-        write_json(self.best, {"metrics": scores, "steps": steps, "constant": self.constant})
+        self.best = {"metrics": scores, "steps": steps, "constant": self.constant}
+        write_json(self.folder / BEST, self.best)

@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from electra.config.finetune import FinetuneConfig
 from electra.config.load import load_finetune_config, text_override
 from electra.data.files import write_json
 from electra.errors import ConfigError, DataError, TaskError
@@ -16,7 +15,8 @@ from electra.recipes.finetune import finetune
 from electra.recipes.results import Results, constant_seeds
 from electra.recipes.together import finetune_together
 from electra.tasks.base import Notes
-from electra.tasks.build import TASKS, build_task
+from electra.tasks.build import TASKS, build_task, find_task
+from electra.tasks.texts.glue import TASKS as BENCHMARKS
 from electra.training.run import Listener, check_names
 
 PRESET = "glue"
@@ -79,8 +79,7 @@ def glue(
     process of its own.
     """
     for name in tasks:
-        if name not in TASKS:
-            build_task(FinetuneConfig(task=name))  # says which there are
+        find_task(name)
     folder = Path(out).expanduser()
     if not (folder / SCORES).is_file():
         check_names(folder, [*TASKS, SUBMISSION], "a suite of runs")
@@ -170,7 +169,7 @@ def _submit(folder: Path, tasks: Sequence[str]) -> dict[str, str]:
     """Write the predictions for GLUE's test files into one archive, and say of each task what came of it."""
     said: dict[str, str] = {}
     files: dict[str, str] = {}
-    for name, run, keys in [*((task, task, []) for task in tasks), ("ax", "mnli", ["task=ax"])]:
+    for name, run, keys in [*((task, task, []) for task in tasks if task in BENCHMARKS), ("ax", "mnli", ["task=ax"])]:
         if run not in tasks:
             continue
         try:

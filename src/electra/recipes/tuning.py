@@ -10,8 +10,8 @@ from electra.config.schema import ModelConfig, TrainConfig
 from electra.errors import ConfigError, TaskError
 from electra.model.encoder import Encoder
 from electra.model.networks import TaskNetwork
-from electra.model.pretrained import Pretrained, load
-from electra.model.task_model import read_task_model
+from electra.model.pretrained import Pretrained, find_folder, load
+from electra.model.task_model import read_task
 from electra.tasks.base import Feature, Notes, Split
 from electra.tasks.batches import batches_per_epoch
 from electra.tasks.build import AnyTask, build_task
@@ -89,7 +89,7 @@ def prepare(config: FinetuneConfig) -> Tuning:
     start = load(config.model, device="cpu")
     tuned_on = None
     if isinstance(start.network, TaskNetwork):
-        tuned_on = read_task_model(config.model, device="cpu").task.get("name", "an unknown task")
+        tuned_on = read_task(find_folder(config.model)).get("name", "an unknown task")
     _check_protocol(config, tuned_on)
     whole = complete(config, task, start.encoder.config)
     assert whole.max_length is not None

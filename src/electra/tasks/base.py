@@ -5,7 +5,7 @@ Shapes: B rows, L tokens, H hidden size. A batch always has B rows; those beyond
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
@@ -19,6 +19,7 @@ from electra.errors import TaskError
 from electra.model.networks import Problem
 
 Split = Literal["train", "dev", "test"]
+Known = Mapping[str, Any]  # what `Task.describe` gave when a model was stored; empty before
 HUB: dict[Split, str] = {"train": "train", "dev": "validation", "test": "test"}  # what datasets of the hub call them
 Batch = dict[str, Tensor]  # ids, attention, types (B, L), weights (B,) that are 0 for padding, and the task's targets
 Output = dict[str, np.ndarray]  # what prediction needs of one feature

@@ -4,7 +4,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from types import FrameType
@@ -49,11 +49,11 @@ class Job(Generic[Result]):
     checkpoint_every: int
     log_every: int
     begin: Callable[[], None]  # called before the first update, unless there is none left to make
-    finish: Callable[[], None]  # writes the result, also when the run is interrupted after an update
-    warnings: list[str]  # what is to be said before step 1
     remedy: str  # what to do where the loss stays without a finite value
-    flops_per_token: float
-    peak: float | None  # FLOP/s of the hardware, where known
+    finish: Callable[[], None] = lambda: None  # writes the result, also when the run is interrupted after an update
+    warnings: Sequence[str] = ()  # what is to be said before step 1
+    flops_per_token: float = 0.0
+    peak: float | None = None  # FLOP/s of the hardware, where known
     factor: Factor = lambda name: 1.0  # of the learning rate, by the parameter's name
     weigh: Weigh = lambda *inputs: 1.0  # how much a micro-batch counts among those of its update
     enough: Callable[[], bool] = lambda: False  # says after an evaluation that more would not help
@@ -84,7 +84,7 @@ def _signals() -> Iterator[_Stop]:
             signal.signal(number, handler)
 
 
-def train(job: Job[Any], config: TrainConfig, run: Run, checkpoints: Checkpoints, processes: Processes) -> None:
+def train(job: Job[Any], config: TrainConfig, run: Run, checkpoints: Checkpoints, processes: Processes) -> State:
     """Train until the budget is spent or it is enough, from the newest checkpoint on; a stop before is an error."""
     update = Update[Any](job.module, config, processes, job.factor, job.weigh)
     restored = checkpoints.restore(job.module, update.optimizer)
@@ -99,13 +99,14 @@ def train(job: Job[Any], config: TrainConfig, run: Run, checkpoints: Checkpoints
     warnings = [f"{path} is damaged: an older one is used" for path in restored.damaged] if restored else []
     if processes.first:
         run.rewind(state.step or -1)  # a checkpoint of step 0 holds nothing that starting anew does not give
-        for warning in warnings + (job.warnings if state.step == 0 else []):
+        for warning in (*warnings, *(job.warnings if state.step == 0 else ())):
             run.report({"step": state.step, "warning": warning})
     trainer = _Trainer(job, config, run, checkpoints, processes, update, state)
     with _signals() as stop:
         if state.step == 0:
             trainer.begin()
         trainer.work(stop)
+    return state
 
 
 class _Trainer:
@@ -228,8 +229,9 @@ class _Trainer:
 
     def _evaluate(self) -> None:
         """Measure on held-out data; every process does, since an objective may average over all of them."""
-        began, position = time.monotonic(), self._position()
+        began = time.monotonic()
         found = self.job.evaluate(self.update.evaluate)
+        position = self._position()  # after it: the clock may have run out meanwhile
         if found:
             if self.processes.first:
                 self.run.report({**position, **{f"heldout_{name}": value for name, value in found.items()}})

@@ -13,7 +13,7 @@ from electra.model.networks import Problem, TaskNetwork
 from electra.tasks.answering.files import read_answers
 from electra.tasks.answering.questions import Question, make_question
 from electra.tasks.answering.task import QuestionAnswering
-from electra.tasks.base import Notes, Split, Task
+from electra.tasks.base import Known, Notes, Split, Task
 from electra.tasks.lines import read_inputs
 from electra.tasks.table.columns import Columns, split_words
 from electra.tasks.table.detect import find_columns
@@ -21,8 +21,6 @@ from electra.tasks.table.files import Table
 from electra.tasks.tagging.task import Sentence, TaggingTask, learn_tags
 from electra.tasks.texts.labels import Classes, Labels, LabelSets, Value, listed
 from electra.tasks.texts.task import TextExample, TextTask
-
-Known = Mapping[str, Any]
 
 
 def table_task(name: str, config: FinetuneConfig, known: Known) -> Task[Any, Any, Any]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from electra.config.finetune import FinetuneConfig
 from electra.errors import TaskError
-from electra.tasks.base import Defaults, Notes, Prediction, Split
+from electra.tasks.base import Defaults, Known, Notes, Prediction, Split
 from electra.tasks.lines import read_inputs
 from electra.tasks.texts.glue_files import Benchmark, MissingFileError, Part, Row, is_own, read_own, read_part
 from electra.tasks.texts.labels import Classes, Value
@@ -41,7 +41,7 @@ SUBMISSION = {"matched": "MNLI-m", "mismatched": "MNLI-mm"}  # files that are no
 class GlueTask(TextTask):
     """A task of GLUE, from its official files, or from the hub's dataset (its name, or a folder of Parquet files)."""
 
-    def __init__(self, name: str, config: FinetuneConfig) -> None:
+    def __init__(self, name: str, config: FinetuneConfig, known: Known) -> None:
         self.name, self.benchmark = name, TASKS[name]
         self.defaults = self.benchmark.defaults
         super().__init__(config, self.benchmark.labels)
