@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from electra.objectives.base import Predictions, Step, Verdicts
+from electra.objectives.base import Predictions, Step, detect
 from electra.objectives.metrics import auc, summarize
 
 NOTHING = torch.empty(0)  # what the network read makes no metric
@@ -29,7 +29,7 @@ def test_padding_does_not_raise_auc():  # P52: 0.8333 where padding counts as tr
     scores = torch.tensor([[0.7, 0.2, 0.7, 0.2, 0.0, 0.0, 0.0, 0.0]])
     replaced = torch.tensor([[1, 1, 0, 0, 0, 0, 0, 0]]).bool()
     weights = torch.tensor([[1.0, 1, 1, 1, 0, 0, 0, 0]])
-    found = summarize([Step(torch.tensor(1.0), NOTHING, verdicts=Verdicts(scores, replaced, weights))])
+    found = summarize([Step(torch.tensor(1.0), NOTHING, verdicts=detect(scores, replaced, weights)[1])])
     assert found["discriminator_auc"] == pytest.approx(0.5)
     assert auc(scores.flatten(), replaced.flatten()) == pytest.approx(0.8333, abs=1e-4)
 
@@ -39,13 +39,13 @@ def test_verdicts_of_several_steps_are_taken_together():
         Step(
             torch.tensor(1.0),
             NOTHING,
-            verdicts=Verdicts(torch.tensor([[2.0, -1, 9]]), torch.tensor([[True, True, True]]), w),
+            verdicts=detect(torch.tensor([[2.0, -1, 9]]), torch.tensor([[True, True, True]]), w)[1],
         )
         for w in (torch.tensor([[1.0, 1, 0]]), torch.tensor([[1.0, 0, 0]]))
     ]
     steps.append(
         Step(
-            torch.tensor(4.0), NOTHING, verdicts=Verdicts(torch.ones(1, 1), torch.zeros(1, 1).bool(), torch.ones(1, 1))
+            torch.tensor(4.0), NOTHING, verdicts=detect(torch.ones(1, 1), torch.zeros(1, 1).bool(), torch.ones(1, 1))[1]
         )
     )
     found = summarize(steps)
@@ -58,7 +58,7 @@ def test_verdicts_of_several_steps_are_taken_together():
 
 @pytest.mark.parametrize(("score", "accuracy"), [(-0.1, 1.0), (0.0, 1.0), (0.1, 0.0)])
 def test_a_score_of_zero_says_original(score, accuracy):  # P27
-    verdicts = Verdicts(torch.full((1, 3), score), torch.zeros(1, 3).bool(), torch.ones(1, 3))
+    _, verdicts = detect(torch.full((1, 3), score), torch.zeros(1, 3).bool(), torch.ones(1, 3))
     assert summarize([Step(torch.tensor(0.0), NOTHING, verdicts=verdicts)])["discriminator_accuracy"] == accuracy
 
 

@@ -33,8 +33,7 @@ class AdversarialRTD(ReplacedTokenDetection):
         scores = self.network(corrupted.ids, batch.attention, batch.types)
         discriminator_loss, verdicts = detect(scores, replaced, self.counted(batch, corrupted))
         with torch.no_grad():
-            losses = F.binary_cross_entropy_with_logits(scores.float(), replaced.float(), reduction="none")
-            reward = losses.gather(1, masked.positions)  # (B, N): -log of the probability that was given to the truth
+            reward = verdicts.losses.gather(1, masked.positions)  # (B, N)
             hidden = self.generator.encoder(masked.ids, batch.attention, batch.types)
         baseline = self.baseline(hidden).squeeze(-1).float().gather(1, masked.positions)
         expected = -F.logsigmoid(baseline).detach()  # b(x^masked, t) = -log sigmoid(w · h_G + bias)

@@ -34,6 +34,7 @@ class Verdicts:
 
     scores: Tensor  # (B, L)
     replaced: Tensor  # (B, L)
+    losses: Tensor  # (B, L) negative log-likelihood of the truth
     weights: Tensor  # (B, L) 1 for tokens that count, 0 for padding
 
 
@@ -97,7 +98,7 @@ def predict(logits: Tensor, masked: Masked) -> tuple[Tensor, Predictions]:
 def detect(scores: Tensor, replaced: Tensor, weights: Tensor) -> tuple[Tensor, Verdicts]:
     """Give the discriminator's loss of (B, L) scores, and how its verdicts did."""
     losses = F.binary_cross_entropy_with_logits(scores.float(), replaced.float(), reduction="none")
-    return weighted_mean(losses, weights), Verdicts(scores.detach().float(), replaced, weights)
+    return weighted_mean(losses, weights), Verdicts(scores.detach().float(), replaced, losses.detach(), weights)
 
 
 def sampled_from(logits: Tensor, temperature: float, forbidden: Tensor | None = None) -> Tensor:

@@ -21,8 +21,6 @@ from electra.objectives.replace_mlm import ReplaceMLM
 from electra.objectives.rtd import ReplacedTokenDetection
 from electra.objectives.two_stage import FrozenGeneratorRTD
 
-ALGORITHMS: dict[str, Callable[..., Objective]] = {"joint": ReplacedTokenDetection, "adversarial": AdversarialRTD}
-
 
 def build_objective(
     objective: schema.Objective, model: ModelConfig, tokenizer: Tokenizer, counts: Tensor | None = None
@@ -36,20 +34,26 @@ def build_objective(
             return FrozenGeneratorRTD(objective, tokenizer, first, second)
     encoder, generator = build_networks(model, objective.generator, counts)
     match objective:
-        case schema.ElectraObjective():
+        case schema.ElectraObjective() | schema.Electra15Objective() | schema.CorrectiveObjective():
             network = _discriminator(encoder, objective.first_chance)
-            return ALGORITHMS[objective.algorithm](objective, tokenizer, generator, network)
-        case schema.Electra15Objective():
-            return Electra15(objective, tokenizer, generator, _discriminator(encoder, objective.first_chance))
-        case schema.CorrectiveObjective():
-            network = _discriminator(encoder, objective.first_chance)
-            return CorrectiveDetection(objective, tokenizer, generator, network)
+            return _detection(objective)(objective, tokenizer, generator, network)
         case schema.ElectricObjective():
             return Electric(objective, tokenizer, generator, EnergyModel(encoder))
         case schema.ReplaceMLMObjective():
             return ReplaceMLM(objective, tokenizer, generator, MaskedLM(encoder))
         case schema.AllTokensMLMObjective():
             return AllTokensMLM(objective, tokenizer, generator, MaskedLM(encoder))
+
+
+def _detection(objective: schema.Detecting) -> Callable[..., Objective]:
+    match objective:
+        case schema.Electra15Objective():
+            return Electra15
+        case schema.CorrectiveObjective():
+            return CorrectiveDetection
+        case schema.ElectraObjective(algorithm="adversarial"):
+            return AdversarialRTD
+    return ReplacedTokenDetection
 
 
 def _discriminator(encoder: Encoder, chance: float) -> Discriminator:

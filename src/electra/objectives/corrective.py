@@ -33,9 +33,8 @@ class CorrectiveDetection(ReplacedTokenDetection):
         masked, encoder = corrupted.masked, self.network.encoder
         hidden = encoder(corrupted.ids, batch.attention, batch.types)  # (B, L, H)
         replaced = corrupted.ids != batch.ids  # a lucky guess counts as original
-        discriminator_loss, verdicts = detect(
-            self.network.head(hidden), replaced, self.counted(batch, corrupted)
-        )  # L_Disc
+        scores = self.network.head(hidden)  # (B, L)
+        discriminator_loss, verdicts = detect(scores, replaced, self.counted(batch, corrupted))  # L_Disc
         logits = self.corrector(at_positions(hidden, masked.positions), encoder.embeddings.words.weight)  # (B, N, V)
         correction_loss, corrections = predict(logits, masked)  # L_Corr
         loss = self.config.generator_weight * corrupted.loss + self.config.discriminator_weight * discriminator_loss

@@ -21,29 +21,27 @@ def summarize(steps: Sequence[Step]) -> dict[str, float]:
 
 
 def _predictions(parts: Sequence[Predictions], name: str) -> dict[str, float]:
-    chosen = [part.weights > 0 for part in parts]
+    counted = [(part, part.weights > 0) for part in parts]
     found = {
-        f"{name}_loss": torch.cat([part.nll[here] for part, here in zip(parts, chosen, strict=True)]),
-        f"{name}_accuracy": torch.cat([part.correct[here] for part, here in zip(parts, chosen, strict=True)]),
+        f"{name}_loss": [part.nll[here] for part, here in counted],
+        f"{name}_accuracy": [part.correct[here] for part, here in counted],
+        "sampled_accuracy": [part.sampled[here] for part, here in counted if part.sampled is not None],
+        f"{name}_hidden_accuracy": [
+            part.correct[here & part.hidden] for part, here in counted if part.hidden is not None
+        ],
     }
-    if sampled := [part.sampled[here] for part, here in zip(parts, chosen, strict=True) if part.sampled is not None]:
-        found["sampled_accuracy"] = torch.cat(sampled)
-    if hidden := [
-        part.correct[here & part.hidden] for part, here in zip(parts, chosen, strict=True) if part.hidden is not None
-    ]:
-        found[f"{name}_hidden_accuracy"] = torch.cat(hidden)
-    return {key: values.float().mean().item() for key, values in found.items()}
+    return {key: torch.cat(values).float().mean().item() for key, values in found.items() if values}
 
 
 def _verdicts(parts: Sequence[Verdicts]) -> dict[str, float]:
-    counted = [part.weights > 0 for part in parts]
-    scores = torch.cat([part.scores[here] for part, here in zip(parts, counted, strict=True)])
-    replaced = torch.cat([part.replaced[here] for part, here in zip(parts, counted, strict=True)])
+    counted = [(part, part.weights > 0) for part in parts]
+    scores = torch.cat([part.scores[here] for part, here in counted])
+    replaced = torch.cat([part.replaced[here] for part, here in counted])
+    losses = torch.cat([part.losses[here] for part, here in counted])
     flagged = scores > 0
     right = (flagged & replaced).sum().item()
-    losses = torch.nn.functional.binary_cross_entropy_with_logits(scores, replaced.float())
     return {
-        "discriminator_loss": losses.item(),
+        "discriminator_loss": losses.mean().item(),
         "discriminator_accuracy": (flagged == replaced).float().mean().item(),
         "discriminator_precision": right / max(flagged.sum().item(), 1),
         "discriminator_recall": right / max(replaced.sum().item(), 1),

@@ -72,17 +72,18 @@ def training_flops(model: ModelConfig, objective: Objective, length: int) -> Flo
 def _networks(model: ModelConfig, objective: Objective, length: int) -> tuple[Flops, Flops]:
     """Count one sequence through the main network, and through the generator."""
     masked = PAPER_PREDICTED, objective.mask_fraction
+    paper, standard = paper_count(model, length), StandardCount(model, length)
+    detector = Flops(paper.encoder + paper.binary_head, standard.encoder + standard.binary_head)
     if isinstance(objective, MLMObjective):
         return _masked_lm(model, length, *masked), NOTHING
     if isinstance(objective, ReplaceMLMObjective):
         main = _masked_lm(model, length, *masked)
     elif isinstance(objective, AllTokensMLMObjective):
         main = _masked_lm(model, length, 1.0, 1.0)
+    elif isinstance(objective, CorrectiveObjective):
+        main = detector.plus(Flops(paper.token_head, standard.token_head(objective.mask_fraction)))
     else:
-        paper, standard = paper_count(model, length), StandardCount(model, length)
-        main = Flops(paper.encoder + paper.binary_head, standard.encoder + standard.binary_head)
-    if isinstance(objective, CorrectiveObjective):
-        main = main.plus(Flops(paper.token_head, standard.token_head(objective.mask_fraction)))
+        main = detector
     generator = objective.generator
     if not isinstance(generator, SizedGenerator):
         return main, NOTHING  # uniform and unigram compute nothing

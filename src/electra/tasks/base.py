@@ -156,7 +156,7 @@ class Task(ABC, Generic[Example, Target, Head]):
         return {}
 
 
-def weighted_mean(losses: Tensor, weights: Tensor) -> Tensor:
+def mean_where(losses: Tensor, weights: Tensor) -> Tensor:
     """Give the mean of losses where the weights are one, and zero where none is."""
     return (losses * weights).sum() / weights.sum().clamp(min=1)
 

@@ -20,7 +20,7 @@ from electra.tasks.answering.questions import Question
 from electra.tasks.answering.scores import Graded, grade, score_answers
 from electra.tasks.answering.spans import AnswerHead, best_answers, best_spans, score_spans
 from electra.tasks.answering.windows import Span, Window, cut_windows
-from electra.tasks.base import Batch, Defaults, Feature, Notes, Output, Prediction, Task, weighted_mean
+from electra.tasks.base import Batch, Defaults, Feature, Notes, Output, Prediction, Task, mean_where
 
 UNANSWERABLE_WEIGHT = 0.5
 HEADS: dict[str, type[AnswerHead]] = {"paper": QuestionAnsweringHead, "huggingface": HuggingFaceSpanHead}
@@ -94,7 +94,7 @@ class QuestionAnswering(Task[Question, Span, AnswerHead]):
             losses = losses + UNANSWERABLE_WEIGHT * F.binary_cross_entropy_with_logits(
                 spans.unanswerable, truth, reduction="none"
             )
-        return weighted_mean(losses, batch["weights"])
+        return mean_where(losses, batch["weights"])
 
     def outputs(self, head: AnswerHead, hidden: Tensor, batch: Batch) -> Batch:
         """Give the best few spans of each window: all scores of all windows would not fit into memory."""

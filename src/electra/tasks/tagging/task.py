@@ -18,7 +18,7 @@ from electra.config.tasks import TaggingConfig
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import TaskError
 from electra.model.heads import TaggingHead
-from electra.tasks.base import Batch, Defaults, Feature, Notes, Output, Prediction, Split, Task, weighted_mean
+from electra.tasks.base import Batch, Defaults, Feature, Notes, Output, Prediction, Split, Task, mean_where
 from electra.tasks.tagging.spans import OUTSIDE, Span, find_spans, marks_spans, scheme_of, span_scores, write_tags
 from electra.tasks.texts import metrics
 from electra.tasks.texts.labels import listed
@@ -122,7 +122,7 @@ class TaggingTask(Task[Sentence, Targets, TaggingHead]):
     def loss(self, head: TaggingHead, hidden: Tensor, batch: Batch) -> Tensor:
         """Give the mean loss of the words."""
         losses = F.cross_entropy(head(hidden).float().transpose(1, 2), batch["tags"], reduction="none")  # (B, L)
-        return weighted_mean(losses, batch["tag_weights"])
+        return mean_where(losses, batch["tag_weights"])
 
     def outputs(self, head: TaggingHead, hidden: Tensor, batch: Batch) -> Batch:
         """Give the likeliest tag of every token and its probability."""

@@ -11,7 +11,7 @@ from electra.config.finetune import FinetuneConfig
 from electra.config.schema import ModelConfig
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.model.heads import ClassificationHead, HuggingFaceClassificationHead
-from electra.tasks.base import Batch, Feature, Notes, Output, Prediction, Task, weighted_mean
+from electra.tasks.base import Batch, Feature, Notes, Output, Prediction, Task, mean_where
 from electra.tasks.texts.labels import Classes, Labels
 from electra.tasks.texts.pictures import MOST_CLASSES, calibration, confusion
 
@@ -73,7 +73,7 @@ class TextTask(Task[TextExample, list[float], nn.Module]):
 
     def loss(self, head: nn.Module, hidden: Tensor, batch: Batch) -> Tensor:
         """Give the mean loss of the rows."""
-        return weighted_mean(self.kind.losses(head(hidden), batch["targets"]), batch["weights"])
+        return mean_where(self.kind.losses(head(hidden), batch["targets"]), batch["weights"])
 
     def outputs(self, head: nn.Module, hidden: Tensor, batch: Batch) -> Batch:
         """Give the logits."""
