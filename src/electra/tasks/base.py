@@ -42,6 +42,9 @@ class Feature(Generic[Target]):
     target: Target | None = None  # None without a label; what it is, is the task family's own matter
 
 
+AnyFeature = TypeVar("AnyFeature", bound=Feature[Any])
+
+
 @dataclass(frozen=True)
 class Defaults:
     """What the paper sets by task; a config may say otherwise."""
@@ -63,7 +66,7 @@ class Notes:
             self.counts[what] += count
 
 
-class Task(ABC, Generic[Example, Target, Head]):
+class Task(ABC, Generic[Example, AnyFeature, Head]):
     """A task: from files to features, from hidden states to a loss, from outputs to predictions and scores."""
 
     name: str
@@ -103,7 +106,7 @@ class Task(ABC, Generic[Example, Target, Head]):
     @abstractmethod
     def features(
         self, examples: Sequence[Example], tokenizer: Tokenizer, max_length: int, notes: Notes, training: bool
-    ) -> list[Feature[Target]]:
+    ) -> list[AnyFeature]:
         """Turn examples into what the encoder sees, in the order of the examples."""
 
     @abstractmethod
@@ -111,7 +114,7 @@ class Task(ABC, Generic[Example, Target, Head]):
         """Make the head that stands on an encoder of this shape."""
 
     @abstractmethod
-    def batch(self, features: Sequence[Feature[Target]], rows: int, length: int) -> Batch:
+    def batch(self, features: Sequence[AnyFeature], rows: int, length: int) -> Batch:
         """Give the targets of a batch of labelled features, padded to `rows` rows and `length` tokens."""
 
     @abstractmethod
@@ -127,7 +130,7 @@ class Task(ABC, Generic[Example, Target, Head]):
 
     @abstractmethod
     def predictions(
-        self, examples: Sequence[Example], features: Sequence[Feature[Target]], outputs: Sequence[Output]
+        self, examples: Sequence[Example], features: Sequence[AnyFeature], outputs: Sequence[Output]
     ) -> list[Prediction]:
         """Give one prediction for each example, in order, from the outputs of each feature."""
 

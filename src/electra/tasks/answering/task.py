@@ -6,7 +6,7 @@ Shapes: B windows, L tokens, H hidden size.
 import json
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -19,15 +19,15 @@ from electra.model.heads import HuggingFaceSpanHead, QuestionAnsweringHead
 from electra.tasks.answering.questions import Question
 from electra.tasks.answering.scores import Graded, grade, score_answers
 from electra.tasks.answering.spans import AnswerHead, best_answers, best_spans, score_spans
-from electra.tasks.answering.windows import Span, Window, cut_windows
-from electra.tasks.base import Batch, Defaults, Feature, Notes, Output, Prediction, Task, mean_where
+from electra.tasks.answering.windows import Window, cut_windows
+from electra.tasks.base import Batch, Defaults, Notes, Output, Prediction, Task, mean_where
 
 UNANSWERABLE_WEIGHT = 0.5
 HEADS: dict[str, type[AnswerHead]] = {"paper": QuestionAnsweringHead, "huggingface": HuggingFaceSpanHead}
 THRESHOLDS = {"paper": -2.75, "huggingface": 0.0}  # null odds; the original's, and where both are equally likely
 
 
-class QuestionAnswering(Task[Question, Span, AnswerHead]):
+class QuestionAnswering(Task[Question, Window, AnswerHead]):
     """Extractive question answering; where the questions come from is a matter of its kinds.
 
     Departures from the original: answerability is trained only where `unanswerable` questions exist, and a window that
@@ -63,22 +63,22 @@ class QuestionAnswering(Task[Question, Span, AnswerHead]):
 
     def features(
         self, examples: Sequence[Question], tokenizer: Tokenizer, max_length: int, notes: Notes, training: bool
-    ) -> list[Feature[Span]]:
+    ) -> list[Window]:
         """Cut contexts into windows."""
-        return [*cut_windows(examples, tokenizer, max_length, notes, training)]
+        return cut_windows(examples, tokenizer, max_length, notes, training)
 
     def head(self, model: ModelConfig) -> AnswerHead:
         """Make the paper's question-answering module, or the head of `ElectraForQuestionAnswering`."""
         return self._head(model)
 
-    def batch(self, features: Sequence[Feature[Span]], rows: int, length: int) -> Batch:
+    def batch(self, features: Sequence[Window], rows: int, length: int) -> Batch:
         """Give for each window where the answer, the context and the possible starts begin and end."""
         names = ("first", "last", "context_begin", "context_end", "starts_begin", "starts_end")
         bounds = torch.zeros(rows, len(names), dtype=torch.long)
         bounds[: len(features)] = torch.tensor(
             [
                 [*(window.target or (0, 0)), window.begin, window.end, window.starts.start, window.starts.stop]
-                for window in cast(Sequence[Window], features)
+                for window in features
             ]
         )
         return dict(zip(names, bounds.unbind(1), strict=True))
@@ -102,10 +102,10 @@ class QuestionAnswering(Task[Question, Span, AnswerHead]):
         return best_spans(head, hidden, _allowed(hidden, batch), candidates, batch["context_end"])._asdict()
 
     def predictions(
-        self, examples: Sequence[Question], features: Sequence[Feature[Span]], outputs: Sequence[Output]
+        self, examples: Sequence[Question], features: Sequence[Window], outputs: Sequence[Output]
     ) -> list[Prediction]:
         """Give for each question the text, the other good answers, and with unanswerable questions the null odds."""
-        pairs = zip(cast(Sequence[Window], features), outputs, strict=True)
+        pairs = zip(features, outputs, strict=True)
         found = [best_answers(windows) for _, windows in groupby(pairs, lambda pair: pair[0].example)]
         return [
             {"id": question.id, **self._decide(answers, odds)}

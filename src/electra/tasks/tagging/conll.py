@@ -71,7 +71,7 @@ class ConllTask(TaggingTask):
         raise TaskError(f"no {wanted[0]} in {folder}; found {there}; name it with {split}_file=FILE")
 
 
-class Columns(NamedTuple):
+class WordColumns(NamedTuple):
     """Where words and tags stand in a line; tags that are not wanted stand nowhere."""
 
     width: int
@@ -82,7 +82,7 @@ class Columns(NamedTuple):
 def read_sentences(lines: Iterable[str], name: str, settings: TaggingConfig, tagged: bool = True) -> Iterator[Sentence]:
     """Read sentences, with or without their tags; every line has to have as many columns as the first."""
     universal = name.endswith(UNIVERSAL)
-    columns: Columns | None = None
+    columns: WordColumns | None = None
     words: list[str] = []
     tags: list[str] = []
     start = ""
@@ -105,7 +105,7 @@ def read_sentences(lines: Iterable[str], name: str, settings: TaggingConfig, tag
                 tags.append(cells[columns.tag])
 
 
-def _find_columns(width: int, settings: TaggingConfig, universal: bool, tagged: bool, where: str) -> Columns:
+def _find_columns(width: int, settings: TaggingConfig, universal: bool, tagged: bool, where: str) -> WordColumns:
     """Tell the columns of a file by its first line, or refuse it."""
     word = settings.word_column or (2 if universal else 1)
     tag = settings.tag_column or (4 if universal else width)
@@ -116,4 +116,4 @@ def _find_columns(width: int, settings: TaggingConfig, universal: bool, tagged: 
         raise TaskError(
             f"{where}: column {word} would be word and tag; is the tag missing? else set tagging.tag_column"
         )
-    return Columns(width, word - 1, tag - 1 if tagged else None)
+    return WordColumns(width, word - 1, tag - 1 if tagged else None)

@@ -43,7 +43,7 @@ class TaggingFeature(Feature[Targets]):
     starts: tuple[int, ...] = ()
 
 
-class TaggingTask(Task[Sentence, Targets, TaggingHead]):
+class TaggingTask(Task[Sentence, TaggingFeature, TaggingHead]):
     """A task on words, wherever they come from; what is `known` of its tags is what `learn_tags` gives."""
 
     defaults = Defaults(max_length=256)
@@ -85,10 +85,10 @@ class TaggingTask(Task[Sentence, Targets, TaggingHead]):
 
     def features(
         self, examples: Sequence[Sentence], tokenizer: Tokenizer, max_length: int, notes: Notes, training: bool
-    ) -> list[Feature[Targets]]:
+    ) -> list[TaggingFeature]:
         """Frame each sentence as [CLS] words [SEP]; words beyond the length are noted, and will count as O."""
         numbers = {label: number for number, label in enumerate(self.labels)}
-        features: list[Feature[Targets]] = []
+        features: list[TaggingFeature] = []
         encodings = tokenizer.encode_words([example.words for example in examples])
         for number, (example, encoding) in enumerate(zip(examples, encodings, strict=True)):
             pieces, starts = _pieces(encoding, len(example.words), tokenizer.unk_id, notes)
@@ -108,12 +108,11 @@ class TaggingTask(Task[Sentence, Targets, TaggingHead]):
         """Make one linear map for every token: the paper's head and Hugging Face's are the same."""
         return TaggingHead(model, len(self.labels))
 
-    def batch(self, features: Sequence[Feature[Targets]], rows: int, length: int) -> Batch:
+    def batch(self, features: Sequence[TaggingFeature], rows: int, length: int) -> Batch:
         """Give the tag (rows, length) of each word's first piece, and weights that are 1 there and 0 elsewhere."""
         tags = torch.zeros(rows, length, dtype=torch.long)
         weights = torch.zeros(rows, length)
         for row, feature in enumerate(features):
-            assert isinstance(feature, TaggingFeature)
             for start, tag in zip(feature.starts, feature.target or [], strict=True):
                 if tag is not None:
                     tags[row, start], weights[row, start] = tag, 1
@@ -130,12 +129,11 @@ class TaggingTask(Task[Sentence, Targets, TaggingHead]):
         return {"tags": best.indices, "probabilities": best.values}
 
     def predictions(
-        self, examples: Sequence[Sentence], features: Sequence[Feature[Targets]], outputs: Sequence[Output]
+        self, examples: Sequence[Sentence], features: Sequence[TaggingFeature], outputs: Sequence[Output]
     ) -> list[Prediction]:
         """Read the tag of each word from its first piece; a word that was cut off is outside of all spans."""
         found = []
         for example, feature, output in zip(examples, features, outputs, strict=True):
-            assert isinstance(feature, TaggingFeature)
             starts, lost = list(feature.starts), len(example.words) - len(feature.starts)
             tags = [self.labels[number] for number in output["tags"][starts]] + [OUTSIDE] * lost
             chances = [*map(float, output["probabilities"][starts]), *[None] * lost]

@@ -7,7 +7,7 @@ from electra.config.finetune import FinetuneConfig
 from electra.errors import TaskError
 from electra.tasks.base import Defaults, Known, Notes, Prediction, Split
 from electra.tasks.lines import read_inputs
-from electra.tasks.texts.glue_files import Benchmark, MissingFileError, Part, Row, is_own, read_own, read_part
+from electra.tasks.texts.glue_files import Benchmark, GlueRow, MissingFileError, Part, is_own, read_own, read_part
 from electra.tasks.texts.labels import Classes, Value
 from electra.tasks.texts.task import TextExample, TextTask
 
@@ -91,7 +91,7 @@ class GlueTask(TextTask):
             return f"{min(max(prediction['value'], self.kind.low), self.kind.high):.3f}"
         return str(prediction["label"])
 
-    def _example(self, row: Row, group: str) -> TextExample:
+    def _example(self, row: GlueRow, group: str) -> TextExample:
         raw = row.cells.get(self.benchmark.label)
         label = None if raw is None else self.kind.parse(raw, row.where)
         return TextExample(tuple(row.cells[column] for column in self.benchmark.columns), label, row.number, group)

@@ -27,7 +27,7 @@ class Part(NamedTuple):
     file: str | None
 
 
-class Row(NamedTuple):
+class GlueRow(NamedTuple):
     """An example as it stands in a file."""
 
     where: str
@@ -47,7 +47,7 @@ class Benchmark:
     defaults: Defaults = field(default_factory=Defaults)
 
 
-def read_part(data: str | None, part: Part, task: Benchmark, notes: Notes) -> Iterator[Row]:
+def read_part(data: str | None, part: Part, task: Benchmark, notes: Notes) -> Iterator[GlueRow]:
     """Read the rows of a part; the labels of a test are optional."""
     name, hub_name = ("_".join(filter(None, (split, part.group))) for split in (part.split, HUB[part.split]))
     on_hub = data is not None and is_dataset(data)
@@ -73,7 +73,7 @@ def is_own(path: Path, task: Benchmark) -> bool:
     return set(task.columns) <= set(first) or _without_header(first, task)
 
 
-def read_own(path: Path, task: Benchmark, needed: tuple[str, ...], notes: Notes) -> Iterator[Row]:
+def read_own(path: Path, task: Benchmark, needed: tuple[str, ...], notes: Notes) -> Iterator[GlueRow]:
     """Read one of the benchmark's own files."""
     header = COLA_HEADER if _without_header(_first_fields(path), task) else None
     yield from _read_tsv(path, needed, header, notes)
@@ -89,7 +89,7 @@ def _without_header(first: list[str], task: Benchmark) -> bool:
     return task.folder == "CoLA" and len(first) == len(COLA_HEADER) and first[1] in task.labels.names
 
 
-def _read_tsv(path: Path, needed: tuple[str, ...], header: list[str] | None, notes: Notes) -> Iterator[Row]:
+def _read_tsv(path: Path, needed: tuple[str, ...], header: list[str] | None, notes: Notes) -> Iterator[GlueRow]:
     """Read a file of fields with tabs between them and nothing else; `header` where the file leaves it out."""
     count = 0
     with path.open(encoding="utf-8-sig", newline="\n") as file:
@@ -110,7 +110,7 @@ def _read_tsv(path: Path, needed: tuple[str, ...], header: list[str] | None, not
             else:
                 cells = dict(zip(header, fields, strict=True))
                 own = cells.get("index", cells.get("id", ""))
-                yield Row(where, int(own) if own.isdigit() else count, cells)
+                yield GlueRow(where, int(own) if own.isdigit() else count, cells)
                 count += 1
 
 
@@ -122,12 +122,12 @@ def _decoded(lines: Iterable[str], path: Path) -> Iterator[str]:
         raise TaskError(f"{path} is no UTF-8 (byte 0x{byte:02x}); convert it with iconv") from None
 
 
-def _read_hub_files(paths: list[Path], task: Benchmark) -> Iterator[Row]:
+def _read_hub_files(paths: list[Path], task: Benchmark) -> Iterator[GlueRow]:
     for path in paths:
         yield from _read_hub(str(path), task)
 
 
-def _read_hub(name: str, task: Benchmark) -> Iterator[Row]:
+def _read_hub(name: str, task: Benchmark) -> Iterator[GlueRow]:
     """Read a dataset of the hub, whose text columns have names of their own and whose labels are numbers."""
     for number, (where, record) in enumerate(read_rows(name)):
         absent = [column for column in task.hub[1:] if column not in record]
@@ -139,4 +139,4 @@ def _read_hub(name: str, task: Benchmark) -> Iterator[Row]:
             cells |= {} if label is None or label < 0 else {task.label: label}
         elif label is not None and label >= 0:  # -1 stands for a hidden label
             cells[task.label] = task.labels.names[label]
-        yield Row(where, record.get("idx", number), cells)
+        yield GlueRow(where, record.get("idx", number), cells)

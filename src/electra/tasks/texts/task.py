@@ -28,7 +28,7 @@ class TextExample:
     group: str = ""  # the part of the split that it belongs to, where that is scored by itself
 
 
-class TextTask(Task[TextExample, list[float], nn.Module]):
+class TextTask(Task[TextExample, Feature[list[float]], nn.Module]):
     """A task on texts, whatever file they come from and whatever their labels mean."""
 
     def __init__(self, config: FinetuneConfig, kind: Labels[Any]) -> None:
