@@ -1,0 +1,42 @@
+"""Vectors that tell sentences apart, and vectors that do not."""
+
+import pytest
+import torch
+import vectors
+
+from electra.model.pretrained import Pretrained, load
+from electra.recipes.convert import write_model
+
+PAIRS = [("the cat sat", "the cat sat", 5.0), ("the dog ate soup", "the dog ate soup", 5.0)]
+PAIRS += [("the cat sat", "a good meal", 1.0), ("on the mat", "then it was cooked", 0.0)]
+
+
+@pytest.fixture
+def glue(tmp_path):
+    (tmp_path / "STS-B").mkdir()
+    rows = [f"{number}\t{first}\t{second}\t{score}\n" for number, (first, second, score) in enumerate(PAIRS)]
+    (tmp_path / "STS-B" / "dev.tsv").write_text("index\tsentence1\tsentence2\tscore\n" + "".join(rows))
+    return str(tmp_path)
+
+
+def test_layers_that_see_the_words_know_which_sentences_are_the_same(glue, tiny_folder, tmp_path):
+    model, folder = load(tiny_folder, device="cpu"), tmp_path / "scrambled"
+    with torch.no_grad():
+        torch.manual_seed(0)
+        model.encoder.layers[-1].feed_forward_norm.weight.mul_(1e-4)  # all states alike, but for the last bits
+        model.encoder.layers[-1].feed_forward_norm.bias.fill_(1.0)
+    write_model(Pretrained(model.network, model.tokenizer), folder)
+    lines = list(vectors.similarities(glue, [str(tiny_folder), str(folder)]))
+    layers = len(model.encoder.layers)
+    assert [line[:2] for line in lines] == [
+        (str(name), at + 1) for name in (tiny_folder, folder) for at in range(layers)
+    ]
+    assert all(found > 0.7 for _, _, found in lines[:layers])
+    assert lines[layers:-1] == [(str(folder), *line[1:]) for line in lines[: layers - 1]]
+
+
+def test_cosines_are_of_pairs():
+    import numpy as np
+
+    found = vectors.cosines(np.array([[1.0, 0], [1, 1]]), np.array([[0.0, 2], [3, 3]]))
+    assert found.tolist() == pytest.approx([0.0, 1.0])
