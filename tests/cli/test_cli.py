@@ -188,6 +188,11 @@ def test_detect_prints_a_line_a_token_where_there_is_no_terminal(electra, tiny_f
     assert [line.split("\t")[1:] for line in lines] == [["0-3", "the"], ["4-8", "chef"]]
 
 
+@pytest.mark.parametrize("text", ["~20 people came to dinner.", "a long text " * 30])
+def test_a_text_that_can_be_no_name_is_a_text(text):
+    assert _is_text(text)
+
+
 def test_detect_of_nothing_is_an_empty_document(electra, tiny_folder):
     result = electra("detect", str(tiny_folder), "--json", stdin="")
     assert json.loads(result.stdout) == {"text": "", "tokens": []}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from electra.data.files import folder_whole, write_whole
+from electra.data.files import folder_whole, is_there, write_whole
 from electra.errors import CheckpointError
 
 
@@ -50,11 +50,33 @@ def test_a_folder_takes_its_place_when_it_is_whole(tmp_path):
 
 
 def test_what_a_kill_left_is_not_taken_for_a_part_of_it(tmp_path):
-    for left in (".out.partial", ".out.old"):
-        (tmp_path / left).mkdir()
-        (tmp_path / left / "stale").touch()
+    (tmp_path / ".out.partial").mkdir()
+    (tmp_path / ".out.partial" / "stale").touch()
     write_folder(tmp_path / "out", "one")
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["inner"]
+
+
+def test_what_was_there_before_a_kill_comes_back(tmp_path):
+    (tmp_path / ".out.old").mkdir()  # renamed, and nothing took its place
+    (tmp_path / ".out.old" / "dear").touch()
+    with pytest.raises(ValueError, match="no luck"), folder_whole(tmp_path / "out", overwrite=True):
+        raise ValueError("no luck")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["dear"]
+
+
+def test_a_link_leads_to_what_is_written(tmp_path):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "out").symlink_to(tmp_path / "there")
+    for _ in range(2):
+        with folder_whole(tmp_path / "out", overwrite=True) as folder:
+            (folder / "inner").touch()
+    assert (tmp_path / "out").is_symlink()
+    assert [path.name for path in (tmp_path / "there").iterdir()] == ["inner"]
+
+
+@pytest.mark.parametrize("name", ["日" * 100, "~20 people came to dinner.", "a\0b"])
+def test_a_text_is_no_file(name):
+    assert not is_there(name)
 
 
 def test_a_folder_that_holds_something_is_refused(tmp_path):

@@ -194,3 +194,11 @@ def test_a_real_trained_bert_computes_the_same(tmp_path):
         warnings.simplefilter("ignore")
         theirs = BertModel.from_pretrained(folder).eval()
     assert_equal_everywhere(read_network(folder), theirs)
+
+
+@pytest.mark.parametrize(("kind", "config"), [(ElectraForMaskedLM, ElectraConfig), (BertForMaskedLM, BertConfig)])
+def test_output_weights_of_their_own_are_refused(kind, config, tmp_path):
+    shape = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
+    kind(config(vocab_size=30, tie_word_embeddings=False, **shape)).save_pretrained(tmp_path)
+    with pytest.raises(CheckpointError, match="has output weights of its own"):
+        read_network(tmp_path)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from electra.errors import CheckpointError, DataError
+from electra.errors import CheckpointError, ConfigError, DataError
 from electra.model.encoder import Encoder
 from electra.model.huggingface import write_network
 from electra.model.precision import as_used
@@ -96,6 +96,24 @@ def test_tokens_of_a_long_text_are_all_encoded(model):
 
 def test_no_texts_encode_to_no_vectors(model):
     assert model.encode([]).shape == (0, 128)
+    assert model.encode([], pooling="tokens") == []
+
+
+@pytest.mark.parametrize("text", ["half a smile \ud83d", None, b"bytes"])
+def test_what_is_no_text_is_one_line(model, text):
+    with pytest.raises(DataError, match="texts have to be strings of whole characters"):
+        model.encode([text])
+
+
+def test_a_device_that_is_none_is_one_line(tiny_folder):
+    with pytest.raises(ConfigError, match="no device 'gpu'; say auto, cpu, cuda or cuda:N"):
+        load(tiny_folder, device="gpu")
+
+
+@pytest.mark.parametrize("name", ["", "a" * 300])
+def test_a_name_that_is_none_is_one_line(name):
+    with pytest.raises(CheckpointError, match=r"hub does not give a model of that name|no file or folder"):
+        load(name)
 
 
 def test_a_text_is_not_taken_for_a_list_of_letters(model):

@@ -52,6 +52,13 @@ def test_a_space_that_belongs_to_a_token_is_not_coloured():
     assert cut("the chef", [(0, 3), (3, 8)]) == [("", "the"), (" ", "chef")]
 
 
+def test_a_character_of_several_tokens_is_shown_once():
+    assert cut("5€ a", [(0, 1), (1, 2), (1, 2), (1, 2), (2, 4)]) == [
+        *[("", "5"), ("", "€"), ("", ""), ("", "")],
+        (" ", "a"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("probability", "text"), [(0, "0 %"), (0.001, "<1 %"), (0.125, "12 %"), (0.999, ">99 %"), (1, "100 %")]
 )

@@ -8,11 +8,13 @@ from transformers import AutoModel, AutoTokenizer, ElectraConfig, ElectraForMask
 import electra
 from electra.config.load import load_config
 from electra.data.tokens.tokenizer import wordpiece
-from electra.errors import CheckpointError
+from electra.errors import CheckpointError, ConfigError
 from electra.model.encoder import Encoder
+from electra.model.heads import ClassificationHead, QuestionAnsweringHead
 from electra.model.huggingface import write_network
-from electra.model.networks import Discriminator, MaskedLM
+from electra.model.networks import Discriminator, MaskedLM, TaskNetwork
 from electra.model.pretrained import Pretrained
+from electra.model.task_model import TaskModel, write_task_model
 from electra.recipes import convert
 from electra.recipes.convert import write_model
 
@@ -27,6 +29,29 @@ def test_an_export_to_ones_home_lies_there(tiny_folder, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     electra.export(tiny_folder, "~/hf")
     assert (tmp_path / "hf" / "config.json").is_file()
+
+
+def test_an_unknown_precision_is_one_line(tiny_folder, tmp_path):
+    with pytest.raises(ConfigError, match="no precision 'fp16'; say float32 or bf16"):
+        electra.export(tiny_folder, tmp_path / "hf", precision="fp16")
+
+
+@pytest.mark.parametrize("head", [ClassificationHead, QuestionAnsweringHead])
+def test_a_fine_tuned_model_with_a_head_of_the_paper_is_imported_whole(head, tiny_model, tmp_path):
+    shape = tiny_model.encoder.config
+    classifies = head is ClassificationHead
+    network = TaskNetwork(
+        tiny_model.encoder,
+        head(shape, 2) if classifies else head(shape),
+        ("no", "yes") if classifies else (),
+        "single_label_classification" if classifies else None,
+    )
+    write_task_model(TaskModel(network, tiny_model.tokenizer, {"name": "rte"}), tmp_path / "tuned")
+    electra.import_model(tmp_path / "tuned", tmp_path / "imported")
+    again = electra.load(tmp_path / "imported", device="cpu").network
+    for name, weight in network.state_dict().items():
+        assert torch.equal(again.state_dict()[name], weight), name
+    assert "import AutoTokenizer, AutoModel\n" in (tmp_path / "imported" / "model" / "README.md").read_text()
 
 
 def test_an_export_loads_in_transformers_whole(exported):

@@ -2,13 +2,13 @@
 
 import json
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from electra.cli.colours import shade
 from electra.cli.options import AnyModel, Json
+from electra.data.files import is_there
 
 EXAMPLES = (
     'electra detect "I think that you are write."',
@@ -63,4 +63,4 @@ def _is_text(argument: str) -> bool:
     if argument == "-":
         return True
     worded = " " in argument.strip() or ("/" not in argument and sys.stdin.isatty())
-    return worded and not Path(argument).expanduser().exists()
+    return worded and not is_there(argument)

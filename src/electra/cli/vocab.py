@@ -30,7 +30,8 @@ def vocab(
         bool, typer.Option("--uncased/--cased", help="Lower-case the text, or keep its case.")
     ] = Vocabulary.lowercase,
     accents: Annotated[
-        Accents, typer.Option(help="auto strips with --uncased, except from Hangul and kana.")
+        Accents,
+        typer.Option(help="auto strips with --uncased, except where it would change letters, as of Hangul or Hindi."),
     ] = Vocabulary.accents,
     max_characters: Annotated[
         int, typer.Option(help="Of longer text an even sample is used.")

@@ -60,10 +60,12 @@ def read_table(path: Path, what: str, error: type[ElectraError]) -> dict[str, An
 @contextmanager
 def folder_whole(out: Path, overwrite: bool = False) -> Iterator[Path]:
     """Give a folder beside `out` that becomes `out` when all went well, and vanishes when not."""
-    out = out.expanduser()
+    out = out.expanduser().resolve()
+    written, old = beside(out), out.with_name(f".{out.name}.old")
+    if old.exists() and not out.exists():  # a process was killed between the two
+        old.rename(out)
     if not overwrite and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise CheckpointError(f"{out} exists already; choose another --out or remove it")
-    written, old = beside(out), out.with_name(f".{out.name}.old")
     for left in (written, old):  # by a killed process
         shutil.rmtree(left, ignore_errors=True)
     written.mkdir(parents=True)
@@ -78,6 +80,14 @@ def folder_whole(out: Path, overwrite: bool = False) -> Iterator[Path]:
         shutil.rmtree(written, ignore_errors=True)
         raise
     shutil.rmtree(old, ignore_errors=True)
+
+
+def is_there(name: str | Path) -> bool:
+    """Say whether a name is that of a file or folder; a text, which may be too long for a name, is not."""
+    try:
+        return Path(name).expanduser().exists()
+    except (OSError, RuntimeError, ValueError):  # too long; ~ of nobody; a zero byte
+        return False
 
 
 def beside(path: Path) -> Path:

@@ -115,7 +115,16 @@ def read_network(folder: Path) -> Network:
         for (ours, parameter), theirs in zip(network.named_parameters(), huggingface_names(network), strict=True)
     }
     network.load_state_dict(weights, assign=True)
+    if isinstance(network, MaskedLM):
+        _check_tied(network, tensors, folder)
     return network.requires_grad_(True).eval()
+
+
+def _check_tied(network: MaskedLM, tensors: dict[str, Tensor], folder: Path) -> None:
+    words = network.encoder.embeddings.words.weight
+    for name in ("generator_lm_head.weight", "cls.predictions.decoder.weight"):
+        if name in tensors and not torch.equal(tensors[name].to(words), words):
+            raise CheckpointError(f"{folder} has output weights of its own, {name}; here they are the word embeddings")
 
 
 def write_network(network: Network, folder: Path, dtype: torch.dtype = torch.float32, pad_id: int = 0) -> None:

@@ -24,6 +24,8 @@ class HasPrecision(Protocol):
 
 def find_device(name: str) -> torch.device:
     """Give the device of a name; `auto` is a GPU where there is one."""
+    if name.partition(":")[0] not in ("auto", "cpu", "cuda"):
+        raise ConfigError(f"no device {name!r}; say auto, cpu, cuda or cuda:N")
     there = torch.cuda.is_available()
     if name.startswith("cuda") and not there:
         raise ConfigError(f"device={name}, but PyTorch finds no GPU here; leave it out, or say device=cpu")

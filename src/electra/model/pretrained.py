@@ -137,7 +137,7 @@ class Pretrained:
         found = self._run(windows, lambda batch: pool(batch, encoder(batch.ids, batch.attention)))
         if pooling == "tokens":
             states = [framed[1 : len(window) + 1] for window, framed in zip(windows, found, strict=True)]
-            ends = [*firsts[1:], len(windows)]
+            ends = [*firsts, len(windows)][1:]
             return [np.concatenate(states[first:end]) for first, end in zip(firsts, ends, strict=True)]
         if not found:
             return np.zeros((0, self.encoder.config.hidden_size), np.float32)

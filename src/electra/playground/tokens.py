@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from html import escape
-from itertools import pairwise
 from typing import NamedTuple
 
 from electra.errors import DataError
@@ -37,11 +36,16 @@ def bounded(text: str, most: int) -> str:
 
 
 def cut(text: str, spans: Iterable[tuple[int, int]]) -> list[tuple[str, str]]:
-    """Cut a text into tokens and what stands before each; a space that belongs to a token counts as before it."""
-    pieces = []
-    for (_, end), (start, stop) in pairwise([(0, 0), *spans]):
+    """Cut a text into tokens and what stands before each; a space that belongs to a token counts as before it.
+
+    Of several tokens that spell one character the first has it, and the others have nothing.
+    """
+    pieces, end = [], 0
+    for start, stop in spans:
+        start, stop = max(start, end), max(stop, end)
         bare = text[start:stop].lstrip()
         pieces.append((text[end : stop - len(bare)], bare))
+        end = stop
     return pieces
 
 

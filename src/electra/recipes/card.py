@@ -21,6 +21,7 @@ def model_card(model: Pretrained, dtype: torch.dtype = torch.float32) -> str:
     config = model.encoder.config
     parameters = sum(parameter.numel() for parameter in model.network.parameters())
     architecture = layout(model.network).architecture
+    loaded_as = "AutoModel" if architecture.startswith("Paper") else architecture
     generator = (
         "\nThe generator that it was trained with is in the folder `generator`: "
         '`ElectraForMaskedLM.from_pretrained(FOLDER, subfolder="generator")`.\n'
@@ -48,10 +49,10 @@ tags:
 | longest input | {model.window + 2} tokens |
 
 ```python
-from transformers import AutoTokenizer, {architecture}
+from transformers import AutoTokenizer, {loaded_as}
 
 tokenizer = AutoTokenizer.from_pretrained(FOLDER)
-model = {architecture}.from_pretrained(FOLDER)
+model = {loaded_as}.from_pretrained(FOLDER)
 outputs = model(**tokenizer("the chef ate the meal", return_tensors="pt"))
 ```
 {generator}

@@ -16,7 +16,7 @@ from electra.config.schema import (
 )
 from electra.data.files import folder_whole, write_json
 from electra.data.reading.hub import locate
-from electra.errors import CheckpointError
+from electra.errors import CheckpointError, ConfigError
 from electra.model.encoder import Encoder
 from electra.model.heads import ClassificationHead, QuestionAnsweringHead
 from electra.model.huggingface import FILES, Network, read_network, write_network
@@ -33,6 +33,8 @@ def export(source: str | Path, out: str | Path, precision: Literal["float32", "b
 
     In bf16 the files are half as large: weights are rounded first, and it is the rounded model that has to come back.
     """
+    if precision not in DTYPES:
+        raise ConfigError(f"no precision {precision!r}; say {' or '.join(DTYPES)}")
     dtype = DTYPES[precision]
     model = load(source, device="cpu")
     for network in filter(None, (model.network, model.generator)):
@@ -154,6 +156,8 @@ def _check(network: Network, folder: Path) -> None:
         if isinstance(candidate, MaskedLM):
             positions = torch.arange(length // 2, device=device).expand(2, -1)
             outputs.append(candidate(ids, attention, None, positions))
+        elif isinstance(candidate, TaskNetwork) and isinstance(candidate.head, QuestionAnsweringHead):
+            outputs.append(candidate.encoder(ids, attention))  # its head asks for candidates, too
         else:
             outputs.append(candidate(ids, attention))
     if not torch.equal(*outputs):

@@ -22,6 +22,7 @@ from electra.training.processes import launched
 from electra.training.run import Listener, begun, check_place, held
 
 PLAN = "plan.json"
+MOST_UNKNOWN = 0.01  # of the tokens; with more, a language wants another vocabulary
 
 
 def train(
@@ -58,6 +59,11 @@ def train(
         train_vocab(names, size=plan.vocab_size, out=tokenizer_folder)
     tokenizer = load_tokenizer(tokenizer_folder)
     say(f"{tokenizer_folder}: {tokenizer.vocab_size:,} pieces")
+    if (unknown := read_report(tokenizer_folder).fertility.unknown) > MOST_UNKNOWN:
+        say(
+            f"warning: {unknown:.1%} of the text's tokens are not among them; take more, --set model.vocab_size=N, or "
+            "go step by step, with electra vocab --model unigram"
+        )
     corpus = _corpus(names, tokenizer, building, folder / "corpus")
     say(f"{folder / 'corpus'}: {corpus.manifest.tokens:,} tokens in {corpus.manifest.sequences:,} sequences")
     # Over what the user asked for: the text may have fewer pieces.

@@ -29,6 +29,18 @@ def test_csv_fields_may_hold_line_ends_and_quotes(tmp_path):
     assert texts(path) == ['one, "two"\nthree', "four"]
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("a.jsonl", '{"id": "doc-1", "text": null}\n{"id": "doc-2", "text": "one"}\n', ["one"]),
+        ("a.jsonl", '{"id": "doc-1", "words": null}\n{"id": "doc-2", "words": "one and two"}\n', ["one and two"]),
+        ("a.csv", "id,url,review\n1,http://a.b,ok\n2,http://a.c,a good one indeed\n", ["ok", "a good one indeed"]),
+    ],
+)
+def test_the_first_records_together_say_where_the_text_is(tmp_path, name, content, expected):
+    assert texts(write(tmp_path / name, content)) == expected
+
+
 def test_tsv_is_split_at_tabs(tmp_path):
     assert texts(write(tmp_path / "a.tsv", "text\tid\none, two\t1\n")) == ["one, two"]
 

@@ -95,6 +95,26 @@ def test_a_remote_address_is_read_through_fsspec():
     assert (read(source), source.format, find_sources(["memory://texts"])[0]) == (b"far away", "text", [source])
 
 
+def test_an_empty_name_is_not_this_folder():
+    with pytest.raises(DataError, match="empty name; is a variable of the shell not set"):
+        find_sources([""])
+
+
+def test_links_to_folders_are_passed_over_and_counted(tmp_path):
+    for name in ("text", "elsewhere"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.txt").write_text("one")
+    (tmp_path / "text" / "more").symlink_to(tmp_path / "elsewhere")
+    sources, ignored = find_sources([tmp_path / "text"])
+    assert [Path(source.name).name for source in sources] == ["a.txt"]
+    assert ignored == [str(tmp_path / "text" / "more")]
+
+
+def test_packed_files_may_be_spelled_in_capitals(tmp_path):
+    (tmp_path / "A.JSONL.GZ").write_bytes(b"")
+    assert find_sources([tmp_path / "A.JSONL.GZ"])[0][0].format == "jsonl"
+
+
 def test_a_name_with_one_slash_is_a_dataset_of_the_hub():
     assert find_sources(["owner/name:config:train"])[0] == [Source("owner/name:config:train", "dataset")]
 

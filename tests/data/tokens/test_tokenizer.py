@@ -128,6 +128,24 @@ def test_special_tokens_of_other_names_are_taken_from_the_settings(tmp_path):
     assert load_tokenizer(tmp_path / "again").names == tokenizer.names
 
 
+def test_special_tokens_beside_the_five_are_read_where_a_text_has_them(tmp_path):
+    wordpiece([*SPECIAL_TOKENS, "the", "cat", "[", "]", "e"]).save(tmp_path)
+    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    theirs.add_special_tokens(["[E1]"])
+    theirs.save(str(tmp_path / "tokenizer.json"))
+    tokenizer = load_tokenizer(tmp_path)
+    assert pieces(tokenizer, "the [E1] cat [SEP]") == ["the", "[E1]", "cat", "[", "[UNK]", "]"]
+
+
+def test_ids_without_a_piece_keep_their_place(tmp_path):
+    (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL_TOKENS, "", "the", "cat", "the"]) + "\n")
+    tokenizer = load_tokenizer(tmp_path / "vocab.txt")
+    tokenizer.save(tmp_path / "again")
+    (tmp_path / "again" / "tokenizer.json").unlink()
+    again = load_tokenizer(tmp_path / "again")
+    assert [again.backend.token_to_id(piece) for piece in ("the", "cat")] == [8, 7]
+
+
 def test_special_tokens_of_other_names_are_refused_without_settings(tmp_path):
     bpe_file(tmp_path, names=["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
     with pytest.raises(

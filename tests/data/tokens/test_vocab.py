@@ -128,6 +128,33 @@ def test_unigram_finds_words_of_korean_and_japanese(tmp_path, lines, word):
     assert read_report(tmp_path / "out").fertility.unknown == 0
 
 
+@pytest.mark.parametrize(
+    ("line", "kept"),
+    [
+        ("यह बहुत अच्छा है और में", True),
+        ("ที่นี่มีข้าว", True),
+        ("мой край и твой край", True),
+        ("un café très élégant", False),
+        ("cafe\u0301", False),
+        ("ο άνθρωπος", False),
+    ],
+)
+def test_accents_are_kept_where_they_are_none(tmp_path, line, kept):
+    (tmp_path / "text.txt").write_text(f"{line}\n" * 20)
+    train_vocab([tmp_path / "text.txt"], size=80, out=tmp_path / "out")
+    assert read_report(tmp_path / "out").strip_accents != kept
+
+
+def test_ideographs_take_the_places_that_are_left(tmp_path):
+    signs = [chr(0x4E00 + number) for number in range(120)]
+    (tmp_path / "text.txt").write_text("".join("".join(signs[at:] + signs[:at]) + "\n" for at in range(0, 120, 10)))
+    train_vocab([tmp_path / "text.txt"], size=100, out=tmp_path / "small")
+    train_vocab([tmp_path / "text.txt"], size=400, out=tmp_path / "large")
+    assert read_report(tmp_path / "small").size == 100
+    assert read_report(tmp_path / "large").fertility.unknown == 0
+    assert read_report(tmp_path / "large").size == 5 + 120
+
+
 def test_wordpiece_keeps_hangul_and_kana_whole(tmp_path):
     text = write(tmp_path / "text.txt", [*KOREAN, "カタカナで書く"])
     tokenizer = train_vocab([text], size=200, out=tmp_path / "out")
@@ -231,10 +258,12 @@ def test_an_empty_text_is_refused_and_leaves_nothing(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["empty.txt"]
 
 
-def test_a_folder_of_something_else_is_not_replaced(tmp_path, text):
+@pytest.mark.parametrize("beside", [[], ["report.json"], ["report.json", "vocab.txt"]])
+def test_a_folder_of_something_else_is_not_replaced(tmp_path, text, beside):
     (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "thesis.tex").write_text("dear")
-    with pytest.raises(DataError, match="holds no vocabulary of ours"):
+    for name in ("thesis.tex", *beside):
+        (tmp_path / "out" / name).write_text("dear")
+    with pytest.raises(DataError, match=r"holds more than a vocabulary of ours, such as thesis\.tex"):
         train_vocab([text], size=100, out=tmp_path / "out")
     assert (tmp_path / "out" / "thesis.tex").read_text() == "dear"
 

@@ -1,6 +1,7 @@
 """From the folders of runs to data: finished, unfinished, damaged and missing ones."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,16 @@ def test_flops_are_those_of_the_tokens_read(make_run):
     paper, standard = forward_flops(config.model, config.objective, 64)
     found = only(folder)["cost"]["flops"]
     assert found == pytest.approx({"paper": 2 * paper / 64 * 100_000, "standard": 3 * standard / 64 * 100_000})
+
+
+def test_the_first_of_two_stages_counts(make_run):
+    folder = make_run("a")
+    alone = only(folder)["cost"]
+    shutil.copytree(make_run("b", "objective.name=mlm"), folder / "first_stage")
+    both, first = only(folder)["cost"], only(folder / "first_stage")["cost"]
+    assert (both["tokens"], both["seconds"]) == (200_000, 400.0)
+    for convention in ("paper", "standard"):
+        assert both["flops"][convention] == pytest.approx(alone["flops"][convention] + first["flops"][convention])
 
 
 def test_an_unfinished_run_says_how_far_it_is_and_how_long_the_rest_takes(make_run):

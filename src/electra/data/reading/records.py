@@ -69,9 +69,9 @@ def read_records(
     if source.format == "parquet":
         return _parquet(source, column, count_bytes)
     if source.format == "dataset":
-        return _dataset(source, column)
+        return _texts(_dataset_rows(source), column)
     lines = _lines(decoded, source.name)
-    return _jsonl(lines, source.name, column) if source.format == "jsonl" else _csv(lines, source, column)
+    return _texts(_json_records(lines, source.name) if source.format == "jsonl" else _csv_rows(lines, source), column)
 
 
 def find_column(record: Mapping[str, Any], column: str | None, where: str) -> str:
@@ -81,8 +81,8 @@ def find_column(record: Mapping[str, Any], column: str | None, where: str) -> st
             raise DataError(f"{where}: no column {column}; found {', '.join(map(str, record)) or 'none'}")
         return column
     texts = {name: value for name, value in record.items() if isinstance(value, str)}
-    usual = [name for name in TEXT_COLUMNS if name in texts]
-    if not texts:
+    usual = [name for name in TEXT_COLUMNS if name in record and (name in texts or record[name] is None)]
+    if not texts and not usual:
         raise DataError(f"{where}: no column with text; found {', '.join(map(str, record)) or 'none'}")
     return usual[0] if usual else max(texts, key=lambda name: len(texts[name]))
 
@@ -112,15 +112,19 @@ def _lines(texts: Iterable[str], name: str) -> Iterator[str]:
         yield "".join(held)
 
 
-def _jsonl(lines: Iterable[str], name: str, column: str | None) -> Iterator[str]:
-    found = None
-    for where, record in _json_records(lines, name):
+def _texts(records: Iterable[tuple[str, Mapping[str, Any] | str]], column: str | None) -> Iterator[str]:
+    """Give the text of each record; which column holds it, the first records say together."""
+    records = iter(records)
+    start = list(islice(records, ROWS))
+    tables = [(where, record) for where, record in start if not isinstance(record, str)]
+    if tables:
+        column = find_column(_longest(record for _, record in tables), column, tables[0][0])
+    for where, record in chain(start, records):
         if isinstance(record, str):
             yield record
-            continue
-        if found is None or found not in record:
-            found = find_column(record, found or column, where)
-        yield _text_of(record[found], found, where)
+        else:
+            column = find_column(record, column, where)
+            yield _text_of(record[column], column, where)
 
 
 def _json_records(lines: Iterable[str], name: str) -> Iterator[tuple[str, dict[str, Any] | str]]:
@@ -135,14 +139,6 @@ def _json_records(lines: Iterable[str], name: str) -> Iterator[tuple[str, dict[s
         if not isinstance(record, dict | str):
             raise DataError(f"{where}: a JSON {type(record).__name__}; each line has to be an object or a string")
         yield where, record
-
-
-def _csv(lines: Iterable[str], source: Source, column: str | None) -> Iterator[str]:
-    found: str | None = None
-    for where, record in _csv_rows(lines, source):
-        if found is None:
-            found = find_column(record, column, where)
-        yield record[found]
 
 
 def _csv_rows(lines: Iterable[str], source: Source) -> Iterator[Row]:
@@ -226,7 +222,8 @@ def _longest(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     joined: dict[str, Any] = {}
     for record in records:
         for name, value in record.items():
-            if name not in joined or (isinstance(value, str) and len(value) > len(joined[name] or "")):
+            longest = joined.get(name)
+            if longest is None or (isinstance(value, str) and len(value) > len(str(longest))):
                 joined[name] = value
     return joined
 
@@ -239,13 +236,6 @@ def dataset_splits(name: str) -> tuple[str, ...]:
 
         path, config = (*name.split(":"), "")[:2]
         return tuple(get_dataset_split_names(path, config or None))
-
-
-def _dataset(source: Source, column: str | None) -> Iterator[str]:
-    found = None
-    for _, record in _dataset_rows(source):
-        found = found or find_column(record, column, source.name)
-        yield _text_of(record[found], found, source.name)
 
 
 def _dataset_rows(source: Source) -> Iterator[Row]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
+from electra.data.files import is_there
 from electra.data.settings import Format
 from electra.errors import DataError
 
@@ -55,6 +56,8 @@ def find_sources(names: Sequence[str | Path], format: Format | None = None) -> t
     sources: list[Source] = []
     ignored: list[str] = []
     for name in map(str, names):
+        if not name.strip():
+            raise DataError("a text was named with an empty name; is a variable of the shell not set?")
         if name == "-":
             sources.append(Source("-", format or "text"))
         elif "://" in name:
@@ -73,7 +76,7 @@ def find_sources(names: Sequence[str | Path], format: Format | None = None) -> t
 def is_dataset(name: str) -> bool:
     """Tell whether a name is that of a dataset of the hub, OWNER/NAME[:CONFIG[:SPLIT]], and nothing on this machine."""
     written = re.fullmatch(r"\w[\w.-]*/[\w.-]+(:[\w.-]*){0,2}", name) is not None
-    return written and not _format_of(name) and not Path(name).expanduser().exists()
+    return written and not _format_of(name) and not is_there(name)
 
 
 def _find_in_folder(folder: Path, format: Format | None) -> tuple[list[Source], list[str]]:
@@ -81,6 +84,8 @@ def _find_in_folder(folder: Path, format: Format | None) -> tuple[list[Source], 
     ignored: list[str] = []
     for path in sorted(folder.rglob("*")):
         hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if path.is_symlink() and path.is_dir() and not hidden:
+            ignored.append(str(path))
         if hidden or not path.is_file():
             continue
         textual = format or (_format_of(path.name) and ".json" not in path.suffixes)  # settings more often than text
@@ -146,7 +151,7 @@ def _local(path: Path, format: Format | None) -> Source:
 
 def _format_of(name: str) -> Format | None:
     path = Path(name)
-    return FORMATS.get((path.with_suffix("") if path.suffix in PACKED else path).suffix.lower())
+    return FORMATS.get((path.with_suffix("") if path.suffix.lower() in PACKED else path).suffix.lower())
 
 
 @contextmanager

@@ -35,7 +35,8 @@ def train_pieces(model: Pieces, sample: Sample, size: int, *, lowercase: bool, s
 def _train_wordpiece(sample: Sample, size: int, lowercase: bool, strip_accents: bool) -> Tokenizer:
     """Find the pieces that BERT's tokenizer matches from the left, longest first."""
     normalizer, pre_tokenizer = bert_parts(lowercase=lowercase, strip_accents=strip_accents)
-    letters = sorted(_alphabet(sample.count_characters(), normalizer, size))
+    alphabet = _alphabet(sample.count_characters(), normalizer)
+    letters = sorted(alphabet[: size // 3])
     # Signs and ideographs stand alone and never continue a word.
     inner = [letter for letter in letters if _is_one_word(f"a{letter}", normalizer, pre_tokenizer)]
     trainer = trainers.WordPieceTrainer(
@@ -51,7 +52,9 @@ def _train_wordpiece(sample: Sample, size: int, lowercase: bool, strip_accents: 
     backend.normalizer, backend.pre_tokenizer = normalizer, pre_tokenizer
     backend.train([str(file) for file in sample.files], trainer)
     vocab = backend.get_vocab()
-    return wordpiece(sorted(vocab, key=vocab.__getitem__), lowercase=lowercase, strip_accents=strip_accents)
+    others = [letter for letter in alphabet if letter not in vocab]  # for the places that text of ideographs leaves
+    pieces = [*sorted(vocab, key=vocab.__getitem__), *others][:size]
+    return wordpiece(pieces, lowercase=lowercase, strip_accents=strip_accents)
 
 
 def _train_unigram(sample: Sample, size: int, lowercase: bool, strip_accents: bool) -> Tokenizer:
@@ -62,7 +65,7 @@ def _train_unigram(sample: Sample, size: int, lowercase: bool, strip_accents: bo
     """
     normalizer = _compatible_normalizer(lowercase, strip_accents)
     pre_tokenizer = pre_tokenizers.Sequence([_stretches(), _space_signs()])
-    letters = sorted({SPACE_SIGN, *_alphabet(sample.count_characters(compatible=True), normalizer, size)})
+    letters = sorted({SPACE_SIGN, *_alphabet(sample.count_characters(compatible=True), normalizer)[: size // 3]})
     candidates = tokenizers.Tokenizer(models.BPE())
     candidates.normalizer, candidates.pre_tokenizer = normalizer, pre_tokenizer
     trainer = trainers.BpeTrainer(
@@ -163,11 +166,11 @@ def _is_one_word(text: str, normalizer: normalizers.Normalizer, pre_tokenizer: p
     return len(pre_tokenizer.pre_tokenize_str(normalizer.normalize_str(text))) == 1
 
 
-def _alphabet(counts: Mapping[str, int], normalizer: normalizers.Normalizer, size: int) -> list[str]:
-    """Choose the letters that get a piece of their own: all that occur twice, but at most a third of the vocabulary."""
+def _alphabet(counts: Mapping[str, int], normalizer: normalizers.Normalizer) -> list[str]:
+    """List the letters that deserve a piece of their own, those that occur twice, the most frequent first."""
     normalized: Counter[str] = Counter()
     for character, count in counts.items():
         for letter in normalizer.normalize_str(character).replace(" ", ""):
             normalized[letter] += count
     frequent = [letter for letter, count in normalized.items() if count >= MIN_FREQUENCY]
-    return sorted(frequent, key=lambda letter: (-normalized[letter], letter))[: size // 3]
+    return sorted(frequent, key=lambda letter: (-normalized[letter], letter))

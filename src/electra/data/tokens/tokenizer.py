@@ -61,7 +61,10 @@ class Tokenizer:
 
     def encode(self, texts: Sequence[str]) -> list[Encoding]:
         """Split each text into pieces, without special tokens around them."""
-        return list(self.backend.encode_batch(list(texts), add_special_tokens=False))
+        try:
+            return list(self.backend.encode_batch(list(texts), add_special_tokens=False))
+        except TypeError:
+            raise DataError("texts have to be strings of whole characters, without halves of surrogate pairs") from None
 
     def encode_words(self, sentences: Sequence[Sequence[str]]) -> list[Encoding]:
         """Split sentences that are words already into pieces that know their word."""
@@ -109,8 +112,8 @@ class Tokenizer:
                 "strip_accents": normalizer.get("strip_accents"),
                 "tokenize_chinese_chars": normalizer.get("handle_chinese_chars", True),
             }
-            pieces = sorted(self.backend.get_vocab().items(), key=lambda item: item[1])
-            (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece, _ in pieces), encoding="utf-8")
+            pieces = [self.backend.id_to_token(number) or "" for number in range(self.vocab_size)]  # some ids have none
+            (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in pieces), encoding="utf-8")
         (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
 
 
@@ -140,11 +143,15 @@ def _names(settings: Mapping[str, Any]) -> list[str]:
 
 
 def _read_json(path: Path, settings: Mapping[str, Any]) -> Tokenizer:
+    names = _names(settings)
+    described = read_table(path, "a tokenizer", DataError)
+    for token in described.get("added_tokens", []):  # others than the five, such as [E1], are read where text has them
+        token["special"] = token["content"] in names
     try:
-        backend = tokenizers.Tokenizer.from_file(str(path))
+        backend = tokenizers.Tokenizer.from_str(json.dumps(described))
     except Exception as problem:  # the library raises bare Exception for a file it cannot read
         raise DataError(f"not a tokenizer: {problem}") from None
-    return Tokenizer(backend, _names(settings))
+    return Tokenizer(backend, names)
 
 
 def _read_vocab(path: Path, settings: Mapping[str, Any]) -> Tokenizer:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -13,15 +14,14 @@ from electra.data.reading.text import read_documents
 from electra.data.settings import Accents, Pieces, Reading, Vocabulary
 from electra.data.tokens.pieces import train_pieces
 from electra.data.tokens.sample import Sample
-from electra.data.tokens.tokenizer import Tokenizer
+from electra.data.tokens.tokenizer import FILES, Tokenizer
 from electra.errors import DataError
 
 REPORT = "report.json"
 PROBE_CHARACTERS = 1_000_000  # of the sample, on which the finished vocabulary is measured
 
-# Accents are stripped by taking characters apart: Hangul would fall into its letters, voiced kana lose their marks.
-TAKEN_APART = ((0x1100, 0x11FF), (0x3040, 0x30FF), (0xAC00, 0xD7A3))
-TAKEN_APART_SHARE = 0.01  # of the text; a few quoted words do not count
+WITH_ACCENTS = ("LATIN", "GREEK", "COMBINING")  # scripts whose marks are accents, and marks that are written apart
+OTHER_SHARE = 0.01  # of the text in other scripts; a few quoted words do not count
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def train_vocab(
 ) -> Tokenizer:
     """Train a vocabulary of `size` pieces and write it to the folder `out`, whole or not at all."""
     wanted = Vocabulary(size, model, lowercase, accents, max_characters, reading)
-    with _written_alone(Path(out).expanduser()) as folder:
+    with _written_alone(Path(out).expanduser().resolve()) as folder:
         sample = _take_sample(names_of(sources), wanted, folder / "sample")
         strip = lowercase and not _would_take_apart(sample) if accents == "auto" else accents == "strip"
         tokenizer = train_pieces(model, sample, size, lowercase=lowercase, strip_accents=strip)
@@ -89,10 +89,19 @@ def _take_sample(names: Sequence[str], wanted: Vocabulary, folder: Path) -> Samp
 
 
 def _would_take_apart(sample: Sample) -> bool:
-    """Say whether stripping accents would change letters of the text's own script."""
+    """Say whether stripping accents would change letters of the text's own script.
+
+    Characters are taken apart for it and lose their marks: Hangul falls into its letters, voiced kana and й turn into
+    others, the vowels of Hindi and Thai vanish.
+    """
     counts = sample.count_characters()
-    hit = sum(counts[letter] for letter in counts if any(first <= ord(letter) <= last for first, last in TAKEN_APART))
-    return hit > TAKEN_APART_SHARE * counts.total()
+    return sum(counts[letter] for letter in counts if _is_taken_apart(letter)) > OTHER_SHARE * counts.total()
+
+
+def _is_taken_apart(letter: str) -> bool:
+    parts = unicodedata.normalize("NFD", letter)
+    changed = len(parts) > 1 or unicodedata.category(letter) == "Mn"
+    return changed and not unicodedata.name(parts[0], "").startswith(WITH_ACCENTS)
 
 
 def _report(tokenizer: Tokenizer, sample: Sample, wanted: Vocabulary, strip_accents: bool) -> Report:
@@ -123,8 +132,9 @@ def _report(tokenizer: Tokenizer, sample: Sample, wanted: Vocabulary, strip_acce
 @contextmanager
 def _written_alone(out: Path) -> Iterator[Path]:
     """Give a folder that takes the place of `out` when all went well, while no other process makes one there."""
-    if out.exists() and not (out / REPORT).is_file() and not (out.is_dir() and not any(out.iterdir())):
-        raise DataError(f"{out} exists and holds no vocabulary of ours; name another folder, or remove it")
+    others = sorted({path.name for path in out.iterdir()} - {REPORT, *FILES}) if out.is_dir() else [out.name]
+    if out.exists() and others:
+        raise DataError(f"{out} holds more than a vocabulary of ours, such as {others[0]}; name another folder")
     out.parent.mkdir(parents=True, exist_ok=True)
     lock = out.with_name(f".{out.name}.lock")
     with alone(lock, DataError(f"another process is making {out}; wait for it, or name another folder")):

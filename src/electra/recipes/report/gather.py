@@ -66,7 +66,7 @@ def _run(folder: Path, points: int) -> Data:
         "curves": {"training": _curves(training, points), "heldout": _curves(heldout, points)},
         "flops_per_token": per_token,
         "flops_problem": problem,
-        "cost": _cost(records, training, per_token),
+        "cost": _cost(folder, records, training, per_token),
         "environment": _json(folder / ENVIRONMENT) or [],
         "warnings": explain_warnings(records + _of_seeds(folder)),
         "samples": _spread(read_records(run.samples), MOST_SAMPLES) if run.samples.is_file() else [],
@@ -131,14 +131,22 @@ def _latest(training: Sequence[Record], heldout: Sequence[Record]) -> Data:
     }
 
 
-def _cost(records: Sequence[Record], training: Sequence[Record], per_token: Data | None) -> Data | None:
+def _cost(folder: Path, records: Sequence[Record], training: Sequence[Record], per_token: Data | None) -> Data | None:
+    """Say what a pre-training took, its first stage included where it has one."""
     state = _state(records)
     if state is None:
         return None
+    stages = [(state, per_token)]
+    first = folder / "first_stage"
+    if (first / "metrics.jsonl").is_file() and (before := _state(read_records(first / "metrics.jsonl"))):
+        stages.append((before, _flops_per_token(first)[0]))
+    flops: Data | None = None
+    if all(each for _, each in stages):
+        flops = {name: sum(each[name] * stage["tokens"] for stage, each in stages if each) for name in per_token or ()}
     return {
-        "seconds": state["seconds"],
-        "tokens": state["tokens"],
-        "flops": {name: value * state["tokens"] for name, value in per_token.items()} if per_token else None,
+        "seconds": sum(stage["seconds"] for stage, _ in stages),
+        "tokens": sum(stage["tokens"] for stage, _ in stages),
+        "flops": flops,
         "tokens_per_second": _median(training, "tokens_per_second"),
         "peak_share": _median(training, "peak_share"),
     }
