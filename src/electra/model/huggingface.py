@@ -127,10 +127,15 @@ def _check_tied(network: MaskedLM, tensors: dict[str, Tensor], folder: Path) -> 
             raise CheckpointError(f"{folder} has output weights of its own, {name}; here they are the word embeddings")
 
 
+def encoder_of(network: Network) -> Encoder:
+    """Give the encoder of a network, whatever head stands on it."""
+    return network if isinstance(network, Encoder) else network.encoder
+
+
 def write_network(network: Network, folder: Path, dtype: torch.dtype = torch.float32, pad_id: int = 0) -> None:
     """Write `config.json` and `model.safetensors` so that the matching class of `transformers` loads them."""
     folder.mkdir(parents=True, exist_ok=True)
-    config = network.config if isinstance(network, Encoder) else network.encoder.config
+    config = encoder_of(network).config
     described = {
         "architectures": [layout(network).architecture],
         "model_type": "electra",

@@ -15,7 +15,7 @@ from electra.data.tokens.tokenizer import FILES as TOKENIZER_FILES
 from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 from electra.errors import CheckpointError, DataError
 from electra.model.encoder import Encoder
-from electra.model.huggingface import FILES, Network, read_network
+from electra.model.huggingface import FILES, Network, encoder_of, read_network
 from electra.model.networks import Discriminator, MaskedLM, TaskNetwork
 from electra.model.precision import as_used, find_device
 from electra.model.windows import WindowBatch, batches
@@ -63,7 +63,7 @@ class Pretrained:
     @property
     def encoder(self) -> Encoder:
         """Give the encoder, whatever head stands on it."""
-        return _encoder(self.network)
+        return encoder_of(self.network)
 
     @property
     def device(self) -> torch.device:
@@ -133,7 +133,7 @@ class Pretrained:
             ids = encoding.ids
             firsts.append(len(windows))
             windows += [ids[at : at + size] for at in range(0, max(len(ids), 1), size)]
-        encoder, pool = _encoder(self._used), POOLS[pooling]
+        encoder, pool = encoder_of(self._used), POOLS[pooling]
         found = self._run(windows, lambda batch: pool(batch, encoder(batch.ids, batch.attention)))
         if pooling == "tokens":
             states = [framed[1 : len(window) + 1] for window, framed in zip(windows, found, strict=True)]
@@ -215,10 +215,6 @@ def as_discriminator(network: Network) -> Discriminator:
 def fits_vocabulary(rows: int, entries: int) -> bool:
     """Tell whether an embedding of so many rows is one of a vocabulary: sizes may be rounded up for speed."""
     return entries <= rows < entries + ROUNDING
-
-
-def _encoder(network: Network) -> Encoder:
-    return network if isinstance(network, Encoder) else network.encoder
 
 
 def _check_vocabulary(model: Pretrained, folder: Path) -> None:

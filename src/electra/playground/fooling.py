@@ -173,7 +173,5 @@ def _outcome(change: Exchange) -> str:
 
 def _spell(model: Pretrained, number: int) -> str:
     """Write a token as a reader sees it."""
-    token = model.tokenizer.token(number)
-    if token.startswith("##"):
-        return f"{GOES_ON}{token.removeprefix('##')}"
-    return model.tokenizer.backend.decode([number]).strip() or token
+    piece = model.tokenizer.spell(number)
+    return piece.strip() if piece.startswith(" ") else f"{GOES_ON}{piece}"

@@ -17,9 +17,8 @@ from electra.config.schema import (
 from electra.data.files import folder_whole, write_json
 from electra.data.reading.hub import locate
 from electra.errors import CheckpointError, ConfigError
-from electra.model.encoder import Encoder
 from electra.model.heads import ClassificationHead, QuestionAnsweringHead
-from electra.model.huggingface import FILES, Network, read_network, write_network
+from electra.model.huggingface import FILES, Network, encoder_of, read_network, write_network
 from electra.model.networks import MaskedLM, TaskNetwork
 from electra.model.pretrained import GENERATOR, TASK, Pretrained, find_folder, load
 from electra.model.task_model import TaskModel, read_task, write_task_model
@@ -146,7 +145,7 @@ def _describe_generator(shape: ModelConfig, model: Pretrained) -> MaskedLMGenera
 def _check(network: Network, folder: Path) -> None:
     device = next(network.parameters()).device
     reread = read_network(folder).to(device)
-    config = reread.config if isinstance(reread, Encoder) else reread.encoder.config
+    config = encoder_of(reread).config
     length = min(config.max_length, 64)
     ids = torch.randint(config.vocab_size, (2, length), generator=torch.Generator().manual_seed(0)).to(device)
     attention = torch.ones_like(ids)

@@ -6,7 +6,8 @@ import pytest
 from electra.data.reading import records
 from electra.data.reading.records import read_records, read_rows
 from electra.data.reading.sources import Source, find_sources
-from electra.data.reading.text import Reading, read_documents
+from electra.data.reading.text import read_documents
+from electra.data.settings import Reading
 from electra.errors import DataError
 
 

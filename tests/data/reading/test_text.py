@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from electra.data.reading import text
-from electra.data.reading.text import Passage, Reading, Tally, read_documents
+from electra.data.reading.text import Passage, Tally, read_documents
+from electra.data.settings import Reading
 from electra.errors import DataError
 
 LINES = st.lists(st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), max_size=30), max_size=20)

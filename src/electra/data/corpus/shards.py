@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from electra.data.corpus.cut import Frame, Row
 from electra.data.files import beside, file_sha256, sync, write_json
-from electra.data.settings import Cut as Cut
+from electra.data.settings import Cut
 from electra.errors import DataError
 
 Split = Literal["train", "heldout"]

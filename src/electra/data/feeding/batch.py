@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from electra.data.corpus.shards import Corpus, Cut, Split
+from electra.data.corpus.shards import Corpus, Split
+from electra.data.settings import Cut
 from electra.errors import DataError
 
 Array = TypeVar("Array")  # an array of numpy or a tensor of torch

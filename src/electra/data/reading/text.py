@@ -10,8 +10,7 @@ from typing import NamedTuple
 from electra.data.reading.decode import Decoder
 from electra.data.reading.records import read_records
 from electra.data.reading.sources import Source, find_sources, read_chunks
-from electra.data.settings import Documents
-from electra.data.settings import Reading as Reading
+from electra.data.settings import Documents, Reading
 from electra.errors import DataError
 
 LINE_LIMIT = 1 << 16  # characters; a longer line is cut at white space, so that no single line fills the memory

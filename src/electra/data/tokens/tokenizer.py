@@ -85,11 +85,8 @@ class Tokenizer:
         return piece.replace("▁", " ")
 
     def word_starts(self) -> list[bool]:
-        """Tell of each id whether it begins a word: no `##` in WordPiece, a `▁` or `Ġ` in the others."""
-        pieces = [self.token(number) for number in range(self.vocab_size)]
-        if isinstance(self.backend.model, models.WordPiece):
-            return [not piece.startswith("##") for piece in pieces]
-        return [piece.startswith(("▁", "Ġ")) for piece in pieces]
+        """Tell of each id whether it begins a word."""
+        return [self.spell(number).startswith(" ") for number in range(self.vocab_size)]
 
     def of_length(self, longest: int | None) -> Self:
         """Give the same tokenizer for a model that reads so many tokens."""
