@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 
 import electra
 from electra.config.load import load_finetune_config
+from electra.data.files import write_json
 from electra.errors import CheckpointError, ConfigError, ElectraError, TaskError
 
 KILL = str(Path(__file__).with_name("kill_finetune.py"))
@@ -264,6 +265,23 @@ def test_fresh_weights_in_the_shape_of_a_tuned_model_are_called_untrained(tune, 
     tune("epochs=0.1", out="tuned")
     results = tune("start=untrained", f"model={tmp_path / 'tuned'}", "epochs=0.1")
     assert results["start"] == "untrained"
+
+
+def test_a_seed_that_had_enough_when_it_was_killed_is_not_trained_on(tune, tmp_path, monkeypatch):
+    def killed(path, content):
+        if path.name == "result.json":
+            raise RuntimeError("killed")
+        write_json(path, content)
+
+    keys = [*FRESH, "early_stopping=1", "epochs=50.0", "checkpoint_every=25"]
+    with monkeypatch.context() as patch:
+        patch.setattr("electra.recipes.finetune.write_json", killed)
+        with pytest.raises(RuntimeError, match="killed"):
+            tune(*keys)
+    metrics = tmp_path / "run/seeds/0/metrics.jsonl"
+    before = metrics.read_text()
+    tune(*keys)
+    assert metrics.read_text() == before
 
 
 def test_untrained_weights_are_drawn_and_pretrained_ones_are_taken(tune, tiny_model, tmp_path):

@@ -197,7 +197,7 @@ class _Seed:
         if not config.early_stopping:
             self._keep(self._scores(), training.steps)
         assert self.best is not None
-        if self.best["constant"]:
+        if self.best.get("constant"):
             run.report({"step": self.step, "warning": f"seed {self.seed}: {CONSTANT}"})
         speed = {"seconds": round(state.seconds, 3), "tokens_per_second": round(state.tokens / state.seconds, 1)}
         write_json(self.folder / "result.json", {"seed": self.seed, **self.best, **speed})
@@ -209,9 +209,12 @@ class _Seed:
 
     def _updates(self, step: int) -> Iterator[tuple[int, list[tuple[Batch]]]]:
         """Give one batch after the other, from a step on."""
+        self.step = step  # now, not when the first is asked for: it may be enough already
+        return self._stream()
+
+    def _stream(self) -> Iterator[tuple[int, list[tuple[Batch]]]]:
         tuning, config, device = self.tuning, self.tuning.config, self.processes.device
         assert config.max_length is not None
-        self.step = step
         while True:
             epoch, place = divmod(self.step, tuning.steps_per_epoch)
             for chosen in training_order(self.lengths, config.batch_size, self.seed, epoch)[place:]:
