@@ -233,6 +233,23 @@ def test_another_heldout_than_that_of_the_corpus_is_refused_whether_or_not_the_s
         train(text, hours=HOURS, out=trained[0], overrides=SET, heldout=0.1)
 
 
+@pytest.mark.parametrize(("key", "other"), [("model.vocab_size=70", "vocabulary"), ("train.length=64", "length")])
+def test_what_a_corpus_was_not_made_for_is_refused_before_anything_is_written(text, tmp_path, monkeypatch, key, other):
+    def files():
+        return {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+
+    def stop(config, listeners):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("electra.recipes.train.pretrain", stop)
+    with pytest.raises(KeyboardInterrupt):
+        train(text, hours=HOURS, out=tmp_path / "run", overrides=SET)
+    before = files()
+    with pytest.raises(DataError, match=f"holds a corpus made with another {other}; choose another --out"):
+        train(text, hours=HOURS, out=tmp_path / "run", overrides=[*SET, key])
+    assert files() == before
+
+
 def test_a_fraction_to_hold_out_that_makes_no_sense_is_refused_before_the_vocabulary_is_made(text, tmp_path):
     with pytest.raises(DataError, match="has to be 0 or more and below 1; found 5"):
         train(text, hours=HOURS, out=tmp_path / "run", overrides=SET, heldout=5)

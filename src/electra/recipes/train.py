@@ -48,6 +48,7 @@ def train(
     plan = _recall(folder, names, hours, overrides)
     if plan is None:
         plan = make_plan(names, hours=hours, overrides=overrides)
+        _check_prepared(folder, plan)
         with held(folder):
             write_json(folder / PLAN, asdict(plan))
     names = plan.sources  # as they were spelled at first, which the corpus remembers
@@ -55,7 +56,7 @@ def train(
     for line in describe(plan):
         say(line)
     tokenizer_folder = folder / "tokenizer"
-    if not (tokenizer_folder / REPORT).is_file() or read_report(tokenizer_folder).requested_size != plan.vocab_size:
+    if not _has_vocabulary(tokenizer_folder, plan):
         train_vocab(names, size=plan.vocab_size, out=tokenizer_folder)
     tokenizer = load_tokenizer(tokenizer_folder)
     say(f"{tokenizer_folder}: {tokenizer.vocab_size:,} pieces")
@@ -80,6 +81,20 @@ def check_out(folder: Path, names: Sequence[str]) -> None:
     for name in names:
         if place.is_relative_to(Path(name).expanduser().absolute()):
             raise ConfigError(f"{folder} lies in {name} and would be read as text; choose another out")
+
+
+def _check_prepared(folder: Path, plan: Plan) -> None:
+    """Refuse a plan that the corpus which is there was not made for, before anything is written."""
+    place = folder / "corpus"
+    if (place / MANIFEST).is_file():
+        length = open_corpus(place).manifest.length == plan.config().train.length
+        if not length or not _has_vocabulary(folder / "tokenizer", plan):
+            other = "vocabulary" if length else "length"
+            raise DataError(f"{place} holds a corpus made with another {other}; choose another --out")
+
+
+def _has_vocabulary(folder: Path, plan: Plan) -> bool:
+    return (folder / REPORT).is_file() and read_report(folder).requested_size == plan.vocab_size
 
 
 def _corpus(names: list[str], tokenizer: Tokenizer, building: Building, place: Path) -> Corpus:
