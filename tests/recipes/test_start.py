@@ -106,7 +106,7 @@ def test_a_corrected_training_on_text_is_planned_anew(tmp_path, monkeypatch):
     with pytest.raises(DataError, match="2 weights for 1 corpora"):
         run("model.vocab_size=80", "data_weights=[0.5, 0.5]")
     made = (tmp_path / "run/corpus/manifest.json").stat().st_mtime_ns
-    with pytest.raises(DataError, match="made with another tokenizer"):
+    with pytest.raises(DataError, match="made with another vocabulary"):
         run("model.vocab_size=90")
     config = load_config(run("model.vocab_size=80", hours=0.2))
     assert (config.model.vocab_size, config.data_weights) == (80, None)
