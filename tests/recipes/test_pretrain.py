@@ -13,14 +13,11 @@ from electra.config.load import load_config
 from electra.data.corpus.build import build_corpus
 from electra.data.corpus.shards import open_corpus
 from electra.data.feeding.batch import Batch
-from electra.data.tokens.tokenizer import wordpiece
 from electra.errors import CheckpointError, ConfigError, ElectraError
 from electra.model.networks import Discriminator, EnergyModel, MaskedLM
 from electra.recipes import pretrain as pretraining
 from electra.recipes.pretrain import pretrain
 from electra.training.run import read_records
-
-LEARNING = ["train.steps=60", "train.learning_rate=5e-3", "evaluate.every=100", "checkpoint.every=100", "log.every=100"]
 
 
 def test_a_finished_run_gives_a_model_that_detects(config):
@@ -111,7 +108,8 @@ def test_a_run_that_goes_on_elsewhere_keeps_both_places(config):
 
 
 def test_the_loss_falls(config, held_out):
-    before, after = held_out(pretrain(config(*LEARNING)))
+    rare = ["evaluate.every=100", "checkpoint.every=100", "log.every=100"]
+    before, after = held_out(pretrain(config("train.steps=60", "train.learning_rate=5e-3", *rare)))
     assert after["heldout_generator_loss"] < before["heldout_generator_loss"] - 1
     assert after["heldout_loss"] < 0.9 * before["heldout_loss"]
 
@@ -378,86 +376,3 @@ def test_more_steps_for_the_second_of_two_stages_leave_its_generator_alone(confi
     assert records(run / "first_stage")[-1]["step"] == 10
     for ours, theirs in zip(before, electra.load(run).generator.parameters(), strict=True):
         assert torch.equal(ours, theirs)
-
-
-@pytest.mark.parametrize("sharing", ["embeddings", "none", "gdes"])
-def test_a_run_starts_from_the_networks_of_another(config, records, held_out, sharing):
-    kind = f"objective.generator.sharing={sharing}"
-    first = pretrain(config(kind, *LEARNING, out="first"))
-    second = pretrain(config(kind, f"init={first}", "train.steps=1", out="second"))
-    assert not any("warning" in line and line["step"] == 0 for line in records(second))
-    assert held_out(second)[0]["heldout_loss"] == pytest.approx(held_out(first)[-1]["heldout_loss"], rel=1e-4)
-
-
-def test_networks_that_are_one_start_from_the_others_discriminator(config):
-    first = pretrain(config("objective.generator.width=1.0", *LEARNING, out="first"))
-    whole = ["objective.generator.width=1.0", "objective.generator.sharing=all"]
-    second = pretrain(config(*whole, f"init={first}", "train.steps=1", "train.learning_rate=1e-9", out="second"))
-    found, expected = (electra.load(run).encoder.state_dict() for run in (second, first))
-    for name, weight in expected.items():
-        torch.testing.assert_close(found[name], weight, rtol=0, atol=1e-6, msg=name)
-
-
-def test_a_run_that_has_begun_no_longer_needs_what_it_started_from(config, records):
-    first = pretrain(config("train.steps=1", out="first"))
-    pretrain(config(f"init={first}", "train.steps=2", out="second"))
-    rmtree(first)
-    assert records(pretrain(config(f"init={first}", "train.steps=3", out="second")))[-1]["step"] == 3
-
-
-def test_a_missing_generator_is_built_with_a_warning(config, records, tmp_path):
-    electra.export(pretrain(config("train.steps=1", out="first")), tmp_path / "exported")
-    rmtree(tmp_path / "exported" / "generator")
-    electra.import_model(tmp_path / "exported", tmp_path / "imported")
-    second = pretrain(config(f"init={tmp_path / 'imported'}", "train.steps=1", out="second"))
-    (warning,) = [line["warning"] for line in records(second) if "warning" in line and line["step"] == 0]
-    assert warning.endswith("has no generator: it starts from random weights")
-
-
-def test_a_correcting_head_starts_from_a_masked_lm_or_with_a_warning(config, records, held_out):
-    lacking = "has no correcting head: it starts from random weights"
-    masked_lm = pretrain(config(*LEARNING, "objective.name=mlm", out="masked_lm"))
-    detection = pretrain(config("train.steps=1", out="detection"))
-    losses = []
-    for start in (masked_lm, detection):
-        run = pretrain(config("objective.name=corrective", f"init={start}", "train.steps=1", out=f"from_{start.name}"))
-        warned = any(line.get("warning", "").endswith(lacking) for line in records(run))
-        assert warned == (start is detection)
-        losses.append(held_out(run)[0]["heldout_mlm_loss"])
-    assert losses[0] < losses[1] - 0.5
-
-
-def test_imported_weights_bring_their_generator(config, held_out, tmp_path):
-    first = pretrain(config(*LEARNING, out="first"))
-    electra.export(first, tmp_path / "exported")
-    electra.import_model(tmp_path / "exported", tmp_path / "imported")
-    second = pretrain(config(f"init={tmp_path / 'imported'}", "train.steps=1", out="second"))
-    assert held_out(second)[0]["heldout_loss"] == pytest.approx(held_out(first)[-1]["heldout_loss"], rel=1e-5)
-
-
-def test_weights_of_another_size_are_refused_in_one_line(config):
-    first = pretrain(config("train.steps=1", out="first"))
-    with pytest.raises(ConfigError, match=r"init: the model has hidden_size 32, the config says 64$"):
-        pretrain(config(f"init={first}", "model.hidden_size=64", out="second"))
-
-
-def test_weights_of_another_vocabulary_than_the_corpus_are_refused_whatever_the_size(config, tokenizer, tmp_path):
-    pieces = [piece for piece in tokenizer.backend.get_vocab() if piece != "cat"]
-    (tmp_path / "text.txt").write_text("the chef ate the soup .\n\n" * 40)
-    build_corpus([tmp_path / "text.txt"], wordpiece(pieces), length=16, out=tmp_path / "foreign", workers=0)
-    first = pretrain(config("train.steps=1", out="first"))
-    with pytest.raises(
-        ConfigError, match=rf"another vocabulary than .*: build the corpus with --tokenizer {first}/model$"
-    ):
-        pretrain(config(f"init={first}", f"data={tmp_path / 'foreign'}", "model.vocab_size=5000", out="second"))
-    with pytest.raises(ConfigError, match=rf"set model\.vocab_size={tokenizer.vocab_size}$"):
-        pretrain(config(f"init={first}", "model.vocab_size=5000", out="second"))
-
-
-def test_weights_of_another_vocabulary_of_the_same_size_are_refused_in_one_line(config, tokenizer):
-    first = pretrain(config("train.steps=1", out="first"))
-    pieces = tokenizer.backend.get_vocab()
-    pieces["cat"], pieces["dog"] = pieces["dog"], pieces["cat"]
-    wordpiece(sorted(pieces, key=pieces.__getitem__)).save(first / "model")
-    with pytest.raises(ConfigError, match=r"another vocabulary than the corpus, such as 'dog' for 'cat': build the"):
-        pretrain(config(f"init={first}", out="second"))

@@ -175,6 +175,19 @@ def test_a_text_with_fewer_pieces_than_the_user_sets_gives_what_it_has(tmp_path,
     assert 100 < load_config(tmp_path / "run").model.vocab_size == pieces < 1000
 
 
+def test_a_vocabulary_that_leaves_much_of_the_text_unknown_is_warned_of(tmp_path, monkeypatch):
+    def stop(config, listeners):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("electra.recipes.train.pretrain", stop)
+    signs = [chr(0x4E00 + number) for number in range(400)]
+    (tmp_path / "text.txt").write_text("\n\n".join("".join(signs[at:] + signs[:at]) for at in range(0, 400, 10)))
+    said = []
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "text.txt", hours=HOURS, out=tmp_path / "run", overrides=SET, say=said.append)
+    assert any("of the text's tokens are not among them; take more, --set model.vocab_size=N" in line for line in said)
+
+
 def test_text_is_measured_in_bytes_of_utf8(tmp_path):
     (tmp_path / "a.txt").write_text("äöü\n" * 10)
     assert measure_text([str(tmp_path)]) == (70, True)
