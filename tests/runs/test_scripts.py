@@ -56,9 +56,11 @@ def test_settings_are_on_top_of_a_scripts_own(script, recorded):
         assert (config.seed, config.log.every) == (7, 3)
 
 
-def test_the_claim_compares_equal_encoders_on_equal_hours(recorded):
-    found = configs(recorded("claim.sh", *ARGUMENTS["claim.sh"]))
+@pytest.mark.parametrize("preset", ["quick", "small"])
+def test_the_claim_compares_equal_encoders_on_equal_hours(recorded, preset):
+    found = configs(recorded("claim.sh", *ARGUMENTS["claim.sh"], PRESET=preset))
     electra, bert = found["electra"], found["bert"]
+    assert electra.train.optimizer == load_config(preset).train.optimizer
     assert (electra.objective.name, bert.objective.name) == ("electra", "mlm")
     assert electra.model == bert.model
     assert electra.train == bert.train
