@@ -17,8 +17,12 @@ FIGURES = {  # picture: the run's metrics in the ledger, and what the reader sho
         [(2000, 0.72, "it reads from the first minute on", (6, 30)), (44_000, 0.25, "and dares more", (-30, -22))],
     ),
     "plateau-left": (
-        "2026-11-15-small-5-minutes-fast/metrics.jsonl",
-        [(6000, 0.667, "the plateau", (0, 10)), (15_000, 0.76, "it begins to read", (-88, 12))],
+        "2026-11-16-small-8-minutes/metrics.jsonl",
+        [
+            (6000, 0.696, "the plateau", (-18, -16)),
+            (12_000, 0.888, "it begins to read", (-40, 10)),
+            (16_000, 0.848, "and so does the generator", (6, -16)),
+        ],
     ),
     "plateau": (
         "2026-11-15-small-5-minutes/metrics.jsonl",
