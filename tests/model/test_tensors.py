@@ -71,6 +71,13 @@ def test_a_bare_pickle_is_refused(tmp_path):
     assert not (tmp_path / "witness").exists()
 
 
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"weight_map": 1}'])
+def test_a_broken_index_is_refused(tmp_path, content):
+    (tmp_path / "model.safetensors.index.json").write_text(content)
+    with pytest.raises(CheckpointError, match="is not an index of tensors: "):
+        read_tensors(tmp_path)
+
+
 def test_a_truncated_pickle_is_refused(tmp_path):
     path = tmp_path / "pytorch_model.bin"
     torch.save({"a": torch.randn(30, 40)}, path)

@@ -88,6 +88,13 @@ def test_the_adversarial_baseline_is_fitted_by_cross_entropy(make_objective, bat
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)
 
 
+def test_held_out_adversarial_networks_are_judged_as_others_are(make_objective, batch, draws):
+    adversarial, plain = (make_objective(f"objective.algorithm={kind}") for kind in ("adversarial", "joint"))
+    plain.load_state_dict(adversarial.state_dict(), strict=False)
+    assert adversarial(batch, draws).loss != plain(batch, draws).loss
+    torch.testing.assert_close(adversarial.eval()(batch, draws).loss, plain.eval()(batch, draws).loss)
+
+
 def test_the_adversarial_generator_is_not_trained_by_likelihood(make_objective, batch, draws):
     """Where the reward is what was expected nothing pulls at the generator, however badly it predicts."""
     objective = make_objective(*ADVERSARIAL, "objective.discriminator_weight=0.0")

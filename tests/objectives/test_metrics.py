@@ -50,6 +50,7 @@ def test_verdicts_of_several_steps_are_taken_together():
     )
     found = summarize(steps)
     assert found["loss"] == 2.0
+    assert summarize(steps, [0.5, 0.5, 1.0])["loss"] == 2.5
     assert found["discriminator_accuracy"] == 0.5
     assert found["discriminator_precision"] == pytest.approx(2 / 3)
     assert found["discriminator_recall"] == pytest.approx(2 / 3)

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from electra.config.load import load_config
 from electra.data.feeding.batch import Batch
 from electra.errors import ConfigError
+from electra.model.networks import plain_encoder
 from electra.objectives.base import real_share
 from electra.objectives.build import build_objective
 from electra.objectives.draws import Draws, draw
@@ -300,6 +301,14 @@ def test_merged_gdes_embeddings_are_the_same_function(make_objective, batch):
     encoder = make_objective("objective.generator.sharing=gdes").network.encoder
     merged = encoder.embeddings.merged(encoder.config)
     torch.testing.assert_close(merged(batch.ids, batch.types), encoder.embeddings(batch.ids, batch.types))
+
+
+@pytest.mark.parametrize("name", ["corrective", "replace_mlm", "all_tokens_mlm"])
+def test_what_gdes_trains_to_predict_tokens_is_what_is_kept(make_objective, batch, name):
+    objective = make_objective(f"objective.name={name}", "objective.generator.sharing=gdes")
+    trained = objective(batch, draws_for(batch)).main.nll
+    objective.network.encoder = plain_encoder(objective.network.encoder)
+    torch.testing.assert_close(objective(batch, draws_for(batch)).main.nll, trained)
 
 
 def test_forbidding_the_true_token_makes_every_sample_a_replacement(make_objective, batch):

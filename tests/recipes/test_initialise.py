@@ -32,6 +32,36 @@ def test_networks_that_are_one_start_from_the_others_discriminator(config):
         torch.testing.assert_close(found[name], weight, rtol=0, atol=1e-6, msg=name)
 
 
+def test_networks_that_are_one_need_a_generator_of_their_size(config):
+    first = pretrain(config("train.steps=1", out="first"))
+    whole = ["objective.generator.width=1.0", "objective.generator.sharing=all"]
+    with pytest.raises(ConfigError, match=r"^init: the generator has hidden_size 16, the config says 32$"):
+        pretrain(config(*whole, f"init={first}", out="second"))
+
+
+def test_other_token_types_are_refused(config):
+    first = pretrain(config("train.steps=1", out="first"))
+    with pytest.raises(ConfigError, match=r"^init: the model has token_types 2, the config says 3$"):
+        pretrain(config("model.token_types=3", f"init={first}", out="second"))
+
+
+def test_embeddings_that_a_generator_loses_are_spoken_of(config, records):
+    first = pretrain(config(*LEARNING, "objective.generator.sharing=gdes", out="first"))
+    second = pretrain(config(f"init={first}", "train.steps=1", out="second"))
+    (warning,) = [line["warning"] for line in records(second) if "warning" in line and line["step"] == 0]
+    assert warning == f"the generator of {first} has embeddings of its own: it shares the model's instead"
+
+
+def test_two_stages_start_from_a_model_whatever_its_generator(config, held_out):
+    first = pretrain(config(*LEARNING, "objective.name=mlm", out="first"))
+    stages = ["objective.algorithm=two_stage", "objective.generator.width=1.0", "objective.generator.sharing=none"]
+    second = pretrain(config(*stages, f"init={first}", "train.steps=2", out="second"))
+    began = held_out(second / "first_stage")[0]["heldout_mlm_loss"]
+    assert began == pytest.approx(held_out(first)[-1]["heldout_mlm_loss"], rel=1e-4)
+    detector = pretrain(config("train.steps=1", out="detector"))
+    pretrain(config(*stages, f"init={detector}", "train.steps=2", out="third"))
+
+
 def test_a_run_that_has_begun_no_longer_needs_what_it_started_from(config, records):
     first = pretrain(config("train.steps=1", out="first"))
     pretrain(config(f"init={first}", "train.steps=2", out="second"))

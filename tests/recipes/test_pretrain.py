@@ -13,11 +13,13 @@ from electra.config.load import load_config
 from electra.data.corpus.build import build_corpus
 from electra.data.corpus.shards import open_corpus
 from electra.data.feeding.batch import Batch
-from electra.errors import CheckpointError, ConfigError, ElectraError
+from electra.errors import CheckpointError, ConfigError, DataError, ElectraError
 from electra.model.networks import Discriminator, EnergyModel, MaskedLM
 from electra.recipes import pretrain as pretraining
 from electra.recipes.pretrain import pretrain
 from electra.training.run import read_records
+
+TWO_STAGE = ["objective.algorithm=two_stage", "objective.generator.width=1.0", "objective.generator.sharing=none"]
 
 
 def test_a_finished_run_gives_a_model_that_detects(config):
@@ -171,6 +173,7 @@ def test_what_is_held_out_does_not_change_with_the_sequences_at_a_time(config, h
     assert len(figures) > 8
     for name in figures:
         assert parts[name] == pytest.approx(whole[name], rel=1e-5), name
+    assert parts["heldout_loss"] == pytest.approx(whole["heldout_loss"], rel=2e-3)  # masks are not quite as tokens
 
 
 def test_a_run_goes_back_to_its_best_checkpoint_when_newer_ones_are_removed(config, records):
@@ -264,6 +267,17 @@ def test_hours_that_are_over_before_the_first_update_are_no_success_and_more_of_
     assert records(run)[-1]["step"] > 0
 
 
+def test_advice_in_the_first_of_two_stages_is_about_the_whole_run(config):
+    with pytest.raises(ElectraError, match="the hours are over before the first update") as error:
+        pretrain(config(*TWO_STAGE, "train.hours=1e-6"))
+    assert f"electra pretrain {config().out}/config.toml train.hours=H" in str(error.value)
+    broken = ["train.learning_rate=1e30", "objective.generator.rate=4.0", "train.warmup_steps=0", "train.steps=30"]
+    with pytest.raises(ElectraError, match="not finite for 20 steps in a row") as error:
+        pretrain(config(*TWO_STAGE, *broken, "evaluate.every=1000", out="other"))
+    *_, path, override = str(error.value).split()
+    assert (Path(path).parent.name, override) == ("other", "train.learning_rate=5e+29")
+
+
 def test_growing_batches_and_lengths_read_every_sequence_once(config, records):
     growing = ["train.start_batch_size=4", "train.batch_warmup_steps=4", "train.start_length=8"]
     lines = records(pretrain(config(*growing, "train.length_warmup_steps=3", "objective.whole_words=true")))
@@ -348,6 +362,23 @@ def test_a_micro_batch_counts_by_its_tokens_that_are_no_padding(config, monkeypa
     assert jobs[0].weigh(Batch(torch.ones_like(attention), attention, None), None).item() == 0.75
 
 
+def test_a_run_goes_on_by_another_execution(config, records):
+    pretrain(config("train.execution=plain"))
+    assert records(pretrain(config("train.steps=12")))[-1]["step"] == 12
+
+
+def test_weights_for_no_corpus_are_refused(config):
+    with pytest.raises(DataError, match="0 weights for 1 corpora; give one for each"):
+        pretrain(config("data_weights=[]"))
+
+
+def test_two_segments_need_two_types(config, tokenizer, tmp_path):
+    (tmp_path / "text.txt").write_text("the cat sat on the mat .\nthe chef ate the meal .\n" * 40)
+    build_corpus([tmp_path / "text.txt"], tokenizer, length=16, cut="paper", out=tmp_path / "paper", workers=0)
+    with pytest.raises(ConfigError, match=r"has two segments to a sequence \(--cut paper\): set model.token_types=2"):
+        pretrain(config(f"data={tmp_path / 'paper'}", "model.token_types=1"))
+
+
 def test_another_objective_is_refused_by_its_name(config):
     pretrain(config())
     with pytest.raises(ConfigError, match=r"holds a run with another objective\.name \(electra\)"):
@@ -355,8 +386,7 @@ def test_another_objective_is_refused_by_its_name(config):
 
 
 def test_two_stages_end_with_a_discriminator_of_the_first_stages_generator(config, records, held_out):
-    stages = ["objective.algorithm=two_stage", "objective.generator.width=1.0", "objective.generator.sharing=none"]
-    run = pretrain(config(*stages))
+    run = pretrain(config(*TWO_STAGE))
     first, second = electra.load(run / "first_stage"), electra.load(run)
     assert isinstance(first.network, MaskedLM)
     for ours, theirs in zip(first.network.parameters(), second.generator.parameters(), strict=True):
@@ -368,11 +398,12 @@ def test_two_stages_end_with_a_discriminator_of_the_first_stages_generator(confi
 
 
 def test_more_steps_for_the_second_of_two_stages_leave_its_generator_alone(config, records):
-    stages = ["objective.algorithm=two_stage", "objective.generator.width=1.0", "objective.generator.sharing=none"]
-    run = pretrain(config(*stages))
+    run = pretrain(config(*TWO_STAGE))
     before = [weight.clone() for weight in electra.load(run).generator.parameters()]
-    pretrain(config(*stages, "train.steps=12"))
+    pretrain(config(*TWO_STAGE, "train.steps=12"))
     assert records(run)[-1]["step"] == 12
     assert records(run / "first_stage")[-1]["step"] == 10
+    rmtree(run / "first_stage")  # what it taught is in the checkpoints
+    assert records(pretrain(config(*TWO_STAGE, "train.steps=13")))[-1]["step"] == 13
     for ours, theirs in zip(before, electra.load(run).generator.parameters(), strict=True):
         assert torch.equal(ours, theirs)

@@ -138,32 +138,42 @@ def test_a_stop_in_the_first_of_two_stages_does_not_start_the_second(config, rec
 
 
 def together(arguments):
-    """Train in two processes that share the work."""
+    """Train in two processes that share the work; give what each printed, its errors and its exit code."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     processes = [start("-m", "electra", "pretrain", *arguments, "--quiet", RANK=str(rank), **shared) for rank in (0, 1)]
-    for process in processes:
-        _, errors = process.communicate(timeout=120)
-        assert process.returncode == 0, errors
+    return [(*process.communicate(timeout=120), process.returncode) for process in processes]
 
 
 @pytest.mark.parametrize(
     "override", ["train.micro_batch_size=4", *(pytest.param(key, marks=pytest.mark.slow) for key in VARIANTS)]
 )
-def test_two_processes_train_what_one_trains(arguments, config, held_out, override):
-    together(arguments(override, "model.dropout=0.0", out="two"))
+def test_two_processes_train_what_one_trains(arguments, config, held_out, records, override):
+    assert [code for *_, code in together(arguments(override, "model.dropout=0.0", out="two"))] == [0, 0]
     alone = pretrain(config(override, "model.dropout=0.0", out="one"))
     shared = alone.with_name("two")
     assert len(held_out(alone)) == 3
     for ours, theirs in zip(held_out(alone), held_out(shared), strict=True):
         assert ours == pytest.approx(theirs, rel=1e-3)
+    losses = [[line["loss"] for line in records(run) if "loss" in line] for run in (alone, shared)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
     one, two = (electra.load(run).network.state_dict() for run in (alone, shared))
     for name, tensor in one.items():
         assert (tensor - two[name]).abs().max() < 1e-3, name
 
 
 def test_two_processes_agree_on_when_the_time_is_over(arguments, config, held_out):
-    together(arguments(f"train.hours={2 / 3600}", "evaluate.every=1_000_000"))
+    outcome = together(arguments(f"train.hours={2 / 3600}", "evaluate.every=1_000_000"))
+    assert [code for *_, code in outcome] == [0, 0]
     assert held_out(Path(config().out))[-1]["progress"] == 1.0
+
+
+def test_a_refusal_by_the_first_process_is_no_bug_of_the_others(arguments, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "holiday.jpg").touch()
+    (_, first, code), (_, second, other) = together(arguments())
+    assert (code, other) == (2, 2)
+    assert first.endswith("run exists and is not a run: it holds holiday.jpg; choose another out\n")
+    assert second.endswith("run: the first process says why it does not begin\n")

@@ -2,6 +2,7 @@
 
 import json
 import math
+import signal
 import time
 from dataclasses import dataclass
 from itertools import count
@@ -147,6 +148,17 @@ def test_many_bad_steps_in_a_row_end_the_run_with_the_last_checkpoint_whole(trai
     assert max((tmp_path / "run/checkpoints").glob("step-*")).name == "step-00000008"
     module, *_ = trained(lambda step: [1.0], steps=40, evaluate_every=1000)
     assert math.isfinite(module.weight.item())
+
+
+def test_a_stop_among_bad_steps_keeps_the_checkpoint_before_them(trained, tmp_path):
+    def factors(step):
+        if step == 9:
+            signal.raise_signal(signal.SIGTERM)
+        return [1.0 if step < 8 else math.nan]
+
+    with pytest.raises(ElectraError, match="stopped at step 10; the same command goes on"):
+        trained(factors, steps=100, checkpoint_every=8, evaluate_every=1000)
+    assert max((tmp_path / "run/checkpoints").glob("step-*")).name == "step-00000008"
 
 
 def test_a_run_stops_at_once_when_its_budget_is_spent(trained):

@@ -53,6 +53,11 @@ class Embeddings(nn.Module):
         self.norm = nn.LayerNorm(config.embedding_size, eps=config.layer_norm_eps)
         self.dropout = Dropout(config.dropout)
 
+    @property
+    def vocabulary(self) -> Tensor:
+        """Give the (V, E) embeddings of all tokens, which a head that predicts tokens compares with."""
+        return self.words.weight
+
     @staticmethod
     def kind(types: Tensor | None, table: Tensor) -> Tensor:
         """Embed token types; as a matrix product, whose gradient is cheap where a few rows get the tokens of all."""
@@ -89,6 +94,11 @@ class DisentangledEmbeddings(Embeddings):
         self.shared = shared
         for table in (self.words, self.positions, self.types):
             nn.init.zeros_(table.weight)
+
+    @property
+    def vocabulary(self) -> Tensor:
+        """Give the (V, E) embeddings of all tokens; the gradient reaches the differences alone."""
+        return self.shared.words.weight.detach() + self.words.weight
 
     def forward(self, ids: Tensor, types: Tensor | None) -> Tensor:
         """Embed (B, L) ids as (B, L, E); the gradient reaches the differences alone."""

@@ -51,7 +51,7 @@ class MaskedLM(nn.Module):
     def forward(self, ids: Tensor, attention: Tensor | None, types: Tensor | None, positions: Tensor) -> Tensor:
         """Give (B, N, V) logits at `positions` (B, N) alone."""
         chosen = at_positions(self.encoder(ids, attention, types), positions)
-        logits: Tensor = self.head(chosen, self.encoder.embeddings.words.weight)
+        logits: Tensor = self.head(chosen, self.encoder.embeddings.vocabulary)
         return logits
 
 

@@ -1,6 +1,5 @@
 """Tensors in files: safetensors, and old PyTorch files through the loader that runs no code."""
 
-import json
 import pickle
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from electra.data.files import read_table
 from electra.errors import CheckpointError
 
 SAFE = "model.safetensors"
@@ -22,7 +22,7 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
     if (folder / SAFE).is_file():
         tensors = read_safe(folder / SAFE)
     elif (folder / SAFE_INDEX).is_file():
-        files = sorted(set(json.loads((folder / SAFE_INDEX).read_text(encoding="utf-8"))["weight_map"].values()))
+        files = _indexed(folder / SAFE_INDEX)
         tensors = {name: tensor for file in files for name, tensor in read_safe(folder / file).items()}
     elif (folder / PICKLE).is_file():
         tensors = _read_pickle(folder / PICKLE)
@@ -52,6 +52,14 @@ def write_tensors(tensors: dict[str, Tensor], path: Path) -> None:
             f"{path} cannot be written: {problem}; make room and run the same command again"
         ) from None
     path.chmod(mode)
+
+
+def _indexed(index: Path) -> list[str]:
+    """Give the names of the files that a model's tensors lie in."""
+    found = read_table(index, "an index of tensors", CheckpointError).get("weight_map")
+    if not isinstance(found, dict):
+        raise CheckpointError(f"{index} is not an index of tensors: it has no weight_map")
+    return sorted(set(found.values()))
 
 
 def _read_pickle(path: Path) -> dict[str, Tensor]:

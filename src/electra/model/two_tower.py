@@ -29,5 +29,5 @@ class TwoTowerGenerator(nn.Module):
         before = F.pad(left[:, :-1], (0, 0, 1, 0))  # at i: what the left tower knows of 0 … i-1; of nothing, zeros
         after = F.pad(right[:, 1:], (0, 0, 0, 1))  # at i: what the right tower knows of i+1 …
         chosen = at_positions(torch.cat([before, after], dim=-1), positions)
-        logits: Tensor = self.head(chosen, self.left.embeddings.words.weight)
+        logits: Tensor = self.head(chosen, self.left.embeddings.vocabulary)
         return logits

@@ -27,6 +27,8 @@ class AdversarialRTD(ReplacedTokenDetection):
 
     def forward(self, batch: Batch[Tensor], draws: Draws) -> Step:
         """Corrupt the batch, judge it, and push the generator towards samples that were judged wrongly."""
+        if not self.training:  # a reward does not say how good the networks are: held out, they are judged as ELECTRA's
+            return super().forward(batch, draws)
         corrupted = self.corrupt(batch, draws)
         masked = corrupted.masked
         replaced = corrupted.ids != batch.ids

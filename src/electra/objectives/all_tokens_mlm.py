@@ -30,7 +30,7 @@ class AllTokensMLM(CorruptingObjective):
         """Corrupt the batch and predict every token of the original, by copying or anew."""
         corrupted = self.corrupt(batch, draws)
         hidden = self.network.encoder(corrupted.ids, batch.attention, batch.types)
-        logits = self.network.head(hidden, self.network.encoder.embeddings.words.weight).float()  # (B, L, V)
+        logits = self.network.head(hidden, self.network.encoder.embeddings.vocabulary).float()  # (B, L, V)
         copy = self.copy(hidden).squeeze(-1).float()  # (B, L)
         predicted = -F.cross_entropy(logits.flatten(0, 1), batch.ids.flatten(), reduction="none").view_as(copy)
         copied = torch.where(corrupted.ids == batch.ids, F.logsigmoid(copy), -torch.inf)

@@ -72,7 +72,7 @@ def real_share(batch: Batch[Tensor]) -> Tensor:
 
 def _over_processes(value: Tensor) -> Tensor:
     """Give the mean of a value over the processes: gradients are averaged over them afterwards."""
-    if dist.is_initialized():
+    if dist.is_initialized() and dist.get_world_size() > 1:
         value = value.detach().clone()
         dist.all_reduce(value)
         value = value / dist.get_world_size()

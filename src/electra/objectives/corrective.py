@@ -35,7 +35,7 @@ class CorrectiveDetection(ReplacedTokenDetection):
         replaced = corrupted.ids != batch.ids  # a lucky guess counts as original
         scores = self.network.head(hidden)  # (B, L)
         discriminator_loss, verdicts = detect(scores, replaced, self.counted(batch, corrupted))  # L_Disc
-        logits = self.corrector(at_positions(hidden, masked.positions), encoder.embeddings.words.weight)  # (B, N, V)
+        logits = self.corrector(at_positions(hidden, masked.positions), encoder.embeddings.vocabulary)  # (B, N, V)
         correction_loss, corrections = predict(logits, masked)  # L_Corr
         loss = self.config.generator_weight * corrupted.loss + self.config.discriminator_weight * discriminator_loss
         loss = loss + self.config.correction_weight * correction_loss

@@ -8,9 +8,11 @@ from torch import Tensor
 from electra.objectives.base import Predictions, Step, Verdicts
 
 
-def summarize(steps: Sequence[Step]) -> dict[str, float]:
-    """Give the metrics of several steps taken together, by name; padding is left out."""
-    found = {"loss": sum(step.loss.item() for step in steps) / len(steps)}
+def summarize(steps: Sequence[Step], shares: Sequence[float] = ()) -> dict[str, float]:
+    """Give the metrics of several steps taken together, by name, padding left out; their losses count by `shares`."""
+    shares = shares or [1.0] * len(steps)
+    losses = [step.loss.item() * share for step, share in zip(steps, shares, strict=True)]
+    found = {"loss": sum(losses) / sum(shares)}
     if generators := [step.generator for step in steps if step.generator]:
         found |= _predictions(generators, "generator")
     if mains := [step.main for step in steps if step.main]:

@@ -1,5 +1,7 @@
 """Start from weights that exist: a run of ours or an imported model."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import nn
 
@@ -12,6 +14,7 @@ from electra.model.two_tower import TwoTowerGenerator
 from electra.objectives.base import Objective
 from electra.objectives.corrective import CorrectiveDetection
 
+SHAPE = "embedding_size hidden_size layers heads feed_forward_size vocab_size max_length token_types".split()
 HEADS = {Discriminator: "discriminator", EnergyModel: "energy", MaskedLM: "masked-LM"}
 
 
@@ -34,10 +37,7 @@ def initialise(objective: Objective, model: Pretrained, tokenizer: Tokenizer, so
         if model.generator is None:
             warnings.append(f"{source} has no generator: it starts from random weights")
         else:
-            if objective.generator.encoder is not objective.network.encoder:
-                _copy_encoder(objective.generator.encoder, model.generator.encoder, "the generator")
-            objective.generator.head.load_state_dict(model.generator.head.state_dict())
-            _restore_shared(objective, model)
+            warnings += _copy_generator(objective, objective.generator, model, model.generator, source)
     elif isinstance(objective.generator, TwoTowerGenerator):
         warnings.append(f"{source} has no two-tower generator: it starts from random weights")
     return warnings
@@ -54,20 +54,34 @@ def check_vocabulary(ours: Tokenizer, theirs: Tokenizer, source: str) -> None:
         )
 
 
-def _restore_shared(objective: Objective, model: Pretrained) -> None:
-    """Put the main network's embeddings back where the generator's were copied over them."""
-    embeddings = objective.network.encoder.embeddings
+def _copy_generator(
+    objective: Objective, ours: MaskedLM, model: Pretrained, theirs: MaskedLM, source: str
+) -> list[str]:
+    """Copy the generator; what it shares with the main network stays the main network's."""
+    main, embeddings = objective.network.encoder, objective.network.encoder.embeddings
+    if ours.encoder is main:
+        _check_shape(ours.encoder, theirs.encoder, "the generator", keys=("embedding_size", "hidden_size"))
+    else:
+        _copy_encoder(ours.encoder, theirs.encoder, "the generator")
+    ours.head.load_state_dict(theirs.head.state_dict())
     if isinstance(embeddings, DisentangledEmbeddings):
         _set_differences(embeddings, model.encoder)
-    elif isinstance(objective.generator, MaskedLM) and objective.generator.encoder.embeddings is embeddings:
+    elif ours.encoder.embeddings is embeddings:
         embeddings.load_state_dict(model.encoder.embeddings.state_dict())
+        if not torch.equal(theirs.encoder.embeddings.vocabulary, model.encoder.embeddings.vocabulary):
+            return [f"the generator of {source} has embeddings of its own: it shares the model's instead"]
+    return []
 
 
-def _copy_encoder(ours: Encoder, theirs: Encoder, name: str) -> None:
-    for key in ("embedding_size", "hidden_size", "layers", "heads", "feed_forward_size", "vocab_size", "max_length"):
+def _check_shape(ours: Encoder, theirs: Encoder, name: str, keys: Sequence[str] = SHAPE) -> None:
+    for key in keys:
         wanted, found = getattr(ours.config, key), getattr(theirs.config, key)
         if wanted != found:
             raise ConfigError(f"init: {name} has {key} {found}, the config says {wanted}")
+
+
+def _copy_encoder(ours: Encoder, theirs: Encoder, name: str) -> None:
+    _check_shape(ours, theirs, name)
     for part in ("project", "layers"):
         module: nn.Module = getattr(ours, part)
         module.load_state_dict(getattr(theirs, part).state_dict())

@@ -1,7 +1,7 @@
 """Pre-training, whole: corpora, objective, loop, and the model folder in the end."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from electra.data.feeding.batch import Batch
 from electra.data.feeding.loader import Loader
 from electra.data.files import folder_whole
 from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
-from electra.errors import CheckpointError, ConfigError
+from electra.errors import CheckpointError, ConfigError, ElectraError
 from electra.model.networks import MaskedLM, plain_encoder
 from electra.model.pretrained import Pretrained, fits_vocabulary, load
 from electra.objectives.base import Objective, Step, real_share
@@ -53,7 +53,7 @@ def pretrain(config: PretrainConfig, listeners: Sequence[Listener] = ()) -> Path
         with whole.opened():  # a first stage lies in its folder
             first = _first_stage(config)
             if first is not None and not whole.checkpoints.hold_updates():
-                stage = _Pretraining(first, processes, list(listeners))
+                stage = _Pretraining(first, processes, list(listeners), whole=config)
                 with stage.opened():
                     stage.work()
             whole.work()
@@ -61,9 +61,18 @@ def pretrain(config: PretrainConfig, listeners: Sequence[Listener] = ()) -> Path
 
 
 class _Pretraining:
-    def __init__(self, config: PretrainConfig, processes: Processes, listeners: list[Listener]) -> None:
-        assert config.out is not None
+    def __init__(
+        self,
+        config: PretrainConfig,
+        processes: Processes,
+        listeners: list[Listener],
+        whole: PretrainConfig | None = None,
+    ) -> None:
         self.config, self.processes = config, processes
+        self.whole = whole or config  # what was asked for, of which this may be a stage
+        assert config.out is not None
+        assert self.whole.out is not None
+        self.again = f"electra pretrain {Path(self.whole.out, 'config.toml')}"  # also where `electra train` began it
         self.corpora = [open_corpus(path) for path in _folders(config)]
         self.tokenizer = load_tokenizer(self.corpora[0].path / "tokenizer")
         _check_corpus(config, self.corpora[0], self.tokenizer)
@@ -77,26 +86,25 @@ class _Pretraining:
     @contextmanager
     def opened(self) -> Iterator[None]:
         """Hold the run's folder, which the first of the processes does for all."""
-        if not self.processes.first:
-            self.processes.wait()
-            yield
-            return
-        with self.run.open(self.config, load_config):
-            self.run.check_inputs({"corpus": " ".join(corpus.fingerprint for corpus in self.corpora)})
-            self.run.listeners += trackers(self.run.folder, self.config.log)
-            self.processes.wait()
+        refusal: Exception | None = None
+        with ExitStack() as held:
+            if self.processes.first:
+                try:
+                    held.enter_context(self.run.open(self.config, load_config))
+                    self.run.check_inputs({"corpus": " ".join(corpus.fingerprint for corpus in self.corpora)})
+                    self.run.listeners += trackers(self.run.folder, self.config.log)
+                except (ElectraError, OSError) as error:
+                    refusal = error
+            if self.processes.largest(float(refusal is not None)):
+                raise refusal or CheckpointError(f"{self.run.folder}: the first process says why it does not begin")
             yield
 
     def work(self) -> None:
         """Run the loop until the budget is spent."""
         size = self.config.train.smallest_batch
-        halved = self._command(f"train.micro_batch_size={max(1, size // 2)}")
+        halved = f"{self.again} train.micro_batch_size={max(1, size // 2)}"
         with fitting(f"micro-batches of {size} x {self.config.train.length} tokens", f"halve them: {halved}"):
             self._train()
-
-    def _command(self, override: str) -> str:
-        """Give the command that goes on with another value of a key, also where `electra train` began the run."""
-        return f"electra pretrain {self.run.config} {override}"
 
     def _train(self) -> None:
         config = self.config
@@ -121,7 +129,8 @@ class _Pretraining:
             finish=self._finish,
             warnings=self.warnings,
             remedy="lower train.learning_rate or raise train.warmup_steps, and go on from the last good checkpoint: "
-            + self._command(f"train.learning_rate={config.train.learning_rate / 2:g}"),
+            f"{self.again} train.learning_rate={self.whole.train.learning_rate / 2:g}",
+            more_time=f"give more: {self.again} train.hours=H evaluate.batches=1",
             flops_per_token=flops.standard / config.train.length,
             peak=matrix_peak(self.processes.device),
         )
@@ -133,12 +142,14 @@ class _Pretraining:
         unigram = isinstance(getattr(config.objective, "generator", None), UnigramGenerator)
         counts = _token_counts(self.corpora, config.model.vocab_size) if unigram else None
         objective = build_objective(config.objective, config.model, self.tokenizer, counts)
-        if config.init is not None and not self.checkpoints.hold_updates():
-            self.warnings += initialise(objective, load(config.init, device="cpu"), self.tokenizer, config.init)
+        if self.checkpoints.hold_updates():
+            return objective
         if isinstance(objective, FrozenGeneratorRTD):
             first = load(self.run.folder / "first_stage", device="cpu").network
             assert isinstance(first, MaskedLM)
             objective.start_from(first)
+        elif config.init is not None:
+            self.warnings += initialise(objective, load(config.init, device="cpu"), self.tokenizer, config.init)
         return objective
 
     def _write_down(self) -> None:
@@ -189,8 +200,13 @@ class _Pretraining:
                 "are few documents, --heldout 0.05 of electra corpus and of electra train keeps one of twenty"
             )
             return None
-        size = min(sum(counts), self.config.train.smallest_batch)
+        size = min(sum(counts), self._heldout_rows)
         return Loader(judges, batch_size=size, seed=FIXED, split="heldout", device=self.processes.device)
+
+    @property
+    def _heldout_rows(self) -> int:
+        """Give the sequences of a held-out micro-batch: each process reads all, as many at once as in training."""
+        return self.config.train.smallest_batch // self.processes.world_size
 
     @torch.no_grad()
     def _evaluate(self, network: Network) -> dict[str, float]:
@@ -199,15 +215,17 @@ class _Pretraining:
             return {}
         self.objective.eval()
         steps: list[Step] = []
-        parts = self.config.train.batch_size // self.config.train.smallest_batch
+        shares: list[Tensor] = []
+        parts = self.config.train.batch_size // self._heldout_rows
         for micro in range(self.config.evaluate.batches * parts):
             batch = self.heldout.batch(micro)
             draws = self._draw(FIXED, micro // parts, batch, micro % parts, parts)
             steps.append(network(batch, draws))
+            shares.append(real_share(batch))
             if micro == 0:
                 self.samples = take_samples(steps[0], batch, self.tokenizer)
         self.objective.train()
-        return summarize(steps)
+        return summarize(steps, [share.item() for share in shares])
 
     def _finish(self) -> None:
         """Write the model folder: the network that is kept, and the generator where Hugging Face has a class for it."""
@@ -281,7 +299,7 @@ def _folders(config: PretrainConfig) -> list[str]:
 def _lasting_tokens(config: PretrainConfig, corpora: Sequence[Corpus]) -> float:
     """Count the tokens after which the text, or that of a mixture's corpora which is read soonest, has been read."""
     sizes = [config.train.length * sum(map(len, corpus.shards("train"))) for corpus in corpora]
-    if config.data_weights is None:
+    if not config.data_weights:
         return sum(sizes)
     shares = [weight / sum(config.data_weights) for weight in config.data_weights]
     return min(size / share for size, share in zip(sizes, shares, strict=False))
@@ -294,6 +312,8 @@ def _check_corpus(config: PretrainConfig, corpus: Corpus, tokenizer: Tokenizer) 
             f"{corpus.path} has sequences of {manifest.length} tokens, train.length is {config.train.length}: "
             f"set train.length={manifest.length}, or build the corpus with --length {config.train.length}"
         )
+    if manifest.cut == "paper" and config.model.token_types < 2:
+        raise ConfigError(f"{corpus.path} has two segments to a sequence (--cut paper): set model.token_types=2")
     if not fits_vocabulary(config.model.vocab_size, tokenizer.vocab_size):
         if config.init is not None:
             check_vocabulary(tokenizer, load(config.init, device="cpu").tokenizer, config.init)

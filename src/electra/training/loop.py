@@ -50,6 +50,7 @@ class Job(Generic[Result]):
     log_every: int
     begin: Callable[[], None]  # called before the first update, unless there is none left to make
     remedy: str  # what to do where the loss stays without a finite value
+    more_time: str = ""  # what to do where the hours are over before the first update
     finish: Callable[[], None] = lambda: None  # writes the result, also when the run is interrupted after an update
     warnings: Sequence[str] = ()  # what is to be said before step 1
     flops_per_token: float = 0.0
@@ -147,7 +148,7 @@ class _Trainer:
         if progress >= 1 and state.step == 0:  # an untrained model would pass for a trained one
             raise ElectraError(
                 f"the hours are over before the first update: evaluating and saving take {state.ending:,.0f} seconds; "
-                f"give more: electra pretrain {self.run.config} train.hours=H evaluate.batches=1"
+                f"{job.more_time}"
             )
         if progress < 1 and not job.enough():
             job.begin()
@@ -169,7 +170,8 @@ class _Trainer:
                 progress = self._progress()  # the clock went on meanwhile
             if (state.step % job.checkpoint_every == 0 and not self._astray()) or progress >= 1:
                 self._save()
-        self._save()
+        if not self._astray():
+            self._save()
         if self.processes.first and state.step:
             job.finish()
         self.processes.wait()
@@ -210,6 +212,8 @@ class _Trainer:
     def _log(self, result: Any, rate: float) -> None:
         norm = self.optimizer.norm.item()  # waits for the device, so that the clock is read after its work
         position = self._position()
+        loss = result.loss.detach().clone()
+        self.processes.add_up(loss)
         if not self.processes.first:
             return
         now, (then, tokens_then) = time.monotonic(), self.logged
@@ -221,6 +225,7 @@ class _Trainer:
             "skipped": self.state.skipped,
             "tokens_per_second": round(speed, 1),
             **self.job.metrics(result),
+            "loss": loss.item() / self.processes.world_size,
         }
         if self.job.peak:
             record["peak_share"] = speed * self.job.flops_per_token / self.job.peak / self.processes.world_size

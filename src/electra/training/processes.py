@@ -30,7 +30,7 @@ class Processes:
         """Agree on the largest of all processes' values."""
         if self.world_size == 1:
             return value
-        shared = torch.tensor(value, dtype=torch.float64, device=self.device)
+        shared = torch.tensor(value, dtype=torch.float64)  # on the host: no process waits for its GPU
         dist.all_reduce(shared, op=dist.ReduceOp.MAX)
         return shared.item()
 
@@ -41,8 +41,7 @@ class Processes:
 
     def wait(self) -> None:
         """Wait for all processes to come here."""
-        if self.world_size > 1:
-            dist.barrier()
+        self.largest(0.0)
 
 
 def launched() -> bool:
@@ -66,7 +65,7 @@ def joined(device: str) -> Iterator[Processes]:
         if chosen.index >= torch.cuda.device_count():
             raise ConfigError(f"{torch.cuda.device_count()} GPUs for more processes: start one process for each GPU")
         torch.cuda.set_device(chosen)
-    dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
+    dist.init_process_group("cpu:gloo,cuda:nccl" if chosen.type == "cuda" else "gloo")
     try:
         yield Processes(dist.get_rank(), dist.get_world_size(), chosen)
     finally:

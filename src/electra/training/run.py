@@ -18,7 +18,7 @@ Listener = Callable[[Record], None]
 PREPARED = {"text", "tokenizer", "corpus", "corpus.partial", "plan.json", "first_stage"}  # left by stages before a run
 FREE_TO_CHANGE = (
     *("train.steps", "train.tokens", "train.hours", "checkpoint.", "evaluate.", "log.", "device", "out"),
-    "train.micro_batch_size",  # another machine may have less memory
+    *("train.micro_batch_size", "train.execution"),  # another machine may have less memory, or no GPU
     # What to do about a run that comes apart: go on more carefully from a checkpoint before that.
     *("train.learning_rate", "train.warmup_steps", "train.clip_norm", "train.precision"),
     *("seeds", "keep", "checkpoint_every", "log_every"),  # of a fine-tuning
