@@ -156,7 +156,7 @@ def test_two_processes_train_what_one_trains(arguments, config, held_out, record
     shared = alone.with_name("two")
     assert len(held_out(alone)) == 3
     for ours, theirs in zip(held_out(alone), held_out(shared), strict=True):
-        assert ours == pytest.approx(theirs, rel=1e-3)
+        assert ours == pytest.approx(theirs, rel=2e-3)
     losses = [[line["loss"] for line in records(run) if "loss" in line] for run in (alone, shared)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)
     one, two = (electra.load(run).network.state_dict() for run in (alone, shared))
