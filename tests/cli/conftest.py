@@ -1,5 +1,6 @@
 import contextlib
 import io
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,8 +19,10 @@ def electra(monkeypatch) -> Callable[..., subprocess.CompletedProcess[str]]:
         out, errors = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
         monkeypatch.setattr(sys, "argv", ["electra", *map(str, arguments)])
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(given))
+        terminated = signal.getsignal(signal.SIGTERM)
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors), pytest.raises(SystemExit) as ended:
             main()
+        signal.signal(signal.SIGTERM, terminated)
         said = (stream.buffer.getvalue().decode() for stream in (out, errors))
         return subprocess.CompletedProcess(sys.argv, ended.value.code, *said)
 

@@ -137,9 +137,10 @@ def test_config_prints_toml_that_loads_back(electra, tmp_path):
 
 
 def test_a_dry_run_of_pretrain_prints_the_config_and_writes_nothing(electra, tmp_path):
-    result = electra("pretrain", "small", "data=corpus", f"out={tmp_path / 'run'}", "--dry-run")
-    assert result.stdout.startswith('data = "corpus"')
+    result = electra("pretrain", "small", f"out={tmp_path / 'run'}", "--dry-run")
+    assert result.stdout.startswith(f'out = "{tmp_path}/run"\n')
     assert list(tmp_path.iterdir()) == []
+    assert electra("pretrain", "small", "data=nowhere", "--dry-run").returncode == 2
 
 
 def test_config_as_json(electra):

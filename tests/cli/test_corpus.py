@@ -32,6 +32,11 @@ def test_a_build_prints_what_was_read_kept_and_dropped(folder):
     assert "such as: a b c d" in printed
 
 
+def test_a_corpus_that_was_there_is_said_to_be(folder):
+    said = "it was there already, made of files with the same names and sizes"
+    assert [said in build() for _ in range(2)] == [False, True]
+
+
 def test_a_build_prints_the_manifest_as_json(folder):
     manifest = json.loads(build("--json", "--cut", "paper", "--documents", "line", "--seed", "3"))
     assert manifest == json.loads((folder / "corpus" / "manifest.json").read_text())

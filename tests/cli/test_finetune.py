@@ -71,11 +71,14 @@ def test_predict_makes_the_folder_of_its_file_and_leaves_nothing_of_a_failure(ru
     (tmp_path / "new.csv").write_text("sentence\na fine film\n")
     command("predict", out, tmp_path / "new.csv", "--out", tmp_path / "new" / "predictions.jsonl")
     (tmp_path / "other.csv").write_text("title\na fine film\n")
-    for source, target in (("other.csv", "new/other.jsonl"), ("new.csv", "new"), ("new.csv", "new.csv")):
+    command("predict", out, tmp_path / "new.csv", "--out", tmp_path / "new" / "predictions.jsonl")  # its own again
+    failures = [("other.csv", "new/other.jsonl"), *(("new.csv", name) for name in ("new", "new.csv", "other.csv"))]
+    for source, target in failures:
         with pytest.raises(ElectraError):
             command("predict", out, tmp_path / source, "--out", tmp_path / target)
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["predictions.jsonl"]
     assert (tmp_path / "new.csv").read_text() == "sentence\na fine film\n"
+    assert (tmp_path / "other.csv").read_text() == "title\na fine film\n"
 
 
 def test_predict_writes_a_line_for_each_example(run, tmp_path):

@@ -32,6 +32,16 @@ def test_a_kind_of_warning_that_two_runs_share_is_one(electra, tmp_path):
     assert electra("report", "one", "two").stdout == "report.html: runs 2, kinds of warnings 1\n"
 
 
+def test_a_page_takes_the_place_of_a_page_alone(electra, tmp_path):
+    write_run(tmp_path / "run")
+    assert electra("report", "run").returncode == electra("report", "run").returncode == 0
+    (tmp_path / "config.toml").write_text("seed = 0\n")
+    result = electra("report", "run", "--out", "config.toml")
+    assert result.returncode == 2
+    assert result.stderr == "electra: config.toml holds something else than a page; choose another --out\n"
+    assert (tmp_path / "config.toml").read_text() == "seed = 0\n"
+
+
 def test_json_is_printed_and_no_page_written(electra, tmp_path):
     write_run(tmp_path / "run")
     result = electra("report", "run", "--json")

@@ -53,6 +53,25 @@ def test_a_few_documents_are_held_out_when_asked_for_and_the_same_command_goes_o
     assert "heldout_loss" in (tmp_path / "run/metrics.jsonl").read_text()
 
 
+def test_a_masked_lm_is_for_fine_tuning(electra, text, tmp_path):
+    settings = [part for key in ("train.steps=1", "model.layers=1", "objective.name=mlm") for part in ("--set", key)]
+    result = electra("train", text, "--hours", "0.1", "--out", tmp_path / "run", "--quiet", *settings)
+    assert result.stdout.splitlines()[-1].startswith("Next: electra finetune table data=TABLE.csv model=")
+
+
+def test_a_dry_run_refuses_what_the_command_would(electra, text, tmp_path):
+    (tmp_path / "table.csv").touch()
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "begun/config.toml").touch()
+    for arguments, message in (
+        (["--out", tmp_path / "table.csv"], "is a file; choose another out"),
+        (["--out", tmp_path / "begun"], "holds a run without plan.json"),
+        (["--out", tmp_path / "run", "--heldout", "2"], "has to be 0 or more and below 1; found 2.0"),
+    ):
+        result = electra("train", text, "--hours", "1", "--dry-run", *arguments)
+        assert (result.returncode, message in result.stderr) == (2, True), result.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -83,3 +83,15 @@ def test_a_folder_that_holds_something_is_refused(tmp_path):
     write_folder(tmp_path / "out", "one")
     with pytest.raises(CheckpointError, match="out exists already; choose another --out or remove it"):
         write_folder(tmp_path / "out", "two")
+
+
+def test_a_folder_is_written_by_one_process_alone(tmp_path):
+    with folder_whole(tmp_path / "out") as folder:
+        (folder / "a").touch()
+        with (
+            pytest.raises(CheckpointError, match=r"another process is writing .*out; wait for it, or choose another"),
+            folder_whole(tmp_path / "out"),
+        ):
+            pytest.fail("two at a time")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["a"]

@@ -1,13 +1,17 @@
 import json
 import shutil
+from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
 
+from electra.config.load import load_config
+from electra.data.tokens.vocab import train_vocab
 from electra.errors import CheckpointError, ConfigError, DataError
 from electra.model.encoder import Encoder
 from electra.model.huggingface import write_network
+from electra.model.networks import Discriminator
 from electra.model.precision import as_used
 from electra.model.pretrained import Pretrained, load
 from electra.recipes.convert import write_model
@@ -68,6 +72,18 @@ def test_every_script_is_read(model, text):
         assert 0 <= probability <= 1
         assert 0 <= start <= end <= len(text)
         assert token not in ("[MASK]", "[CLS]")
+
+
+def test_a_piece_that_marks_a_words_beginning_has_no_characters_where_no_space_is(tmp_path):
+    (tmp_path / "text.txt").write_text("猫が本を食べました。\n\n犬が水を飲みました。\n\n" * 30)
+    tokenizer = train_vocab(tmp_path / "text.txt", size=60, out=tmp_path / "tokenizer", model="unigram")
+    config = load_config("tiny", [f"model.vocab_size={tokenizer.vocab_size}"]).model
+    text = "水を 本を"
+    found = Pretrained(Discriminator(Encoder(config)), tokenizer).detect(text)
+    assert (found[0].token, found[0].span) == ("▁", (0, 0))
+    for (_, _, (_, end)), (_, _, (start, _)) in pairwise(found):
+        assert start >= end
+    assert found[-1].span[1] == len(text)
 
 
 def test_encode_averages_the_states_of_a_text(model):

@@ -16,7 +16,7 @@ from electra.data.feeding.batch import Batch
 from electra.errors import CheckpointError, ConfigError, DataError, ElectraError
 from electra.model.networks import Discriminator, EnergyModel, MaskedLM
 from electra.recipes import pretrain as pretraining
-from electra.recipes.pretrain import pretrain
+from electra.recipes.pretrain import check, pretrain
 from electra.training.run import read_records
 
 TWO_STAGE = ["objective.algorithm=two_stage", "objective.generator.width=1.0", "objective.generator.sharing=none"]
@@ -214,6 +214,22 @@ def test_a_corpus_of_another_vocabulary_is_refused_in_one_line(config, tokenizer
     with pytest.raises(ConfigError, match=f"set model.vocab_size={tokenizer.vocab_size}$") as error:
         pretrain(config("model.vocab_size=5000"))
     assert "\n" not in str(error.value)
+
+
+def test_a_run_that_was_killed_says_that_its_model_is_missing(config):
+    run = pretrain(config("train.steps=1"))
+    rmtree(run / "model")
+    with pytest.raises(CheckpointError, match="is a run without a model yet: its command makes one when it ends or"):
+        electra.load(run)
+
+
+def test_what_would_be_refused_is_refused_before(config, tmp_path):
+    check(config())
+    (tmp_path / "run").touch()
+    with pytest.raises(CheckpointError, match="run is a file; choose another out"):
+        check(config())
+    with pytest.raises(DataError, match="nowhere"):
+        check(config("data=nowhere", out="free"))
 
 
 def test_a_run_that_is_refused_leaves_nothing_behind(config, tmp_path):

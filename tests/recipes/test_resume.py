@@ -117,6 +117,25 @@ def test_a_command_that_is_told_to_stop_saves_and_says_so(arguments, config, num
     assert newest(run) > "step-00000000"  # which is written at the start
 
 
+def test_a_command_that_is_no_training_clears_up_when_told_to_stop(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "electra", "vocab", "-", "--size", "100", "--out", "v"],
+        cwd=tmp_path,
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    while not (tmp_path / ".v.partial").exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert errors.strip().endswith("electra: stopped; run the same command again")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_second_ctrl_c_does_not_wait(config):
     def impatient(record):
         if record["step"] == 3:

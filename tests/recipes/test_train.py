@@ -266,7 +266,25 @@ def test_what_a_corpus_was_not_made_for_is_refused_before_anything_is_written(te
 def test_a_fraction_to_hold_out_that_makes_no_sense_is_refused_before_the_vocabulary_is_made(text, tmp_path):
     with pytest.raises(DataError, match="has to be 0 or more and below 1; found 5"):
         train(text, hours=HOURS, out=tmp_path / "run", overrides=SET, heldout=5)
-    assert not (tmp_path / "run/tokenizer").exists()
+    assert not (tmp_path / "run").exists()
+
+
+def test_files_that_are_no_text_by_their_names_are_spoken_of(tmp_path, text):
+    (tmp_path / "texts").mkdir()
+    shutil.copy(text, tmp_path / "texts/a.txt")
+    for name in ("notes.md", "program.exe"):
+        (tmp_path / "texts" / name).touch()
+    said = describe(make_plan([tmp_path / "texts"], hours=1000, overrides=SMALL))
+    first = tmp_path / "texts/notes.md"
+    assert said[1].startswith(f"left out    2 files that are no text by name, such as {first}; read are .txt ")
+
+
+def test_the_case_is_kept_when_asked_for(tmp_path, text):
+    run = train(text, hours=HOURS, out=tmp_path / "run", overrides=SET, lowercase=False, say=(said := []).append)
+    assert any(line.endswith("(wordpiece, cased, accents kept)") for line in said)
+    assert load(run, device="cpu").detect("The")[0].token.startswith("T")
+    with pytest.raises(ConfigError, match=r"planned with other case \(cased\)"):
+        train(text, hours=HOURS, out=tmp_path / "run", overrides=SET)
 
 
 def test_standard_input_is_refused():
@@ -322,8 +340,13 @@ def test_another_text_is_refused(trained, tmp_path):
 
 def test_another_budget_in_the_same_folder_is_refused(trained, text):
     folder, _ = trained
-    with pytest.raises(ConfigError, match="planned with other hours"):
+    with pytest.raises(ConfigError, match="planned with other hours") as refusal:
         train(text, hours=2 * HOURS, out=folder, overrides=SET)
+    assert str(refusal.value).endswith(f"; electra pretrain {folder}/config.toml goes on, with train.hours=H for more")
+
+
+def test_settings_in_another_order_are_the_same(trained, text):
+    train(text, hours=HOURS, out=trained[0], overrides=SET[::-1])
 
 
 @pytest.mark.parametrize("home", [False, True])

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -65,7 +66,9 @@ def corpus(
     if tokenizer is None or length is None or out is None:
         raise DataError("to build a corpus give --tokenizer, --length and --out")
     from electra.data.corpus.build import build_corpus
+    from electra.data.corpus.shards import MANIFEST
 
+    there = (Path(out).expanduser() / MANIFEST).is_file()
     with _bar() as progress:
         built = build_corpus(
             sources,
@@ -81,6 +84,8 @@ def corpus(
             progress=progress,
         )
     typer.echo(json.dumps(asdict(built.manifest)) if as_json else _summary(out, built.manifest))
+    if there and not as_json:
+        typer.echo("  it was there already, made of files with the same names and sizes")
 
 
 def _look(corpora: list[str], show: int | None, verify: bool, as_json: bool) -> None:

@@ -1,6 +1,7 @@
 """`electra finetune`: train a model for a task."""
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -29,8 +30,11 @@ def finetune(
     config = load_finetune_config(preset, overrides or [])
     if dry_run:
         from electra.recipes.tuning import prepare
+        from electra.training.run import check_place
 
         tuning = prepare(config)
+        if config.out:
+            check_place(Path(config.out))
         typer.echo(dump_config(tuning.config))
         for said in _plan(tuning):
             typer.echo(f"# {said}")

@@ -31,6 +31,7 @@ TunedModel = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 
+Cased = Annotated[bool, typer.Option("--uncased/--cased", help="Lower-case the text, or keep its case.")]
 Documents = Annotated[settings.Documents, typer.Option(help="What a document is.")]
 Column = Annotated[str | None, typer.Option(help="The column that holds the text.")]
 Format = Annotated[settings.Format | None, typer.Option(help="Of all sources, whatever their names.")]

@@ -47,10 +47,14 @@ def predict(
 
 
 def _free_place(out: Path, source: str) -> Path:
-    """Make the folder of a file; refuse a folder instead of one, and the file that is read."""
+    """Make the folder of a file; refuse a folder instead of one, the file that is read, and any that is not ours."""
+    from electra.data.files import begins_otherwise
+
     if out.is_dir():
         raise DataError(f"{out} is a folder; name a file, such as {out / 'predictions.jsonl'}")
     if out.exists() and Path(source).expanduser().exists() and out.samefile(Path(source).expanduser()):
         raise DataError(f"{out} is the file to predict, and would be lost; choose another --out")
+    if begins_otherwise(out, "{"):
+        raise DataError(f"{out} holds something else than predictions; choose another --out")
     out.parent.mkdir(parents=True, exist_ok=True)
     return out

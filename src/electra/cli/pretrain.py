@@ -23,6 +23,9 @@ def pretrain(
 
     config = load_config(preset, overrides or [])
     if dry_run:
+        from electra.recipes.pretrain import check
+
+        check(config)
         typer.echo(dump_config(config))
         return
     from electra.cli.progress import LiveLine

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from electra.cli.options import Heldout, Quiet
-from electra.data.settings import Building
+from electra.cli.options import Cased, Heldout, Quiet
+from electra.data.settings import Building, Vocabulary
 
 EXAMPLES = (
     "electra train my_texts/ --hours 1 --out runs/mine",
@@ -27,6 +27,7 @@ def train(
         typer.Option("--set", metavar="KEY=VALUE", help="A config key to set in spite of the plan; may be repeated."),
     ] = None,
     heldout: Heldout = Building.heldout,
+    lowercase: Cased = Vocabulary.lowercase,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan, write nothing.")] = False,
     quiet: Quiet = False,
 ) -> None:
@@ -35,13 +36,15 @@ def train(
     Run it again to go on where it stopped. RUN/model is a Hugging Face folder.
     """
     from electra.cli.progress import LiveLine
-    from electra.recipes.plan import make_plan
-    from electra.recipes.train import check_out, describe
+    from electra.recipes.train import describe, planned
     from electra.recipes.train import train as run
 
+    overrides = overrides or []
     if dry_run:
-        check_out(out.expanduser(), sources)
-        for line in describe(make_plan(sources, hours=hours, overrides=overrides or [])):
+        plan, _ = planned(
+            sources, hours=hours, out=out.expanduser(), overrides=overrides, heldout=heldout, lowercase=lowercase
+        )
+        for line in describe(plan):
             typer.echo(line)
         return
     with LiveLine(quiet) as live:
@@ -49,10 +52,21 @@ def train(
             sources,
             hours=hours,
             out=out,
-            overrides=overrides or [],
+            overrides=overrides,
             heldout=heldout,
+            lowercase=lowercase,
             listeners=[live],
             say=typer.echo,
         )
     typer.echo(f"{folder}: trained; the model is in {folder / 'model'}")
-    typer.echo(f'Next: electra detect {quote(str(folder))} "a sentence with a wrong word in it"')
+    typer.echo(f"Next: {_next(folder)}")
+
+
+def _next(folder: Path) -> str:
+    """Give a command that makes use of the model."""
+    from electra.config.load import load_config
+    from electra.config.schema import Detecting
+
+    if isinstance(load_config(folder).objective, Detecting):
+        return f'electra detect {quote(str(folder))} "a sentence with a wrong word in it"'
+    return f"electra finetune table data=TABLE.csv model={quote(str(folder))} out=runs/tuned"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from electra.cli.options import TEXTS, Column, Documents, Format, Invalid, Json
+from electra.cli.options import TEXTS, Cased, Column, Documents, Format, Invalid, Json
 from electra.data.settings import Accents, Pieces, Reading, Vocabulary
 
 if TYPE_CHECKING:
@@ -26,12 +26,12 @@ def vocab(
         Pieces,
         typer.Option(help="wordpiece is BERT's; unigram suits scripts without spaces; bpe merges bytes."),
     ] = Vocabulary.model,
-    lowercase: Annotated[
-        bool, typer.Option("--uncased/--cased", help="Lower-case the text, or keep its case.")
-    ] = Vocabulary.lowercase,
+    lowercase: Cased = Vocabulary.lowercase,
     accents: Annotated[
         Accents,
-        typer.Option(help="auto strips with --uncased, except where it would change letters, as of Hangul or Hindi."),
+        typer.Option(
+            help="auto strips them with --uncased where they are rare, as in English, and keeps them elsewhere."
+        ),
     ] = Vocabulary.accents,
     max_characters: Annotated[
         int, typer.Option(help="Of longer text an even sample is used.")
@@ -63,11 +63,9 @@ def vocab(
 
 
 def _summary(path: str, report: "Report") -> str:
-    case = "uncased" if report.lowercase else "cased"
-    accents = "accents stripped" if report.strip_accents else "accents kept"
     fertility = report.fertility
     lines = [
-        f"{path}: {report.size:,} pieces ({report.model}, {case}, {accents})",
+        f"{path}: {report.size:,} pieces ({report.kind})",
         f"  read      {report.characters:,} characters, trained on {report.sampled_characters:,}",
         f"  fertility {fertility.tokens_per_word:.2f} tokens a word, {fertility.tokens_per_character:.3f} a character, "
         f"{fertility.unknown:.3%} unknown",

@@ -61,6 +61,18 @@ def read_table(path: Path, what: str, error: type[ElectraError]) -> dict[str, An
 def folder_whole(out: Path, overwrite: bool = False) -> Iterator[Path]:
     """Give a folder beside `out` that becomes `out` when all went well, and vanishes when not."""
     out = out.expanduser().resolve()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    lock = out.with_name(f".{out.name}.lock")
+    with alone(lock, CheckpointError(f"another process is writing {out}; wait for it, or choose another")):
+        try:
+            with _folder_whole(out, overwrite) as folder:
+                yield folder
+        finally:
+            lock.unlink(missing_ok=True)
+
+
+@contextmanager
+def _folder_whole(out: Path, overwrite: bool) -> Iterator[Path]:
     written, old = beside(out), out.with_name(f".{out.name}.old")
     if old.exists() and not out.exists():  # a process was killed between the two
         old.rename(out)
@@ -68,7 +80,7 @@ def folder_whole(out: Path, overwrite: bool = False) -> Iterator[Path]:
         raise CheckpointError(f"{out} exists already; choose another --out or remove it")
     for left in (written, old):  # by a killed process
         shutil.rmtree(left, ignore_errors=True)
-    written.mkdir(parents=True)
+    written.mkdir()
     try:
         yield written
         for path in written.rglob("*"):
@@ -80,6 +92,14 @@ def folder_whole(out: Path, overwrite: bool = False) -> Iterator[Path]:
         shutil.rmtree(written, ignore_errors=True)
         raise
     shutil.rmtree(old, ignore_errors=True)
+
+
+def begins_otherwise(path: Path, beginning: str) -> bool:
+    """Say whether a file is there that begins with something else: not one that a command of ours wrote."""
+    if not path.is_file() or not path.stat().st_size:
+        return False
+    with path.open("rb") as stream:
+        return stream.read(len(beginning)).lower() != beginning.encode()
 
 
 def is_there(name: str | Path) -> bool:

@@ -1,7 +1,7 @@
 """Every knob of reading, cleaning and building, and of vocabularies, on one page."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from electra.errors import DataError
 
@@ -21,8 +21,24 @@ LARGEST_SIZE = 1_000_000  # pieces: four times the largest vocabulary that is in
 SMALLEST_SAMPLE = 20_000_000  # characters: more than the longest passage that is read can count for
 
 
+class Chosen:
+    """Settings that refuse a word which is none of a field's choices; commands have done so before, Python has not."""
+
+    def __post_init__(self) -> None:
+        for name, kind in get_type_hints(type(self)).items():
+            value, choices = getattr(self, name), _choices(kind)
+            if choices and value is not None and value not in choices:
+                raise DataError(f"{name}={value!r}: choose {', '.join(choices)}")
+
+
+def _choices(kind: Any) -> list[str]:
+    """Give the words that a type allows, none where it allows any."""
+    parts = get_args(kind)
+    return list(parts) if get_origin(kind) is Literal else [word for part in parts for word in _choices(part)]
+
+
 @dataclass(frozen=True)
-class Reading:
+class Reading(Chosen):
     """How documents are found in the sources; `None` and `auto` mean: look."""
 
     documents: Documents = "auto"  # what a document is; blank: what blank lines separate
@@ -32,7 +48,7 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Cleaning:
+class Cleaning(Chosen):
     """What to change and which documents to drop; the defaults leave the text as it is."""
 
     unicode: Unicode = "keep"
@@ -42,9 +58,16 @@ class Cleaning:
     max_characters: int | None = None
     max_repetition: float | None = None  # share of a document's five-word runs that it has already had
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.min_characters < 0:
+            raise DataError(f"min_characters has to be 0 or more; found {self.min_characters}")
+        if self.max_repetition is not None and not 0 <= self.max_repetition <= 1:
+            raise DataError(f"max_repetition is a share, from 0 to 1; found {self.max_repetition}")
+
 
 @dataclass(frozen=True)
-class Building:
+class Building(Chosen):
     """What shapes a corpus, beside its text and its tokenizer."""
 
     length: int  # tokens in a sequence
@@ -56,6 +79,7 @@ class Building:
     shard_characters: int = 1 << 28  # of text for one shard: about 60 million tokens of English
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.length < SHORTEST_LENGTH:
             raise DataError(f"a length of {self.length} tokens is too short; give {SHORTEST_LENGTH} or more")
         if self.length > LONGEST_LENGTH:
@@ -65,17 +89,18 @@ class Building:
 
 
 @dataclass(frozen=True)
-class Vocabulary:
+class Vocabulary(Chosen):
     """What shapes a vocabulary, beside its text."""
 
     size: int  # pieces, special tokens included
     model: Pieces = "wordpiece"
     lowercase: bool = True
-    accents: Accents = "auto"  # strip with lowercase, as BERT does, but keep where stripping would change letters
+    accents: Accents = "auto"  # strip with lowercase, as BERT does, but keep where letters commonly have them
     max_characters: int = 50_000_000  # of longer text an even sample: more hardly changes a vocabulary
     reading: Reading = Reading()
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.size < SMALLEST_SIZE[self.model]:
             smallest = SMALLEST_SIZE[self.model]
             raise DataError(f"a {self.model} vocabulary of {self.size} pieces is too small; give {smallest} or more")

@@ -12,7 +12,7 @@ from torch import Tensor
 from electra.config.schema import Precision
 from electra.data.reading.hub import locate
 from electra.data.tokens.tokenizer import FILES as TOKENIZER_FILES
-from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
+from electra.data.tokens.tokenizer import SPACE_SIGN, Tokenizer, load_tokenizer
 from electra.errors import CheckpointError, DataError
 from electra.model.encoder import Encoder
 from electra.model.huggingface import FILES, Network, encoder_of, read_network
@@ -79,7 +79,8 @@ class Pretrained:
     def detect(self, text: str) -> list[Detection]:
         """Give for every token of a text, however long, the probability that it was replaced."""
         encoding = self.tokenizer.encode([text])[0]
-        rows = zip(encoding.tokens, self.replaced(encoding.ids), encoding.offsets, strict=True)
+        spans = [_shown(*piece, text) for piece in zip(encoding.tokens, encoding.offsets, strict=True)]
+        rows = zip(encoding.tokens, self.replaced(encoding.ids), spans, strict=True)
         return [Detection(*row) for row in rows]
 
     def replaced(self, ids: Sequence[int]) -> list[float]:
@@ -193,11 +194,21 @@ def load(source: str | Path = EMBEDDED, device: str | None = None, precision: Pr
     return model
 
 
+def _shown(piece: str, span: tuple[int, int], text: str) -> tuple[int, int]:
+    """Give the characters of a piece: none where it marks the beginning of a word and no space stands there."""
+    start, end = span
+    return (start, start) if piece == SPACE_SIGN and not text[start:end].isspace() else span
+
+
 def find_folder(source: str | Path) -> Path:
     """Give the folder that holds the model of a run, of a Hugging Face folder or of a hub name."""
     folder = locate(source, [*FILES, *TOKENIZER_FILES, f"{GENERATOR}/*", TASK], CheckpointError)
     if (folder / "model").is_dir():
         folder = folder / "model"
+    elif (folder / "config.toml").is_file() and not (folder / "config.json").is_file():
+        raise CheckpointError(
+            f"{source} is a run without a model yet: its command makes one when it ends or is stopped"
+        )
     if not folder.is_dir():
         raise CheckpointError(f"{source} is not a folder with a model")
     return folder

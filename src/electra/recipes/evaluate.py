@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -61,6 +61,8 @@ class Evaluation:
 
 def evaluate(run: str | Path, overrides: Iterable[str] = (), split: Split = "dev") -> Evaluation:
     """Score a fine-tuned run on a split; `overrides` such as data=DIR change where the examples come from."""
+    if split not in get_args(Split):
+        raise TaskError(f"split={split!r}: choose {', '.join(get_args(Split))}")
     tuned = load_tuned(run, overrides)
     task, notes = tuned.task, Notes()
     examples = task.read(split, notes)

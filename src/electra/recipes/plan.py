@@ -7,11 +7,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import torch
 
 from electra.config.load import gather, load_layers
 from electra.config.schema import PretrainConfig
+from electra.data.reading.sources import find_sources
 from electra.data.reading.text import Tally, read_documents
 from electra.errors import ConfigError, DataError, ElectraError
 from electra.model.precision import find_device
@@ -30,6 +32,7 @@ WARMUP_SHARE, FEWEST_UPDATES, SMALLEST_BATCH = 0.06, 2000, 16
 SHORT_SHARE = 0.1  # of the updates read short sequences, or as many updates as in `quick` where that is less
 AS_IN_QUICK = ("objective.prior", "model.dropout", "model.attention_dropout")  # for every size
 SAMPLE_BYTES = 1 << 26  # of text that is read to know how much there is
+Case = Literal["uncased", "cased"]
 SIZES = {"cpu": ("tiny", "quick"), "cuda": ("tiny", "quick", "base")}
 
 
@@ -54,18 +57,24 @@ class Plan:
     epochs: float
     parameters: int
     flops: float
+    case: Case = "uncased"  # of the vocabulary
+    left_out: int = 0  # files of the folders that are no text
+    left_out_example: str = ""
 
     def config(self, *more: str) -> PretrainConfig:
         """Give the config of the run; `more` is laid under what the user has set."""
         return load_layers(self.preset, self.settings, more, self.overrides)
 
 
-def make_plan(sources: Sequence[str | Path], *, hours: float, overrides: Sequence[str] = ()) -> Plan:
+def make_plan(
+    sources: Sequence[str | Path], *, hours: float, overrides: Sequence[str] = (), case: Case = "uncased"
+) -> Plan:
     """Measure the text and the machine, and choose the largest model that both have enough for."""
     if not 0 < hours < math.inf:
         raise ConfigError(f"{hours:g} hours are no time to train; give a number above 0, such as 0.5 or 12")
     names = [str(source) for source in sources]
     text_bytes, text_known = measure_text(names)
+    left_out = find_sources(names)[1]
     text_tokens = max(1, text_bytes // BYTES_PER_TOKEN)
     most = MOST_EPOCHS * text_tokens if text_known else math.inf
     shape = _shape(text_bytes, overrides)
@@ -100,6 +109,9 @@ def make_plan(sources: Sequence[str | Path], *, hours: float, overrides: Sequenc
         epochs=round(cost.tokens / text_tokens, 2),
         parameters=cost.parameters["joint"],
         flops=cost.train_flops["standard"],
+        case=case,
+        left_out=len(left_out),
+        left_out_example=min(left_out, default=""),
     )
 
 

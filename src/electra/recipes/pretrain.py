@@ -35,7 +35,7 @@ from electra.training.checkpoint import Checkpoints
 from electra.training.loop import Job, train
 from electra.training.optim import Factor
 from electra.training.processes import Processes, joined
-from electra.training.run import Listener, Record, Run, read_records, trackers
+from electra.training.run import Listener, Record, Run, check_place, read_records, trackers
 from electra.training.schedule import length_at, micro_batches, micro_batches_before, total_steps
 from electra.training.update import Network
 
@@ -58,6 +58,15 @@ def pretrain(config: PretrainConfig, listeners: Sequence[Listener] = ()) -> Path
                     stage.work()
             whole.work()
     return Path(config.out)
+
+
+def check(config: PretrainConfig) -> None:
+    """Refuse a corpus and a folder for the run, where they are named, that `pretrain` would refuse."""
+    if config.out is not None:
+        check_place(Path(config.out))
+    for path in _folders(config) if config.data else ():
+        corpus = open_corpus(path)
+        _check_corpus(config, corpus, load_tokenizer(corpus.path / "tokenizer"))
 
 
 class _Pretraining:

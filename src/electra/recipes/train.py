@@ -6,17 +6,18 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from electra.config.load import load_config, text_override
 from electra.data.corpus.build import build_corpus
 from electra.data.corpus.shards import MANIFEST, Corpus, open_corpus
 from electra.data.files import write_json
-from electra.data.reading.sources import find_sources, names_of
+from electra.data.reading.sources import LOOKED_FOR, find_sources, names_of
 from electra.data.settings import Building
 from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 from electra.data.tokens.vocab import REPORT, read_report, train_vocab
 from electra.errors import CheckpointError, ConfigError, DataError
-from electra.recipes.plan import MOST_EPOCHS, Plan, make_plan
+from electra.recipes.plan import MOST_EPOCHS, Case, Plan, make_plan
 from electra.recipes.pretrain import pretrain
 from electra.training.processes import launched
 from electra.training.run import Listener, begun, check_place, held
@@ -32,6 +33,7 @@ def train(
     out: str | Path,
     overrides: Sequence[str] = (),
     heldout: float = Building.heldout,
+    lowercase: bool = True,
     listeners: Sequence[Listener] = (),
     say: Callable[[str], None] = lambda line: None,
 ) -> Path:
@@ -44,11 +46,8 @@ def train(
         )
     names = names_of(sources)
     folder = Path(out).expanduser()
-    check_out(folder, names)
-    plan = _recall(folder, names, hours, overrides)
-    if plan is None:
-        plan = make_plan(names, hours=hours, overrides=overrides)
-        _check_prepared(folder, plan)
+    plan, known = planned(names, hours=hours, out=folder, overrides=overrides, heldout=heldout, lowercase=lowercase)
+    if not known:
         with held(folder):
             write_json(folder / PLAN, asdict(plan))
     names = plan.sources  # as they were spelled at first, which the corpus remembers
@@ -57,10 +56,10 @@ def train(
         say(line)
     tokenizer_folder = folder / "tokenizer"
     if not _has_vocabulary(tokenizer_folder, plan):
-        train_vocab(names, size=plan.vocab_size, out=tokenizer_folder)
-    tokenizer = load_tokenizer(tokenizer_folder)
-    say(f"{tokenizer_folder}: {tokenizer.vocab_size:,} pieces")
-    if (unknown := read_report(tokenizer_folder).fertility.unknown) > MOST_UNKNOWN:
+        train_vocab(names, size=plan.vocab_size, out=tokenizer_folder, lowercase=lowercase)
+    tokenizer, report = load_tokenizer(tokenizer_folder), read_report(tokenizer_folder)
+    say(f"{tokenizer_folder}: {tokenizer.vocab_size:,} pieces ({report.kind})")
+    if (unknown := report.fertility.unknown) > MOST_UNKNOWN:
         say(
             f"warning: {unknown:.1%} of the text's tokens are not among them; take more, --set model.vocab_size=N, or "
             "go step by step, with electra vocab --model unigram"
@@ -74,13 +73,22 @@ def train(
     return pretrain(found.config(*places, f"train.hours={budget!r}"), listeners)
 
 
-def check_out(folder: Path, names: Sequence[str]) -> None:
-    """Refuse a folder for the run that holds something else, or that would be read as text."""
-    check_place(folder)
-    place = folder.absolute()
+def planned(
+    names: list[str], *, hours: float, out: Path, overrides: Sequence[str], heldout: float, lowercase: bool
+) -> tuple[Plan, bool]:
+    """Give the plan for a text, and whether it is that of an earlier call; what cannot be trained is refused."""
+    check_place(out)
+    place = out.absolute()
     for name in names:
         if place.is_relative_to(Path(name).expanduser().absolute()):
-            raise ConfigError(f"{folder} lies in {name} and would be read as text; choose another out")
+            raise ConfigError(f"{out} lies in {name} and would be read as text; choose another out")
+    case: Case = "uncased" if lowercase else "cased"
+    if plan := _recall(out, names, {"hours": hours, "overrides": list(overrides), "case": case}):
+        return plan, True
+    plan = make_plan(names, hours=hours, overrides=overrides, case=case)
+    Building(length=plan.config().train.length, heldout=heldout)  # refuses what is none
+    _check_prepared(out, plan)
+    return plan, False
 
 
 def _check_prepared(folder: Path, plan: Plan) -> None:
@@ -94,14 +102,20 @@ def _check_prepared(folder: Path, plan: Plan) -> None:
 
 
 def _has_vocabulary(folder: Path, plan: Plan) -> bool:
-    return (folder / REPORT).is_file() and read_report(folder).requested_size == plan.vocab_size
+    if not (folder / REPORT).is_file():
+        return False
+    report = read_report(folder)
+    return (report.requested_size, report.lowercase) == (plan.vocab_size, plan.case == "uncased")
 
 
 def _corpus(names: list[str], tokenizer: Tokenizer, building: Building, place: Path) -> Corpus:
     """Build the corpus, or open it; of text that has no size, such as the hub's, that it changed cannot be told."""
     sizes = [source.size for source in find_sources(names)[0]]
     if None not in sizes or not (place / MANIFEST).is_file():
-        return build_corpus(names, tokenizer, length=building.length, out=place, heldout=building.heldout)
+        try:
+            return build_corpus(names, tokenizer, length=building.length, out=place, heldout=building.heldout)
+        except DataError as problem:
+            raise DataError(f"{problem}{_going_on(place.parent)}") from None
     corpus = open_corpus(place)
     if corpus.manifest.heldout != building.heldout:
         raise DataError(f"{place} holds a corpus made with another heldout; choose another --out")
@@ -117,17 +131,27 @@ def describe(plan: Plan) -> list[str]:
     times = f"{plan.epochs:.1f} times the text, " if known else ""
     lines = [
         f"text        {more}{plan.text_bytes / 1e6:,.1f} MB, {more or 'about '}{plan.text_tokens:,} tokens",
+        *([f"left out    {_left_out(plan)}"] if plan.left_out else []),
         f"machine     {plan.device}: tokens/s measured for {speeds}",
         f"model       {plan.preset}, {plan.parameters:,} parameters, vocabulary of {plan.vocab_size:,}",
-        f"training    about {plan.steps:,} steps of {batch} sequences in {plan.train_hours:.2f} hours",
+        f"training    about {plan.steps:,} steps of {batch} sequences in {_time(plan.train_hours)}",
         f"            {plan.tokens:,} tokens, {times}{plan.flops:.2e} FLOPs",
     ]
     if known and plan.train_hours < plan.hours and plan.epochs > 0.9 * MOST_EPOCHS:
-        lines.append(f"            less than {plan.hours:g} hours: more would read the same text too often")
+        lines.append(f"            less than {_time(plan.hours)}: more would read the same text too often")
     return lines
 
 
-def _recall(folder: Path, names: list[str], hours: float, overrides: Sequence[str]) -> Plan | None:
+def _left_out(plan: Plan) -> str:
+    files = "a file that is" if plan.left_out == 1 else f"{plan.left_out:,} files that are"
+    return f"{files} no text by name, such as {plan.left_out_example}; read are {LOOKED_FOR}"
+
+
+def _time(hours: float) -> str:
+    return f"{round(hours, 2):g} hours" if hours >= 0.1 else f"{round(60 * hours, 1):g} minutes"
+
+
+def _recall(folder: Path, names: list[str], wanted: dict[str, Any]) -> Plan | None:
     """Read the plan of an earlier call; before the first update is saved other hours and settings make another plan."""
     path = folder / PLAN
     if not path.is_file():
@@ -138,16 +162,25 @@ def _recall(folder: Path, names: list[str], hours: float, overrides: Sequence[st
         plan = Plan(**json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError):
         raise CheckpointError(f"{path} is cut short, or of another version of electra; choose another out") from None
-    wanted = {"hours": hours, "overrides": list(overrides)}
-    changed = [name for name, value in wanted.items() if getattr(plan, name) != value]
+    changed = [name for name, value in wanted.items() if _differ(getattr(plan, name), value)]
     if [*map(os.path.abspath, plan.sources)] != [*map(os.path.abspath, names)]:
         changed.insert(0, "sources")
     if "sources" in changed or (changed and begun(folder)):
         raise ConfigError(
             f"{folder} was planned with other {' and '.join(changed)} ({getattr(plan, changed[0])}); "
-            "give the same to go on, or choose another out"
+            f"give the same to go on, or choose another out{_going_on(folder)}"
         )
     return None if changed else plan
+
+
+def _differ(one: Any, other: Any) -> bool:
+    """Compare what was asked for; of keys that are set, their order does not count."""
+    return sorted(one) != sorted(other) if isinstance(one, list) else bool(one != other)
+
+
+def _going_on(folder: Path) -> str:
+    """Say how a training that has begun goes on without its text and its plan."""
+    return f"; electra pretrain {folder / 'config.toml'} goes on, with train.hours=H for more" if begun(folder) else ""
 
 
 def _hours_left(folder: Path, plan: Plan, began: float) -> float:
@@ -157,7 +190,7 @@ def _hours_left(folder: Path, plan: Plan, began: float) -> float:
     spent = (time.monotonic() - began) / 3600
     if spent >= plan.hours:
         raise ConfigError(
-            f"preparing the text took {spent:.2f} hours, which leaves nothing of {plan.hours:g}; "
+            f"preparing the text took {_time(spent)}, which leaves nothing of {_time(plan.hours)}; "
             "the same command again starts to train: what is prepared stays"
         )
     return min(plan.hours - spent, plan.train_hours)

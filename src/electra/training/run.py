@@ -34,6 +34,8 @@ def check_place(folder: Path) -> None:
 
 def check_names(folder: Path, known: Collection[str], what: str) -> None:
     """Refuse a folder that holds anything but what is known."""
+    if folder.exists() and not folder.is_dir():
+        raise CheckpointError(f"{folder} is a file; choose another out")
     if not folder.is_dir():
         return
     names = (entry.name for entry in folder.iterdir() if not entry.name.startswith("."))  # a kill may leave hidden ones

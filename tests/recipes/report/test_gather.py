@@ -71,6 +71,16 @@ def test_a_run_that_has_only_begun_is_told(make_run):
     assert run["curves"]["heldout"]["step"] == [0]
 
 
+def test_what_was_measured_before_the_first_update_is_not_the_newest(make_run):
+    folder = make_run("a", steps=40)
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    kept = [line for line in lines if "heldout_" not in line or json.loads(line)["step"] == 0]
+    (folder / "metrics.jsonl").write_text("\n".join(kept) + "\n")
+    run = only(folder)
+    assert run["curves"]["heldout"]["step"] == [0]
+    assert run["latest"]["heldout"] == {}
+
+
 def test_a_line_that_a_kill_cut_short_is_left_out(make_run):
     folder = make_run("a", steps=40)
     with (folder / "metrics.jsonl").open("a") as file:

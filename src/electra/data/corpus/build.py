@@ -104,7 +104,7 @@ def _is_built(out: Path, names: Sequence[str], tokenizer: Tokenizer, building: B
     found = open_corpus(out).manifest.provenance
     sources = find_sources(names, building.reading.format)[0]
     wanted = _provenance(sources, tokenizer, building)
-    changed = [key for key in wanted if wanted[key] != found.get(key)]
+    changed = ["text" if key == "sources" else key for key in wanted if wanted[key] != found.get(key)]
     if not changed and any(source.size is None for source in sources):
         raise DataError(f"{out} holds a corpus, and {sources[0].name} may have changed since; choose another --out")
     if changed:

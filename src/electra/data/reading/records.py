@@ -16,6 +16,7 @@ from electra.errors import DataError
 TEXT_COLUMNS = ("text", "content", "document", "body", "article", "sentence")
 RECORD_LIMIT = 1 << 26  # characters; a record is parsed whole, so it has to fit into memory several times
 START = 1000  # lines that show how a table is written
+HUB = "no file or folder {name} here, and the hub does not give a dataset of that name"
 ROWS = 64  # of a Parquet file at a time; rows may hold whole books
 
 
@@ -231,7 +232,7 @@ def _longest(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 @cache
 def dataset_splits(name: str) -> tuple[str, ...]:
     """Name the parts of a dataset of the hub, OWNER/NAME[:CONFIG]."""
-    with readable(name):
+    with readable(name, HUB):
         from datasets import get_dataset_split_names
 
         path, config = (*name.split(":"), "")[:2]
@@ -239,7 +240,7 @@ def dataset_splits(name: str) -> tuple[str, ...]:
 
 
 def _dataset_rows(source: Source) -> Iterator[Row]:
-    with readable(source.name):
+    with readable(source.name, HUB):
         from datasets import load_dataset
 
         name, config, split = (*source.name.split(":"), "", "")[:3]

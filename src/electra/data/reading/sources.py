@@ -155,7 +155,7 @@ def _format_of(name: str) -> Format | None:
 
 
 @contextmanager
-def readable(name: str) -> Iterator[None]:
+def readable(name: str, begins: str = "cannot read {name}") -> Iterator[None]:
     """Turn whatever goes wrong while reading into the one line that names the source."""
     try:
         yield
@@ -166,7 +166,7 @@ def readable(name: str) -> Iterator[None]:
         raise DataError(f"reading {name} needs another package: {problem}{hint}") from None
     except Exception as problem:  # every format and file system has errors of its own
         reason = getattr(problem, "strerror", None) or str(problem) or type(problem).__name__
-        raise DataError(f"cannot read {name}: {' '.join(reason.split())}") from None
+        raise DataError(f"{begins.format(name=name)}: {' '.join(reason.split())}") from None
 
 
 class _Counted(io.RawIOBase):

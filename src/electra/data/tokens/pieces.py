@@ -13,11 +13,10 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, tra
 
 from electra.data.settings import Pieces
 from electra.data.tokens.sample import Sample
-from electra.data.tokens.tokenizer import SPECIAL_TOKENS, Tokenizer, bert_parts, framed, wordpiece
+from electra.data.tokens.tokenizer import SPACE_SIGN, SPECIAL_TOKENS, Tokenizer, bert_parts, framed, wordpiece
 
 MIN_FREQUENCY = 2  # a piece that occurs once teaches nothing
 LONGEST_PIECE = 16  # characters, of Unigram
-SPACE_SIGN = "▁"  # what stands for the space before a word, in Unigram
 CANDIDATES = 1.5  # Unigram starts from so many times the pieces asked for
 REFINEMENTS = (1.3, 1.15, 1.0, 1.0)  # and keeps so many times the pieces in each round
 REFINED_CHARACTERS = 20_000_000  # of the sample, on which these rounds are made

@@ -15,6 +15,7 @@ from electra.errors import DataError
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ROLES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+SPACE_SIGN = "▁"  # what stands for the space before a word, in Unigram
 FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt")
 PARTS = ("", "tokenizer", "model")  # of a folder that may hold one: its own, a corpus's, a run's
 UNLIMITED = 1_000_000  # tokens: from here on `transformers` means that there is no limit
@@ -82,7 +83,7 @@ class Tokenizer:
             return piece.removeprefix("##") if piece.startswith("##") else f" {piece}"
         if isinstance(self.backend.decoder, decoders.ByteLevel) and piece not in self.names:
             return str(self.backend.decoder.decode([piece]))
-        return piece.replace("▁", " ")
+        return piece.replace(SPACE_SIGN, " ")
 
     def word_starts(self) -> list[bool]:
         """Tell of each id whether it begins a word."""

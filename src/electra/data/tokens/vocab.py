@@ -3,12 +3,11 @@
 import json
 import shutil
 import unicodedata
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from electra.data.files import alone, folder_whole, write_json
+from electra.data.files import folder_whole, write_json
 from electra.data.reading.sources import names_of
 from electra.data.reading.text import read_documents
 from electra.data.settings import Accents, Pieces, Reading, Vocabulary
@@ -20,8 +19,7 @@ from electra.errors import DataError
 REPORT = "report.json"
 PROBE_CHARACTERS = 1_000_000  # of the sample, on which the finished vocabulary is measured
 
-WITH_ACCENTS = ("LATIN", "GREEK", "COMBINING")  # scripts whose marks are accents, and marks that are written apart
-OTHER_SHARE = 0.01  # of the text in other scripts; a few quoted words do not count
+FEW_MARKS = 0.005  # of the characters; English has a tenth of that, in words that it borrowed
 
 
 @dataclass(frozen=True)
@@ -48,6 +46,12 @@ class Report:
     fertility: Fertility
     example: list[str]  # pieces of a line
 
+    @property
+    def kind(self) -> str:
+        """Say how it cuts text and what it leaves out of it."""
+        case = "uncased" if self.lowercase else "cased"
+        return f"{self.model}, {case}, accents {'stripped' if self.strip_accents else 'kept'}"
+
 
 def train_vocab(
     sources: str | Path | Sequence[str | Path],
@@ -62,9 +66,11 @@ def train_vocab(
 ) -> Tokenizer:
     """Train a vocabulary of `size` pieces and write it to the folder `out`, whole or not at all."""
     wanted = Vocabulary(size, model, lowercase, accents, max_characters, reading)
-    with _written_alone(Path(out).expanduser().resolve()) as folder:
+    out = Path(out).expanduser().resolve()
+    _check_place(out)
+    with folder_whole(out, overwrite=True) as folder:
         sample = _take_sample(names_of(sources), wanted, folder / "sample")
-        strip = lowercase and not _would_take_apart(sample) if accents == "auto" else accents == "strip"
+        strip = lowercase and _has_few_marks(sample) if accents == "auto" else accents == "strip"
         tokenizer = train_pieces(model, sample, size, lowercase=lowercase, strip_accents=strip)
         tokenizer.save(folder)
         write_json(folder / REPORT, asdict(_report(tokenizer, sample, wanted, strip)))
@@ -88,20 +94,18 @@ def _take_sample(names: Sequence[str], wanted: Vocabulary, folder: Path) -> Samp
     return sample
 
 
-def _would_take_apart(sample: Sample) -> bool:
-    """Say whether stripping accents would change letters of the text's own script.
+def _has_few_marks(sample: Sample) -> bool:
+    """Say whether stripping accents would leave nearly all letters as they are.
 
-    Characters are taken apart for it and lose their marks: Hangul falls into its letters, voiced kana and й turn into
-    others, the vowels of Hindi and Thai vanish.
+    Characters are taken apart for it and lose their marks: schön turns into schon, the tones of Vietnamese and the
+    vowels of Hindi and Thai vanish, й and voiced kana turn into others, Hangul falls into its letters.
     """
     counts = sample.count_characters()
-    return sum(counts[letter] for letter in counts if _is_taken_apart(letter)) > OTHER_SHARE * counts.total()
+    return sum(counts[letter] for letter in counts if _loses_marks(letter)) <= FEW_MARKS * counts.total()
 
 
-def _is_taken_apart(letter: str) -> bool:
-    parts = unicodedata.normalize("NFD", letter)
-    changed = len(parts) > 1 or unicodedata.category(letter) == "Mn"
-    return changed and not unicodedata.name(parts[0], "").startswith(WITH_ACCENTS)
+def _loses_marks(letter: str) -> bool:
+    return len(unicodedata.normalize("NFD", letter)) > 1 or unicodedata.category(letter) == "Mn"
 
 
 def _report(tokenizer: Tokenizer, sample: Sample, wanted: Vocabulary, strip_accents: bool) -> Report:
@@ -129,17 +133,8 @@ def _report(tokenizer: Tokenizer, sample: Sample, wanted: Vocabulary, strip_acce
     )
 
 
-@contextmanager
-def _written_alone(out: Path) -> Iterator[Path]:
-    """Give a folder that takes the place of `out` when all went well, while no other process makes one there."""
+def _check_place(out: Path) -> None:
+    """Refuse a folder that holds anything but a vocabulary: it would be replaced."""
     others = sorted({path.name for path in out.iterdir()} - {REPORT, *FILES}) if out.is_dir() else [out.name]
     if out.exists() and others:
         raise DataError(f"{out} holds more than a vocabulary of ours, such as {others[0]}; name another folder")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    lock = out.with_name(f".{out.name}.lock")
-    with alone(lock, DataError(f"another process is making {out}; wait for it, or name another folder")):
-        try:
-            with folder_whole(out, overwrite=True) as folder:
-                yield folder
-        finally:
-            lock.unlink(missing_ok=True)

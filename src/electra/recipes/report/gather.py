@@ -120,14 +120,14 @@ def _state(records: Sequence[Record]) -> Data | None:
 
 
 def _latest(training: Sequence[Record], heldout: Sequence[Record]) -> Data:
-    """Give the newest metrics, those of held-out text as they were measured, not thinned."""
+    """Give the newest metrics, those of held-out text as they were measured, not thinned.
+
+    What was measured before the first update tells nothing of a run that has made some.
+    """
+    measured = heldout[-1] if heldout and (heldout[-1]["step"] or not training) else {}
     return {
         "training": {name: value for name, value in (training[-1] if training else {}).items() if _is_metric(name)},
-        "heldout": {
-            name.removeprefix(UNSEEN): value
-            for name, value in (heldout[-1] if heldout else {}).items()
-            if name.startswith(UNSEEN)
-        },
+        "heldout": {name.removeprefix(UNSEEN): value for name, value in measured.items() if name.startswith(UNSEEN)},
     }
 
 

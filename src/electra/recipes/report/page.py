@@ -9,7 +9,7 @@ from electra import __version__
 from electra.config.finetune import FinetuneConfig
 from electra.config.keys import known_keys
 from electra.config.schema import PretrainConfig, Root
-from electra.data.files import write_whole
+from electra.data.files import begins_otherwise, write_whole
 from electra.errors import ConfigError
 from electra.recipes.report.gather import Data, gather
 from electra.training.run import finite
@@ -47,6 +47,8 @@ def _compare(kind: str, runs: Sequence[Data]) -> Data:
 def _write(data: Data, path: Path) -> None:
     if path.is_dir():
         raise ConfigError(f"{path} is a folder; name the file of the report, such as {path / 'report.html'}")
+    if begins_otherwise(path, "<!doctype html"):
+        raise ConfigError(f"{path} holds something else than a page; choose another --out")
     path.parent.mkdir(parents=True, exist_ok=True)
     page = _part("page.html").replace("/*CSS*/", _part("page.css")).replace("/*JS*/", "".join(map(_part, SCRIPTS)))
     # Inside a script element only "<" could end it early; JSON may write it as an escape.
