@@ -20,7 +20,7 @@ def config(
     diff: Annotated[str | None, typer.Option(metavar="OTHER", help="Show only what differs from OTHER.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Print a complete, validated config as TOML."""
+    """Print a complete, validated config of pre-training as TOML; electra finetune ... --dry-run prints its own."""
     from electra.config import load
     from electra.config.schema import PretrainConfig
 
