@@ -21,8 +21,8 @@ LARGEST_SIZE = 1_000_000  # pieces: four times the largest vocabulary that is in
 SMALLEST_SAMPLE = 20_000_000  # characters: more than the longest passage that is read can count for
 
 
-class Chosen:
-    """Settings that refuse a word which is none of a field's choices; commands have done so before, Python has not."""
+class Checked:
+    """Settings that refuse a word which is none of a field's choices: no parser has looked at those of Python code."""
 
     def __post_init__(self) -> None:
         for name, kind in get_type_hints(type(self)).items():
@@ -38,7 +38,7 @@ def _choices(kind: Any) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Reading(Chosen):
+class Reading(Checked):
     """How documents are found in the sources; `None` and `auto` mean: look."""
 
     documents: Documents = "auto"  # what a document is; blank: what blank lines separate
@@ -48,7 +48,7 @@ class Reading(Chosen):
 
 
 @dataclass(frozen=True)
-class Cleaning(Chosen):
+class Cleaning(Checked):
     """What to change and which documents to drop; the defaults leave the text as it is."""
 
     unicode: Unicode = "keep"
@@ -67,7 +67,7 @@ class Cleaning(Chosen):
 
 
 @dataclass(frozen=True)
-class Building(Chosen):
+class Building(Checked):
     """What shapes a corpus, beside its text and its tokenizer."""
 
     length: int  # tokens in a sequence
@@ -89,7 +89,7 @@ class Building(Chosen):
 
 
 @dataclass(frozen=True)
-class Vocabulary(Chosen):
+class Vocabulary(Checked):
     """What shapes a vocabulary, beside its text."""
 
     size: int  # pieces, special tokens included

@@ -13,7 +13,7 @@ from electra.data.corpus.build import build_corpus
 from electra.data.corpus.shards import MANIFEST, Corpus, open_corpus
 from electra.data.files import write_json
 from electra.data.reading.sources import LOOKED_FOR, find_sources, names_of
-from electra.data.settings import Building
+from electra.data.settings import Building, Vocabulary
 from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 from electra.data.tokens.vocab import REPORT, read_report, train_vocab
 from electra.errors import CheckpointError, ConfigError, DataError
@@ -33,7 +33,7 @@ def train(
     out: str | Path,
     overrides: Sequence[str] = (),
     heldout: float = Building.heldout,
-    lowercase: bool = True,
+    lowercase: bool = Vocabulary.lowercase,
     listeners: Sequence[Listener] = (),
     say: Callable[[str], None] = lambda line: None,
 ) -> Path:
