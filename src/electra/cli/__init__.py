@@ -1,6 +1,6 @@
 """The command line: one file per command, each a shim over the public function of the same name."""
 
-import logging
+import os
 import signal
 import sys
 import traceback
@@ -72,8 +72,7 @@ for _module in (*_building, *_using, report, import_, export, config, flops, ben
 def main() -> None:
     """Run the command line: exit 0 when it worked, 2 for the user's input, 1 for a bug."""
     debug = "--debug" in sys.argv
-    for library in ("huggingface_hub", "datasets"):
-        logging.getLogger(library).setLevel(logging.ERROR)  # what comes of their retries is said in one line
+    os.environ.setdefault("HF_HUB_VERBOSITY", "error")  # what comes of its retries is said in one line
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # clears up as Ctrl-C does
     try:
         status = app(standalone_mode=False) or 0

@@ -148,6 +148,9 @@ def _left_out(plan: Plan) -> str:
 
 
 def _time(hours: float) -> str:
+    seconds = round(3600 * hours)
+    if seconds < 60:
+        return f"{seconds} seconds"
     return f"{round(hours, 2):g} hours" if hours >= 0.1 else f"{round(60 * hours, 1):g} minutes"
 
 
