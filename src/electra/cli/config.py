@@ -1,7 +1,7 @@
 """`electra config`: show a config, where each value comes from, or how two differ."""
 
 import json
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -28,19 +28,15 @@ def config(
     chosen = load.validate(PretrainConfig, settings)
     if explain and diff:
         raise typer.BadParameter("--explain and --diff exclude each other")
+    found: dict[str, Any]
     if diff:
-        differences = load.difference(chosen, load.load_config(diff))
-        if as_json:
-            typer.echo(json.dumps(differences))
-        for key, (here, there) in [] if as_json else differences.items():
-            typer.echo(f"{key} = {json.dumps(here)}  # {diff}: {json.dumps(there)}")
+        found = load.difference(chosen, load.load_config(diff))
+        lines = [f"{key} = {json.dumps(here)}  # {diff}: {json.dumps(there)}" for key, (here, there) in found.items()]
     elif explain:
         rows = load.explain(chosen, settings)
-        if as_json:
-            typer.echo(
-                json.dumps({k: {"value": s.value, "origin": s.origin, "help": text} for k, (s, text) in rows.items()})
-            )
-        for key, (setting, text) in [] if as_json else rows.items():
-            typer.echo(f"{f'{key} = {json.dumps(setting.value)}':<52} # {setting.origin:<14} {text}")
+        found = {key: {"value": s.value, "origin": s.origin, "help": text} for key, (s, text) in rows.items()}
+        lines = [f"{f'{key} = {json.dumps(s.value)}':<52} # {s.origin:<14} {text}" for key, (s, text) in rows.items()]
     else:
-        typer.echo(json.dumps(chosen.model_dump()) if as_json else load.dump_config(chosen), nl=as_json)
+        found, lines = chosen.model_dump(), [load.dump_config(chosen).removesuffix("\n")]
+    for line in [json.dumps(found)] if as_json else lines:
+        typer.echo(line)

@@ -11,7 +11,7 @@ from electra.config.load import load_config, text_override
 from electra.config.schema import PretrainConfig
 from electra.data.corpus.build import build_corpus
 from electra.data.files import write_whole
-from electra.data.reading.prose import Prose, gather_prose
+from electra.data.reading.prose import gather_prose
 from electra.data.settings import Reading
 from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 from electra.data.tokens.vocab import REPORT, train_vocab
@@ -100,8 +100,8 @@ def _write_text(folder: Path, characters: int, say: Callable[[str], None]) -> No
     say(f"text        {size / 1e6:.1f} MB of English from the documentation of Python and its packages")
 
 
-def _as_text(parts: Sequence[Prose]) -> str:
-    return "\n\n".join("\n".join(part.paragraphs) for part in parts) + "\n"
+def _as_text(documents: Sequence[Sequence[str]]) -> str:
+    return "\n\n".join(map("\n".join, documents)) + "\n"
 
 
 def _vocabulary(folder: Path, say: Callable[[str], None]) -> Tokenizer:

@@ -177,7 +177,6 @@ class _Seed:
         job: Job[Outcome] = Job(
             module=TaskLoss(self.network, self.tuning.task),
             updates=self._updates,
-            metrics=lambda step: {"loss": step.loss.item()},
             evaluate=self._evaluate if config.early_stopping else lambda network: {},
             evaluate_every=self.tuning.steps_per_epoch,
             checkpoint_every=config.checkpoint_every or training.steps,

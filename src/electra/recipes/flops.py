@@ -18,14 +18,14 @@ from electra.config.schema import (
     SizedGenerator,
     TwoTowerGenerator,
 )
+from electra.data.tokens.tokenizer import SPECIAL_TOKENS, wordpiece
 from electra.errors import ConfigError
-from electra.model.encoder import Encoder
 from electra.model.flops import PAPER_PREDICTED, Flops, StandardCount, paper_count
-from electra.model.heads import GeneratorHead
-from electra.model.networks import Discriminator, MaskedLM, build_networks
+from electra.objectives.build import build_objective
 from electra.training.schedule import micro_batches_before, total_steps
 
 NOTHING = Flops(0.0, 0.0)
+TOKENIZER = wordpiece(SPECIAL_TOKENS)  # no size depends on it
 
 
 @dataclass(frozen=True)
@@ -118,26 +118,15 @@ def _in_two_stages(objective: Objective) -> bool:
 
 
 def _parameters(config: PretrainConfig) -> dict[str, int]:
-    model, objective = config.model, config.objective
-    others = nn.ModuleList()
     with torch.device("meta"):  # shapes alone
-        if isinstance(objective, MLMObjective):
-            encoder, discriminator = Encoder(model), nn.Module()
-            generator: nn.Module = MaskedLM(encoder)
-        elif _in_two_stages(objective):
-            encoder, generator = Encoder(model), MaskedLM(Encoder(model))
-            discriminator = Discriminator(encoder)
-        else:
-            encoder, generator = build_networks(model, objective.generator, torch.ones(model.vocab_size))
-            token_head = isinstance(objective, ReplaceMLMObjective | AllTokensMLMObjective)
-            discriminator = MaskedLM(encoder) if token_head else Discriminator(encoder)
-            if isinstance(objective, CorrectiveObjective):
-                others.append(GeneratorHead(model))
+        counts = torch.ones(config.model.vocab_size)
+        objective = build_objective(config.objective, config.model, TOKENIZER, counts)
+    network, generator = objective.network, objective.generator
     return {
-        "embeddings": _count(encoder.embeddings),
-        "discriminator": _count(discriminator),
-        "generator": _count(generator),
-        "joint": _count(nn.ModuleList([discriminator, generator, others])),
+        "embeddings": _count(network.encoder.embeddings),
+        "discriminator": _count(network) if generator else 0,  # BERT's network is one of the generator's kind
+        "generator": _count(generator or network),
+        "joint": _count(objective),
     }
 
 

@@ -4,7 +4,6 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from electra.config.load import load_finetune_config, text_override
 from electra.data.files import write_json
@@ -177,7 +176,7 @@ def _submit(folder: Path, tasks: Sequence[str]) -> dict[str, str]:
         except (TaskError, DataError) as problem:
             said[name] = str(problem)
             continue
-        glue_files: dict[str, Any] = {file: text for file, text in found.items() if file.endswith(".tsv")}
+        glue_files = {file: text for file, text in found.items() if file.endswith(".tsv")}
         files |= glue_files
         said |= {name: ", ".join(glue_files)} if glue_files else {}
     if files:

@@ -13,7 +13,6 @@ import torch
 
 from electra.config.load import gather, load_layers
 from electra.config.schema import PretrainConfig
-from electra.data.reading.sources import find_sources
 from electra.data.reading.text import Tally, read_documents
 from electra.errors import ConfigError, DataError, ElectraError
 from electra.model.precision import find_device
@@ -73,8 +72,8 @@ def make_plan(
     if not 0 < hours < math.inf:
         raise ConfigError(f"{hours:g} hours are no time to train; give a number above 0, such as 0.5 or 12")
     names = [str(source) for source in sources]
-    text_bytes, text_known = measure_text(names)
-    left_out = find_sources(names)[1]
+    tally = Tally()
+    text_bytes, text_known = measure_text(names, tally)
     text_tokens = max(1, text_bytes // BYTES_PER_TOKEN)
     most = MOST_EPOCHS * text_tokens if text_known else math.inf
     shape = _shape(text_bytes, overrides)
@@ -110,8 +109,8 @@ def make_plan(
         parameters=cost.parameters["joint"],
         flops=cost.train_flops["standard"],
         case=case,
-        left_out=len(left_out),
-        left_out_example=min(left_out, default=""),
+        left_out=len(tally.ignored),
+        left_out_example=min(tally.ignored, default=""),
     )
 
 
@@ -154,14 +153,14 @@ def choose(affordable: dict[str, float], parameters: dict[str, int]) -> str:
     return max(enough or [min(affordable, key=parameters.__getitem__)], key=parameters.__getitem__)
 
 
-def measure_text(names: Sequence[str]) -> tuple[int, bool]:
+def measure_text(names: Sequence[str], tally: Tally | None = None) -> tuple[int, bool]:
     """Estimate the bytes of text in the sources: count the first ones, and take the rest to be alike.
 
     Where it is not known how much the rest is, as with datasets of the hub, the bytes are those counted, and False.
     """
     if "-" in names:
         raise DataError("the text is read more than once, which standard input does not allow; give files")
-    tally, size = Tally(), 0
+    tally, size = tally or Tally(), 0
     for passage in read_documents(names, tally=tally):
         size += len(passage.text.encode()) + 1
         if size >= SAMPLE_BYTES:

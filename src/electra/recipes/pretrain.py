@@ -179,15 +179,12 @@ class _Pretraining:
             step += 1
 
     def _inputs(self, stream: Iterator[Batch[Tensor]], number: int, count: int, length: int) -> Iterator[Input]:
+        rank, ranks = self.processes.rank, self.processes.world_size
         for micro in range(number, number + count):
             batch = _cut_to(next(stream), length)
-            draws = self._draw(self.config.seed, micro, batch, self.processes.rank, self.processes.world_size)
-            torch.manual_seed(mix(self.config.seed, micro, self.processes.rank))  # for dropout
+            draws = draw(self.config.seed, micro, *batch.ids.shape, part=rank, parts=ranks, device=batch.ids.device)
+            torch.manual_seed(mix(self.config.seed, micro, rank))  # for dropout
             yield batch, draws
-
-    def _draw(self, seed: int, number: int, batch: Batch[Tensor], part: int, parts: int) -> Draws:
-        rows, length = batch.ids.shape
-        return draw(seed, number, rows, length, part=part, parts=parts, device=batch.ids.device)
 
     def _loader(self) -> Loader:
         return Loader(
@@ -228,7 +225,8 @@ class _Pretraining:
         parts = self.config.train.batch_size // self._heldout_rows
         for micro in range(self.config.evaluate.batches * parts):
             batch = self.heldout.batch(micro)
-            draws = self._draw(FIXED, micro // parts, batch, micro % parts, parts)
+            whole, part = divmod(micro, parts)
+            draws = draw(FIXED, whole, *batch.ids.shape, part=part, parts=parts, device=batch.ids.device)
             steps.append(network(batch, draws))
             shares.append(real_share(batch))
             if micro == 0:

@@ -43,7 +43,6 @@ class Job(Generic[Result]):
 
     module: nn.Module  # from a micro-batch to a result that has a loss
     updates: Callable[[int], Iterator[tuple[int, Iterable[Inputs]]]]  # from a step on: tokens and micro-batches of each
-    metrics: Callable[[Result], dict[str, float]]
     evaluate: Callable[[Network], dict[str, float]]  # its `loss`, where there is one, ranks the checkpoints
     evaluate_every: int
     checkpoint_every: int
@@ -51,6 +50,7 @@ class Job(Generic[Result]):
     begin: Callable[[], None]  # called before the first update, unless there is none left to make
     remedy: str  # what to do where the loss stays without a finite value
     more_time: str = ""  # what to do where the hours are over before the first update
+    metrics: Callable[[Result], dict[str, float]] = lambda result: {}  # beside its loss
     finish: Callable[[], None] = lambda: None  # writes the result, also when the run is interrupted after an update
     warnings: Sequence[str] = ()  # what is to be said before step 1
     flops_per_token: float = 0.0
@@ -87,49 +87,47 @@ def _signals() -> Iterator[_Stop]:
 
 def train(job: Job[Any], config: TrainConfig, run: Run, checkpoints: Checkpoints, processes: Processes) -> State:
     """Train until the budget is spent or it is enough, from the newest checkpoint on; a stop before is an error."""
-    update = Update[Any](job.module, config, processes, job.factor, job.weigh)
-    restored = checkpoints.restore(job.module, update.optimizer)
-    try:
-        state = State(**restored.state) if restored else State()
-    except TypeError:
-        raise CheckpointError(f"{run.folder} is of another version of electra; choose another out") from None
-    if processes.largest(state.step) != -processes.largest(-state.step):
-        raise CheckpointError(
-            f"the processes find different checkpoints in {run.folder}: out has to be a shared folder"
-        )
-    warnings = [f"{path} is damaged: an older one is used" for path in restored.damaged] if restored else []
-    if processes.first:
-        run.rewind(state.step or -1)  # a checkpoint of step 0 holds nothing that starting anew does not give
-        for warning in (*warnings, *(job.warnings if state.step == 0 else ())):
-            run.report({"step": state.step, "warning": warning})
-    trainer = _Trainer(job, config, run, checkpoints, processes, update, state)
+    trainer = _Trainer(job, config, run, checkpoints, processes)
     with _signals() as stop:
-        if state.step == 0:
+        if trainer.state.step == 0:
             trainer.begin()
         trainer.work(stop)
-    return state
+    return trainer.state
 
 
 class _Trainer:
     def __init__(
-        self,
-        job: Job[Any],
-        config: TrainConfig,
-        run: Run,
-        checkpoints: Checkpoints,
-        processes: Processes,
-        update: Update[Any],
-        state: State,
+        self, job: Job[Any], config: TrainConfig, run: Run, checkpoints: Checkpoints, processes: Processes
     ) -> None:
-        self.job, self.config, self.run, self.checkpoints = job, config, run, checkpoints
-        self.processes, self.update, self.state = processes, update, state
-        self.optimizer = update.optimizer
+        self.job, self.config, self.run = job, config, run
+        self.checkpoints, self.processes = checkpoints, processes
+        self.update = Update[Any](job.module, config, processes, job.factor, job.weigh)
+        self.optimizer = self.update.optimizer
         self.steps = total_steps(config)
+        self.state = state = self._restored()
         self.optimizer.skipped.fill_(state.skipped)
         self.check_every = job.log_every if processes.device.type == "cuda" else 1  # looking costs a wait for the GPU
         self.started = time.monotonic() - state.seconds
         self.saved_at = state.step or -1
         self.logged = (time.monotonic(), state.tokens)
+
+    def _restored(self) -> State:
+        """Go back to the newest checkpoint that is whole, and say what there is to say before the first update."""
+        restored = self.checkpoints.restore(self.job.module, self.optimizer)
+        try:
+            state = State(**restored.state) if restored else State()
+        except TypeError:
+            raise CheckpointError(f"{self.run.folder} is of another version of electra; choose another out") from None
+        if self.processes.largest(state.step) != -self.processes.largest(-state.step):
+            raise CheckpointError(
+                f"the processes find different checkpoints in {self.run.folder}: out has to be a shared folder"
+            )
+        warnings = [f"{path} is damaged: an older one is used" for path in restored.damaged] if restored else []
+        if self.processes.first:
+            self.run.rewind(state.step or -1)  # a checkpoint of step 0 holds nothing that starting anew does not give
+            for warning in (*warnings, *(self.job.warnings if state.step == 0 else ())):
+                self.run.report({"step": state.step, "warning": warning})
+        return state
 
     def begin(self) -> None:
         """Measure and save the untrained network: a full disk shows now, and so does how long the end will take."""
@@ -161,7 +159,7 @@ class _Trainer:
             state.tokens += tokens
             if state.step % self.check_every == 0:
                 self._count_skipped()
-            self.state.latest_update = time.monotonic() - began
+            state.latest_update = time.monotonic() - began
             progress = self._progress()
             if self._is_logged(state.step) or progress >= 1:
                 self._log(result, rate)

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from electra.config.schema import TrainConfig
-from electra.errors import ConfigError
-from electra.model.precision import autocast, in_bf16
+from electra.model.precision import autocast
 from electra.training.capture import Captured
 from electra.training.execution import execution
 from electra.training.optim import Factor, build_optimizer
@@ -46,13 +45,7 @@ class Update(Generic[Result]):
         factor: Factor = lambda name: 1.0,
         weigh: Weigh = lambda *inputs: 1.0,
     ) -> None:
-        how, on_gpu = execution(config, processes.device), processes.device.type == "cuda"
-        if how == "fast" and not on_gpu:
-            raise ConfigError("train.execution=fast needs a GPU; leave it out, or say train.execution=plain")
-        if how == "fast" and not in_bf16(config, processes.device):
-            raise ConfigError(
-                "train.execution=fast computes in bf16; for float32 say train.execution=plain or compiled"
-            )
+        how = execution(config, processes.device)
         self.config, self.processes, self._weigh = config, processes, weigh
         self.optimizer = build_optimizer(module, config, torch.bfloat16 if how == "fast" else None, factor)
         self.weights = self.optimizer.weights

@@ -44,7 +44,7 @@ def test_code_tables_and_fragments_are_not_prose(text):
 
 
 def test_no_paragraph_comes_twice(library):
-    found = [paragraph for part in gather_prose(10_000, [library]) for paragraph in part.paragraphs]
+    found = [paragraph for part in gather_prose(10_000, [library]) for paragraph in part]
     assert sorted(found) == [f"Another one: {SENTENCE}", SENTENCE]
 
 
@@ -62,4 +62,4 @@ def test_the_order_is_always_the_same(library):
 
 def test_this_machine_has_prose_of_its_own():
     found = gather_prose(50_000)
-    assert 50_000 <= sum(len(paragraph) for part in found for paragraph in part.paragraphs) < 500_000
+    assert 50_000 <= sum(len(paragraph) for part in found for paragraph in part) < 500_000

@@ -13,7 +13,7 @@ import hashlib
 import json
 from array import array
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -216,4 +216,4 @@ class ShardWriter:
         np.save(self.folder / shard.documents_file, starts)
         sync(self.folder / shard.documents_file)
         self._written.replace(self.folder / self.file)
-        return Shard(**{**asdict(shard), "documents_sha256": file_sha256(self.folder / shard.documents_file)})
+        return replace(shard, documents_sha256=file_sha256(self.folder / shard.documents_file))

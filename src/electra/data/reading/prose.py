@@ -6,7 +6,6 @@ import re
 import sysconfig
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from importlib.metadata import distributions
 from itertools import chain
@@ -23,30 +22,22 @@ DOCUMENTED_SHARE = 0.2  # of a file's bytes; to parse files with less takes long
 LEFT_OUT = ("test", "_vendor", "vendored", "site-packages")  # of a path below its library: repetitive or counted twice
 
 
-@dataclass(frozen=True)
-class Prose:
-    """The prose of one module or of one package's description."""
-
-    library: str
-    name: str
-    paragraphs: tuple[str, ...]
-
-
-def gather_prose(characters: int, roots: Sequence[Path] | None = None) -> list[Prose]:
+def gather_prose(characters: int, roots: Sequence[Path] | None = None) -> list[list[str]]:
     """Gather about so many characters from Python's library and the installed packages, no paragraph twice.
 
-    Files are taken in an order that is scattered but always the same, so that a part is a fair sample of the whole.
+    Each list has the paragraphs of one module or of one package's description. Files are taken in an order that is
+    scattered but always the same, so that a part is a fair sample of the whole.
     """
-    found: list[Prose] = []
+    found: list[list[str]] = []
     seen: set[str] = set()
     size = 0
     descriptions = () if roots is not None else _descriptions()
-    for library, name, texts in chain(descriptions, _modules(_libraries() if roots is None else roots)):
-        fresh = dict.fromkeys(p for text in texts for p in paragraphs(text) if _key(p) not in seen)
+    for texts in chain(descriptions, _modules(_libraries() if roots is None else roots)):
+        fresh = list(dict.fromkeys(p for text in texts for p in paragraphs(text) if _key(p) not in seen))
         if not fresh:
             continue
         seen.update(map(_key, fresh))
-        found.append(Prose(library, name, tuple(fresh)))
+        found.append(fresh)
         size += sum(map(len, fresh))
         if size >= characters:
             break
@@ -83,19 +74,18 @@ def _libraries() -> list[Path]:
     return [Path(folder) for folder in dict.fromkeys(paths[key] for key in ("stdlib", "purelib", "platlib"))]
 
 
-def _descriptions() -> Iterator[tuple[str, str, list[str]]]:
+def _descriptions() -> Iterator[list[str]]:
     for distribution in sorted(distributions(), key=lambda found: found.name):
         if text := distribution.read_text("METADATA"):
-            yield distribution.name, "description", [text]
+            yield [text]
 
 
-def _modules(roots: Sequence[Path]) -> Iterator[tuple[str, str, list[str]]]:
+def _modules(roots: Sequence[Path]) -> Iterator[list[str]]:
     """Give the longer strings of every module: documentation, help texts, and others that `paragraphs` drops."""
     files = [(root, path.relative_to(root)) for root in roots for path in root.rglob("*.py")]
     chosen = [pair for pair in files if not any(word in part for part in pair[1].parts for word in LEFT_OUT)]
     for root, path in sorted(chosen, key=lambda pair: _place(pair[1])):
-        library = path.parts[0] if root.name == "site-packages" else "python"
-        yield library.removesuffix(".py"), path.as_posix(), _strings(root / path)
+        yield _strings(root / path)
 
 
 def _place(path: Path) -> tuple[bool, bytes]:
