@@ -123,6 +123,14 @@ def _sweep(tuning: Tuning, folder: Path, processes: Processes, listeners: Sequen
     return results
 
 
+class _Scored(NamedTuple):
+    """What dev says of a model."""
+
+    metrics: dict[str, float]
+    known: dict[str, Any]  # what the model has to know of its task beside the config
+    constant: bool  # whether all of dev gets the same answer
+
+
 class _Seed:
     """One training. Its folder holds the best model so far and its scores, and `result.json` once it is done."""
 
@@ -133,8 +141,6 @@ class _Seed:
         self.run, self.folder = run, run / "seeds" / str(seed)
         self.listeners = listeners
         self.lengths = np.array([len(feature.ids) for feature in tuning.train.features])
-        self.known: dict[str, Any] = {}  # what the model has to know of its task beside the config
-        self.constant = False  # whether all of dev gets the same answer
         self.step = 0
         self.best: dict[str, Any] | None = None  # the model that is kept so far: metrics, steps, constant
 
@@ -194,7 +200,7 @@ class _Seed:
         run = Run(self.folder, [self._tell])
         state = train(job, training, run, checkpoints, self.processes)
         if not config.early_stopping:
-            self._keep(self._scores(), training.steps)
+            self._keep(self._score(), training.steps)
         assert self.best is not None
         if self.best.get("constant"):
             run.report({"step": self.step, "warning": f"seed {self.seed}: {CONSTANT}"})
@@ -228,24 +234,26 @@ class _Seed:
                 torch.manual_seed(mix(self.seed, self.step))  # for dropout
                 yield int(self.lengths[chosen].sum()), [(moved,)]
 
-    def _scores(self) -> dict[str, float]:
+    def _score(self) -> _Scored:
         tuning = self.tuning
         used = as_used(self.network.eval(), tuning.config)
         outputs = forward(used, tuning.task, tuning.dev.features, tuning.start.tokenizer, tuning.config)
         self.network.train()
         predictions = tuning.task.predictions(tuning.dev.examples, tuning.dev.features, outputs)
-        self.known = tuning.task.describe() | tuning.task.calibrate(tuning.dev.examples, predictions)
-        self.constant = tuning.task.is_constant(tuning.dev.examples, predictions)
-        return tuning.task.score(tuning.dev.examples, predictions)
+        return _Scored(
+            metrics=tuning.task.score(tuning.dev.examples, predictions),
+            known=tuning.task.describe() | tuning.task.calibrate(tuning.dev.examples, predictions),
+            constant=tuning.task.is_constant(tuning.dev.examples, predictions),
+        )
 
     def _evaluate(self, network: Network) -> dict[str, float]:
         """Score, and keep the model if it is the best so far; none where nothing is trained yet."""
         if self.step == 0:
             return {}
-        scores, metric = self._scores(), self.tuning.task.metric
-        if self.best is None or self.best["metrics"][metric] < scores[metric]:
-            self._keep(scores, self.step)
-        return scores
+        scored, metric = self._score(), self.tuning.task.metric
+        if self.best is None or self.best["metrics"][metric] < scored.metrics[metric]:
+            self._keep(scored, self.step)
+        return scored.metrics
 
     def _enough(self) -> bool:
         """Say whether there were epochs enough without a better score."""
@@ -254,15 +262,15 @@ class _Seed:
             return False
         return bool(self.step // epoch - self.best["steps"] // epoch >= patience)
 
-    def _keep(self, scores: dict[str, float], steps: int) -> None:
+    def _keep(self, scored: _Scored, steps: int) -> None:
         tuning = self.tuning
         described = {
             "name": tuning.task.name,
             "config": tuning.config.model_dump(exclude_none=True),
-            "known": self.known,
+            "known": scored.known,
         }
         with folder_whole(self.folder / "model", overwrite=True) as folder:
             tokenizer = tuning.start.tokenizer.of_length(tuning.config.max_length)
             write_task_model(TaskModel(self.network, tokenizer, described), folder)
-        self.best = {"metrics": scores, "steps": steps, "constant": self.constant}
+        self.best = {"metrics": scored.metrics, "steps": steps, "constant": scored.constant}
         write_json(self.folder / BEST, self.best)
