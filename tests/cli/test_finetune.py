@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 
 from electra.cli import app
 from electra.errors import ElectraError
+from electra.recipes.evaluate import evaluate
 
 QUICK = "epochs=1.0 batch_size=8 learning_rate=2e-3 layer_decay=1.0 optimizer=adamw".split()
 
@@ -47,6 +48,18 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(run, tmp_path):
     assert "# train: 200 examples, 200 inputs, " in said
     assert "truncated" in said
     assert not (tmp_path / "none").exists()
+
+
+def test_a_dry_run_refuses_a_folder_of_something_else(run, tmp_path):
+    _, keys, _ = run
+    (tmp_path / "letter.txt").touch()
+    with pytest.raises(ElectraError, match=r"exists and is not a run: it holds letter\.txt"):
+        command("finetune", "glue", *keys, f"out={tmp_path}", "--dry-run")
+
+
+def test_evaluate_refuses_a_split_that_no_task_has(run):
+    with pytest.raises(ElectraError, match="split='nix': choose train, dev, test"):
+        evaluate(run[0], split="nix")
 
 
 def test_evaluate_scores_a_split_and_writes_predictions(run, tmp_path):

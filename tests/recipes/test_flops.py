@@ -89,3 +89,12 @@ def test_batches_that_grow_cost_what_they_hold():
     ramp = ["train.start_batch_size=32", "train.batch_warmup_steps=10_000"]
     for keys in ([], ramp):
         assert flops(load_config("small", ["train.tokens=100_000_000", *keys])).tokens == pytest.approx(1e8, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("override", "head"), [("objective.name=all_tokens_mlm", 128), ("objective.algorithm=adversarial", 64)]
+)
+def test_heads_that_an_objective_has_of_its_own_are_counted(override, head):
+    plain = "objective.name=replace_mlm" if "name" in override else "objective.algorithm=joint"
+    ours, theirs = (flops(load_config("tiny", [key])).parameters["joint"] for key in (override, plain))
+    assert ours - theirs == head + 1

@@ -4,6 +4,7 @@ import json
 import shutil
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -343,6 +344,14 @@ def test_another_budget_in_the_same_folder_is_refused(trained, text):
     with pytest.raises(ConfigError, match="planned with other hours") as refusal:
         train(text, hours=2 * HOURS, out=folder, overrides=SET)
     assert str(refusal.value).endswith(f"; electra pretrain {folder}/config.toml goes on, with train.hours=H for more")
+
+
+def test_text_that_has_changed_is_refused_with_the_way_to_go_on(tmp_path, text):
+    copy = Path(shutil.copy(text, tmp_path))
+    run = train(copy, hours=HOURS, out=tmp_path / "run", overrides=SET)
+    copy.write_text(copy.read_text() + "\n\nOne more meal.")
+    with pytest.raises(DataError, match=r"made with another text; .*/run/config\.toml goes on, with train.hours=H"):
+        train(copy, hours=HOURS, out=run, overrides=SET)
 
 
 def test_settings_in_another_order_are_the_same(trained, text):

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from electra.cli.options import TunedModel, TuningOverrides
+from electra.data.files import begins_otherwise, opened_whole
 from electra.errors import DataError
 
 EXAMPLES = (
@@ -26,7 +27,6 @@ def predict(
     ] = None,
 ) -> None:
     """Predict every example of a file: one line of JSON each, in the same order."""
-    from electra.data.files import opened_whole
     from electra.recipes.predict import predict as run_over
     from electra.tasks.base import Notes
 
@@ -48,8 +48,6 @@ def predict(
 
 def _free_place(out: Path, source: str) -> Path:
     """Make the folder of a file; refuse a folder instead of one, the file that is read, and any that is not ours."""
-    from electra.data.files import begins_otherwise
-
     if out.is_dir():
         raise DataError(f"{out} is a folder; name a file, such as {out / 'predictions.jsonl'}")
     if out.exists() and Path(source).expanduser().exists() and out.samefile(Path(source).expanduser()):

@@ -18,14 +18,13 @@ from electra.config.schema import (
     SizedGenerator,
     TwoTowerGenerator,
 )
-from electra.data.tokens.tokenizer import SPECIAL_TOKENS, wordpiece
 from electra.errors import ConfigError
 from electra.model.flops import PAPER_PREDICTED, Flops, StandardCount, paper_count
 from electra.objectives.build import build_objective
+from electra.recipes.speed import TOKENIZER
 from electra.training.schedule import micro_batches_before, total_steps
 
 NOTHING = Flops(0.0, 0.0)
-TOKENIZER = wordpiece(SPECIAL_TOKENS)  # no size depends on it
 
 
 @dataclass(frozen=True)

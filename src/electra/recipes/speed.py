@@ -15,7 +15,7 @@ from electra.objectives.draws import draw
 from electra.training.processes import Processes
 from electra.training.update import Update
 
-TOKENIZER = wordpiece(SPECIAL_TOKENS)  # the steps ask for the special ids alone
+TOKENIZER = wordpiece(SPECIAL_TOKENS)  # objectives ask for the special ids alone
 SECONDS = 2.0  # of steps that are timed, after one that is not
 STEPS_AT_ONCE = {"cpu": 1, "cuda": 5}  # a GPU's are queued, and would go on long after the time is over
 CPU_MICRO_BATCH = 8  # sequences at a time, which bounds the memory and the time of the measurement

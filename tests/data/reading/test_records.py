@@ -56,6 +56,18 @@ def test_parquet_is_read_a_column_at_a_time(tmp_path):
     assert texts(tmp_path / "a.parquet", "id") == ["a", "c"]
 
 
+def test_a_dataset_that_is_nowhere_is_a_missing_folder_too(monkeypatch):
+    import datasets
+
+    def unreachable(*names, **settings):
+        raise ConnectionError("Couldn't reach it")
+
+    monkeypatch.setattr(datasets, "load_dataset", unreachable)
+    expected = "no file or folder texts/mine here, and the hub does not give a dataset of that name: Couldn't reach it"
+    with pytest.raises(DataError, match=expected):
+        list(read_rows("texts/mine"))
+
+
 def test_a_dataset_is_streamed(tmp_path):
     write(tmp_path / "train.jsonl", '{"text": "one"}\n{"text": "two"}\n')
     assert list(read_records(Source(str(tmp_path), "dataset"), None, [])) == ["one", "two"]
