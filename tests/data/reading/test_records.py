@@ -63,7 +63,7 @@ def test_a_dataset_that_is_nowhere_is_a_missing_folder_too(monkeypatch):
         raise ConnectionError("Couldn't reach it")
 
     monkeypatch.setattr(datasets, "load_dataset", unreachable)
-    expected = "no file or folder texts/mine here, and the hub does not give a dataset of that name: Couldn't reach it"
+    expected = "no file or folder texts/mine here, and the hub gives no such dataset: Couldn't reach it"
     with pytest.raises(DataError, match=expected):
         list(read_rows("texts/mine"))
 

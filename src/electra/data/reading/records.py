@@ -16,7 +16,7 @@ from electra.errors import DataError
 TEXT_COLUMNS = ("text", "content", "document", "body", "article", "sentence")
 RECORD_LIMIT = 1 << 26  # characters; a record is parsed whole, so it has to fit into memory several times
 START = 1000  # lines that show how a table is written
-HUB = "no file or folder {name} here, and the hub does not give a dataset of that name"
+HUB = "no file or folder {name} here, and the hub gives no such dataset"
 ROWS = 64  # of a Parquet file at a time; rows may hold whole books
 
 
