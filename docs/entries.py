@@ -45,6 +45,16 @@ class Point:
         median, deviation = 100 * score["median"][metric], 100 * score["std"][metric]
         return f"{median:.1f} ± {deviation:.1f} ({count})" if count > 1 else f"{median:.1f}"
 
+    def seeds(self, task: str) -> list[float]:
+        """Give a task's score of each seed, in percent."""
+        return [100 * seed["metrics"][self.scores[task]["metric"]] for seed in self.scores[task]["seeds"]]
+
+    def medians(self, task: str) -> dict[str, float]:
+        """Give a task's medians in percent, each by what is said of its rate: nothing, where one was tried."""
+        score = self.scores[task]
+        tried = {f" at {_rate(rate)}": median for rate, median in score.get("sweep", {}).items()}
+        return {rate: 100 * median[score["metric"]] for rate, median in (tried or {"": score["median"]}).items()}
+
     def mean(self, tasks: Collection[str]) -> tuple[float, float] | None:
         """Give the mean of the tasks' scores in percent and its deviation, None unless all are there."""
         scores = [self.scores[task] for task in tasks if task in self.scores]
@@ -68,14 +78,14 @@ def points(folder: Path, headline: bool = False) -> list[Point]:
 
 
 def curves(results: Path = RESULTS) -> dict[str, list[Point]]:
-    """Give, from the newest folder that has such, the models with several points, each by rising FLOPs."""
+    """Give the pre-trained models of the README, each with its points by rising FLOPs, the longest curves first."""
+    models: dict[str, list[Point]] = {}
     for folder in folders(results):
-        models: dict[str, list[Point]] = {}
-        for point in points(folder):
-            models.setdefault(point.model, []).append(point)
-        if several := {model: line for model, line in models.items() if len(line) > 1}:
-            return {model: sorted(line, key=lambda point: point.flops) for model, line in several.items()}
-    return {}
+        for point in points(folder, headline=True):
+            if point.flops and point.scores:
+                models.setdefault(point.model, []).append(point)
+    lines = sorted(models.items(), key=lambda item: -len(item[1]))
+    return {model: sorted(line, key=lambda point: point.flops) for model, line in lines}
 
 
 def common_tasks(line: Sequence[Point]) -> list[str]:
@@ -198,6 +208,10 @@ def _flops(config: Path, tokens: int) -> float:
     objective = TypeAdapter(Objective).validate_python(sections["objective"])
     length = sections["train"]["length"]
     return training_flops(model, objective, length).standard * tokens / length
+
+
+def _rate(rate: str) -> str:
+    return f"{float(rate):.0e}".replace("e-0", "e-")
 
 
 def _power(number: float) -> str:

@@ -37,6 +37,7 @@ FIGURES = {  # picture: the run's metrics in the ledger, and what the reader sho
     ),
 }
 BLUE, ORANGE, GREEN, GREY = "#2a6f97", "#e07a3f", "#5b8c5a", "#6b7280"
+SERIES = (BLUE, ORANGE, "#8db8d2", "#f2b48f")  # of two pairs of models: the second is the first, paler
 STYLE = {
     "font.family": "sans-serif",
     "font.size": 10,
@@ -87,7 +88,7 @@ def draw_scores(results: Path, out: Path) -> None:
     with plt.rc_context(STYLE):
         figure, panels = plt.subplots(1, 2, figsize=(9, 3.8), sharey=True)
         for axes, label, cost in zip(panels, ("FLOPs", "minutes"), ("flops", "seconds"), strict=True):
-            for color, (model, line) in zip((BLUE, ORANGE, GREEN, GREY), lines.items(), strict=False):
+            for color, (model, line) in zip(SERIES, lines.items(), strict=False):
                 places = [getattr(point, cost) / (60 if cost == "seconds" else 1) for point in line]
                 means, deviations = zip(*(point.mean(tasks) for point in line), strict=True)
                 axes.errorbar(places, means, deviations, color=color, label=model, marker="o", capsize=3)

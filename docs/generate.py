@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import get_args
 
+from differences import differences_table
 from entries import (
     RESULTS,
     csv_rows,
@@ -182,9 +183,11 @@ def filled(page: str) -> str:
 
 
 def _table(name: str) -> str:
-    """Give a table by its name, or the one that a file of the ledger holds."""
+    """Give a table by its name, or the one that a file of the ledger holds; of FILE:0-1, two points compared."""
     if name.endswith(".csv"):
         return table(csv_rows(RESULTS / name))
+    if compared := re.fullmatch(r"(.+\.json):(\d+)-(\d+)", name):
+        return differences_table(RESULTS / compared[1], int(compared[2]), int(compared[3]))
     return folder_scores_table(RESULTS / name) if name.endswith(".json") else TABLES[name]()
 
 

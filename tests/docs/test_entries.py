@@ -84,20 +84,24 @@ def test_a_network_that_read_nothing_had_no_pre_training(ledger):
     )
 
 
-def test_scores_over_flops_are_drawn_from_models_with_several_points(ledger, tmp_path):
+def test_scores_over_flops_are_drawn_of_the_models_in_the_readme(ledger, tmp_path):
     line = [point("ELECTRA", flops, {"rte": score(0.5 + flops / 1e18, 0.01, 5)}) for flops in (4e16, 1e16, 2e16)]
     other = [point("BERT", flops, {"rte": score(0.5), "mrpc": score(0.6)}) for flops in (1e16, 2e16)]
-    results = ledger("2026-01-01-a", [*line, *other, point("lonely", 1e16, {})])
+    results = ledger("2026-01-01-a", [*line, *other, point("unscored", 1e16, {})])
+    ledger("2026-01-02-a", [point("single", 3e16, {"rte": score(0.55)}), point("untrained", 0.0, {"rte": score(0.4)})])
+    ledger("2026-01-02-b", [point("aside", 3e16, {"rte": score(0.55)})], headline=False)
     found = entries.curves(results)
     assert {model: [point.flops for point in line] for model, line in found.items()} == {
         "ELECTRA": [1e16, 2e16, 4e16],
         "BERT": [1e16, 2e16],
+        "single": [3e16],
     }
+    assert list(found) == ["ELECTRA", "BERT", "single"]
     assert entries.common_tasks([point for line in found.values() for point in line]) == ["rte"]
     figures.draw_scores(results, tmp_path / "scores.svg")
     picture = (tmp_path / "scores.svg").read_text()
-    assert all(words in picture for words in ("ELECTRA", "BERT", "mean of RTE", "FLOPs of pre-training", "minutes"))
-    assert "lonely" not in picture
+    for words in ("ELECTRA", "BERT", "single", "mean of RTE", "FLOPs of pre-training", "minutes"):
+        assert words in picture
     assert "scores.svg" in entries.curve_picture(results)
 
 
@@ -126,7 +130,7 @@ def test_a_table_of_the_ledger_becomes_markdown(tmp_path):
 
 
 def test_without_such_points_nothing_is_drawn(ledger, tmp_path):
-    results = ledger("2026-01-01-a", [point("m", 1e16, {"rte": score(0.5)})])
+    results = ledger("2026-01-01-a", [point("m", 1e16, {"rte": score(0.5)})], headline=False)
     figures.draw_scores(results, tmp_path / "scores.svg")
     assert not (tmp_path / "scores.svg").exists()
     assert entries.curve_picture(results) == ""
