@@ -111,6 +111,21 @@ def test_predict_of_a_header_alone_says_that_there_is_nothing(run, tmp_path):
     assert result.stderr == f"{tmp_path / 'new.csv'}: nothing to predict\n"
 
 
+def test_glue_says_what_it_would_do(tiny_folder, tasks_folder, tmp_path):
+    keys = [*QUICK, "learning_rates=[2e-3,1e-3]", "mnli.seeds=2"]
+    out = tmp_path / "suite"
+    said = command("glue", tiny_folder, *keys, "--data", tasks_folder, "--out", out, "--dry-run").splitlines()
+    rows = [row.replace(str(tasks_folder), "DATA").split("  ") for row in said]
+    cells = [[cell.strip() for cell in row if cell.strip()] for row in rows]
+    assert cells[0] == ["task", "data", "train", "dev", "epochs", "rate", "seeds"]
+    assert cells[1][:2] == ["sst-2", "DATA"]
+    assert cells[1][4:] == ["1", "0.002, 0.001", "1"]
+    assert [row[0] for row in cells[1:4]] == ["sst-2", "mnli", "rte"]
+    assert cells[2][-1] == "2"
+    assert "skipped cola: " in "\n".join(said)
+    assert not out.exists()
+
+
 def test_glue_prints_a_table_and_names_what_it_skipped(tiny_folder, tasks_folder, tmp_path):
     keys = [*QUICK, "epochs=0.1"]
     said = command("glue", tiny_folder, *keys, "--data", tasks_folder, "--out", tmp_path, "--task", "sst-2", "--quiet")

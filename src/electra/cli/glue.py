@@ -11,7 +11,7 @@ import typer
 from electra.cli.options import Json, Model, Quiet, TuningOverrides
 
 if TYPE_CHECKING:
-    from electra.recipes.glue import Suite
+    from electra.recipes.glue import Plan, Suite
 
 EXAMPLES = (
     "electra glue runs/small --data glue --out runs/suite seeds=5",
@@ -32,6 +32,7 @@ def glue(
     together: Annotated[
         int, typer.Option("--together", min=1, help="Tasks at a time; several share a GPU better than one fills it.")
     ] = 1,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read the data, print the plan, train nothing.")] = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -41,22 +42,44 @@ def glue(
     """
     from electra.cli.progress import LiveLine
     from electra.recipes.glue import glue as run
+    from electra.recipes.glue import plan_suite
 
+    if dry_run:
+        plan = plan_suite(model, data, out, overrides or [], task or [])
+        for row in columns(planned(plan)):
+            typer.echo(row)
+        _say_skipped(plan.skipped)
+        return
     with LiveLine(quiet) as line:
         suite = run(model, data, out, overrides or [], task or [], [line], together)
     if as_json:
         typer.echo(json.dumps(asdict(suite)))
         return
-    for row in table(suite):
+    for row in columns(table(suite)):
         typer.echo(row)
-    for name, reason in suite.skipped.items():
-        typer.echo(f"skipped {name}: {reason}")
+    _say_skipped(suite.skipped)
     for name, said in suite.submission.items():
         typer.echo(f"submission, {name}: {said}")
 
 
-def table(suite: "Suite") -> list[str]:
-    """Lay the scores out in columns, ours and the published ones, with the mean over the tasks that all have."""
+def planned(plan: "Plan") -> list[list[str]]:
+    """Give a row for each task that is there: its data, and what is going to be done with it."""
+    rows = [["task", "data", "train", "dev", "epochs", "rate", "seeds"]]
+    for name, task in plan.tasks.items():
+        config = task.config
+        rates = ", ".join(f"{rate:g}" for rate in config.learning_rates or [config.learning_rate or 0.0])
+        what = [f"{task.train:,}", f"{task.dev:,}", f"{config.epochs:g}", rates, str(config.seeds)]
+        rows.append([name, config.data or "", *what])
+    return rows
+
+
+def _say_skipped(skipped: dict[str, str]) -> None:
+    for name, reason in skipped.items():
+        typer.echo(f"skipped {name}: {reason}")
+
+
+def table(suite: "Suite") -> list[list[str]]:
+    """Give a row for each score, ours and the published ones, and the mean over the tasks that all have."""
     models = list(dict.fromkeys(model for score in suite.scores for model in score.published))
     rows = [["task", "metric", "score", "std", "seeds", "protocol", *models, ""]]
     for score in suite.scores:
@@ -68,5 +91,10 @@ def table(suite: "Suite") -> list[str]:
         means = [statistics.fmean(score.published[model] for score in common) for model in models]
         ours = [f"{statistics.fmean(score.score for score in common):.1f}", "", ""]
         rows.append(["mean", f"of {len(common)}", *ours, "", *(f"{mean:.1f}" for mean in means), ""])
+    return rows
+
+
+def columns(rows: list[list[str]]) -> list[str]:
+    """Lay rows out as lines."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

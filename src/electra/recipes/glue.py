@@ -5,7 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from electra.config.finetune import FinetuneConfig
 from electra.config.load import load_finetune_config, text_override
+from electra.config.schema import ModelConfig
 from electra.data.files import write_json
 from electra.errors import ConfigError, DataError, TaskError
 from electra.model.pretrained import load
@@ -13,12 +15,14 @@ from electra.recipes.evaluate import evaluate
 from electra.recipes.finetune import finetune
 from electra.recipes.results import Results, constant_seeds
 from electra.recipes.together import finetune_together
-from electra.tasks.base import Notes
+from electra.recipes.tuning import complete
+from electra.tasks.base import Notes, Split
 from electra.tasks.build import TASKS, build_task, find_task
 from electra.tasks.texts.glue import TASKS as BENCHMARKS
 from electra.training.run import Listener, check_names
 
 PRESET = "glue"
+SPLITS: tuple[Split, ...] = ("train", "dev")
 SCORES, SUBMISSION = "suite.json", "submission.zip"
 SUITE = "cola sst-2 mrpc sts-b qqp mnli qnli rte wnli squad-1.1 squad-2.0 chunking".split()
 COMPARED = {"squad-1.1": "exact", "squad-2.0": "best_exact"}  # published is the exact match; else the task's own metric
@@ -63,6 +67,25 @@ class Suite:
     submission: dict[str, str]  # tasks in the submission, and what is missing of the others
 
 
+@dataclass(frozen=True)
+class Planned:
+    """A task that is going to be fine-tuned for."""
+
+    keys: list[str]
+    config: FinetuneConfig  # what the keys come to
+    train: int  # examples
+    dev: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The tasks by name, and why others are left out."""
+
+    tasks: dict[str, Planned]
+    skipped: dict[str, str]
+    width: int  # of the model
+
+
 def glue(
     model: str,
     data: Sequence[str],
@@ -77,28 +100,38 @@ def glue(
     An override of the form TASK.KEY=VALUE is for that task alone. Several tasks `together` share a GPU, each in a
     process of its own.
     """
+    plan = plan_suite(model, data, out, overrides, tasks)
+    found = {name: task.keys for name, task in plan.tasks.items()}
+    several = finetune_together(PRESET, found, together, listeners) if together > 1 else _one_by_one(found, listeners)
+    scores = [_score(results, plan.width) for results in several]
+    folder = Path(out).expanduser()
+    suite = Suite(model, scores, plan.skipped, _submit(folder, [score.task for score in scores]))
+    write_json(folder / SCORES, asdict(suite))
+    return suite
+
+
+def plan_suite(
+    model: str, data: Sequence[str], out: str | Path, overrides: Sequence[str] = (), tasks: Sequence[str] = ()
+) -> Plan:
+    """Read the files of every task, or of those named, and say what is there and how it would be fine-tuned for."""
     for name in tasks:
         find_task(name)
     folder = Path(out).expanduser()
     if not (folder / SCORES).is_file():
         check_names(folder, [*TASKS, SUBMISSION], "a suite of runs")
-    width = load(model, device="cpu").encoder.config.hidden_size
-    found: dict[str, list[str]] = {}  # the keys of each task
+    shape = load(model, device="cpu").encoder.config
+    found: dict[str, Planned] = {}
     skipped: dict[str, str] = {}
     for name in tasks or SUITE:
         try:
-            found[name] = _find(name, model, data, folder, overrides)
+            found[name] = _find(name, model, shape, data, folder, overrides)
         except (TaskError, DataError) as problem:
             if name in tasks:
                 raise
             skipped[name] = str(problem)
     if not found:
         raise TaskError(f"none of the tasks is in {', '.join(data)}, such as {name}: {skipped[name]}")
-    several = finetune_together(PRESET, found, together, listeners) if together > 1 else _one_by_one(found, listeners)
-    scores = [_score(results, width) for results in several]
-    suite = Suite(model, scores, skipped, _submit(folder, [score.task for score in scores]))
-    write_json(folder / SCORES, asdict(suite))
-    return suite
+    return Plan(found, skipped, shape.hidden_size)
 
 
 def _one_by_one(tasks: Mapping[str, Sequence[str]], listeners: Sequence[Listener]) -> Iterator[Results]:
@@ -108,8 +141,10 @@ def _one_by_one(tasks: Mapping[str, Sequence[str]], listeners: Sequence[Listener
         yield finetune(load_finetune_config(PRESET, keys), listeners)
 
 
-def _find(name: str, model: str, data: Sequence[str], folder: Path, overrides: Sequence[str]) -> list[str]:
-    """Give the keys of a task with the first of the folders that has its files."""
+def _find(
+    name: str, model: str, shape: ModelConfig, data: Sequence[str], folder: Path, overrides: Sequence[str]
+) -> Planned:
+    """Plan a task with the first of the folders that has its files."""
     problem: TaskError | DataError | None = None
     for place in data:
         keys = [
@@ -120,13 +155,13 @@ def _find(name: str, model: str, data: Sequence[str], folder: Path, overrides: S
             *_for_task(name, overrides),
         ]
         try:
-            task = build_task(load_finetune_config(PRESET, keys))  # reads the tags of a tagging task
-            for split in ("train", "dev"):
-                task.read(split, Notes())
+            config = load_finetune_config(PRESET, keys)
+            task = build_task(config)  # reads the tags of a tagging task
+            train, dev = (len(task.read(split, Notes())) for split in SPLITS)
         except (TaskError, DataError) as found:
             problem = problem or found
             continue
-        return keys
+        return Planned(keys, complete(config, task, shape), train, dev)
     raise problem or ConfigError("no folder with tasks was named")
 
 
