@@ -20,7 +20,7 @@ from electra.training.run import read_records
 
 RESULTS = Path(__file__).parents[1] / "results"
 NONE = "-"
-KEPT = "metric protocol start train_file learning_rate sweep median mean std interval seeds".split()
+KEPT = "metric protocol start train_file dev_file learning_rate sweep median mean std interval seeds".split()
 
 
 def enter(name: str, models: Sequence[Sequence[str]], headline: bool = False, lines: int = 200) -> Path:

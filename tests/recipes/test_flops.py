@@ -85,6 +85,31 @@ def test_two_stages_are_counted_both_and_the_second_one_without_a_backward_of_it
     assert cost.train_flops["standard"] == pytest.approx(each * cost.tokens / 2)
 
 
+def test_a_generator_that_is_rewarded_reads_its_input_twice():
+    joint, adversarial = (
+        flops(load_config("small", [f"objective.algorithm={name}"])) for name in ("joint", "adversarial")
+    )
+    tower = 12 * (2 * (4 * 64**2 + 2 * 64 * 256) + 4 * 128 * 64) + 2 * 128 * 64
+    found = adversarial.train_flops["standard"] - joint.train_flops["standard"]
+    assert found == pytest.approx(tower * joint.tokens)
+
+
+def test_a_generator_that_shares_all_costs_what_the_discriminators_encoder_costs():
+    keys = ["objective.generator.sharing=all", "objective.generator.width=1.0", "model.feed_forward_size=512"]
+    cost = flops(load_config("small", keys))
+    encoder = 12 * (2 * (4 * 256**2 + 2 * 256 * 512) + 4 * 128 * 256) + 2 * 128 * 256
+    head = 0.15 * (2 * 256 * 128 + 2 * 128 * 30_522)
+    assert cost.train_flops["standard"] == pytest.approx(3 * (2 * encoder + head + DETECTOR) * cost.tokens)
+
+
+def test_embeddings_of_which_a_network_learns_the_differences_count_once_where_it_stands_alone():
+    shared, apart = (
+        flops(load_config("small", [f"objective.generator.sharing={name}"])).parameters
+        for name in ("embeddings", "gdes")
+    )
+    assert apart == {**shared, "joint": shared["joint"] + shared["embeddings"]}
+
+
 def test_batches_that_grow_cost_what_they_hold():
     ramp = ["train.start_batch_size=32", "train.batch_warmup_steps=10_000"]
     for keys in ([], ramp):

@@ -57,6 +57,11 @@ def test_a_named_file_is_a_caveat(suite, tiny_folder, tasks_folder, tmp_path):
     heard = []
     (score,) = electra.glue(str(tiny_folder), [str(tasks_folder)], tmp_path, keys, ["rte"], [heard.append]).scores
     assert score.caveat == "trained on train_part.tsv, one answer to all in 1 of 1"  # after a tenth of an epoch
+    keys = ["dev_file=train_part.tsv", "start=untrained", "learning_rates=[1e-4, 1e-3]", "early_stopping=1"]
+    keys = [*QUICK[:2], *QUICK[3:], "train_file=train_part.tsv", *keys]
+    (score,) = electra.glue(str(tiny_folder), [str(tasks_folder)], tmp_path / "other", keys, ["rte"]).scores
+    said = "trained on train_part.tsv, scored on train_part.tsv, start untrained, best of 2 rates, "
+    assert score.caveat.startswith(said + "stopped where dev was best")
     assert heard[0] == {"detected": "task rte"}  # so that one sees which task is at work
 
 

@@ -4,7 +4,9 @@ import json
 import signal
 from pathlib import Path
 from shutil import rmtree
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
@@ -16,7 +18,7 @@ from electra.data.feeding.batch import Batch
 from electra.errors import CheckpointError, ConfigError, DataError, ElectraError
 from electra.model.networks import Discriminator, EnergyModel, MaskedLM
 from electra.recipes import pretrain as pretraining
-from electra.recipes.pretrain import check, pretrain
+from electra.recipes.pretrain import _token_counts, check, pretrain
 from electra.training.run import read_records
 
 TWO_STAGE = ["objective.algorithm=two_stage", "objective.generator.width=1.0", "objective.generator.sharing=none"]
@@ -423,3 +425,17 @@ def test_more_steps_for_the_second_of_two_stages_leave_its_generator_alone(confi
     assert records(pretrain(config(*TWO_STAGE, "train.steps=13")))[-1]["step"] == 13
     for ours, theirs in zip(before, electra.load(run).generator.parameters(), strict=True):
         assert torch.equal(ours, theirs)
+
+
+def test_the_unigram_generator_knows_a_mixture_by_its_weights():
+    special = {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 4}
+
+    def corpus(*tokens):
+        shard = np.array([[2, *tokens, 3]])
+        return SimpleNamespace(shards=lambda split: [shard], manifest=SimpleNamespace(special_ids=special))
+
+    corpora = [corpus(5, 5, 5, 6), corpus(6, 1)]
+    assert _token_counts(corpora, None, 7).tolist() == [0, 1, 0, 0, 0, 3, 2]
+    mixed = _token_counts(corpora, [1.0, 3.0], 7)
+    assert mixed.sum() == 6
+    assert (mixed / 6).tolist() == pytest.approx([0, 0.375, 0, 0, 0, 0.1875, 0.4375])

@@ -18,5 +18,11 @@ def test_a_smaller_model_is_faster(tiny_config):
     assert measure_speed(tiny_config, device).tokens_per_second > measure_speed(deeper, device).tokens_per_second
 
 
+def test_whole_words_are_timed_too(tiny_config):
+    objective = tiny_config.objective.model_copy(update={"whole_words": True})
+    found = measure_speed(tiny_config.model_copy(update={"objective": objective}), torch.device("cpu"))
+    assert found.tokens_per_second > 0
+
+
 def test_a_cpu_takes_a_few_sequences_at_a_time(tiny_config):
     assert measure_speed(tiny_config, torch.device("cpu")).micro_batch_size == CPU_MICRO_BATCH

@@ -78,7 +78,7 @@ class SizedGenerator(Section):
     def encoder(self, model: ModelConfig, *, own_embeddings: bool = False) -> ModelConfig:
         """Give the shape of the generator's encoder beside the discriminator `model`."""
         hidden_size = max(1, round(model.hidden_size * self.width))
-        heads = max(1, hidden_size // 64)
+        heads = model.heads if self.width == 1 else max(1, hidden_size // 64)
         if hidden_size % heads:
             raise ConfigError(
                 f"objective.generator.width={self.width:g} gives a generator of width {hidden_size}, which its "
@@ -90,7 +90,7 @@ class SizedGenerator(Section):
                 "embedding_size": hidden_size if own_embeddings else model.embedding_size,
                 "layers": max(1, round(model.layers * self.depth)),
                 "heads": heads,
-                "feed_forward_size": 4 * hidden_size,
+                "feed_forward_size": model.feed_forward_size if self.width == 1 else 4 * hidden_size,
             }
         )
 

@@ -98,6 +98,8 @@ def _describe(tuning: Tuning) -> Results:
         "head": config.head,
         "learning_rate": config.learning_rate,
         "train_file": config.train_file,
+        "dev_file": config.dev_file,
+        "early_stopping": config.early_stopping,
         "examples": {"train": len(tuning.train.examples), "dev": len(tuning.dev.examples)},
         "notes": {"train": tuning.train.notes, "dev": tuning.dev.notes},
     }

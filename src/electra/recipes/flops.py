@@ -1,6 +1,7 @@
 """What a pre-training run costs: parameters and floating-point operations."""
 
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 import torch
 from torch import nn
@@ -10,6 +11,7 @@ from electra.config.schema import (
     CorrectiveObjective,
     ElectraObjective,
     ElectricObjective,
+    MaskedLMGenerator,
     MLMObjective,
     ModelConfig,
     Objective,
@@ -19,6 +21,7 @@ from electra.config.schema import (
     TwoTowerGenerator,
 )
 from electra.errors import ConfigError
+from electra.model.encoder import DisentangledEmbeddings
 from electra.model.flops import PAPER_PREDICTED, Flops, StandardCount, paper_count
 from electra.objectives.build import build_objective
 from electra.recipes.speed import TOKENIZER
@@ -45,7 +48,7 @@ def flops(config: PretrainConfig) -> Cost:
     model, objective, length = config.model, config.objective, config.train.length
     sequences = micro_batches_before(config.train, steps) * config.train.smallest_batch
     stages = [objective]
-    if _in_two_stages(objective):
+    if _trains(objective, "two_stage"):
         stages.insert(0, MLMObjective(mask_fraction=objective.mask_fraction))
     trained = [training_flops(model, stage, length) for stage in stages]
     return Cost(
@@ -63,9 +66,15 @@ def forward_flops(model: ModelConfig, objective: Objective, length: int) -> Flop
 
 
 def training_flops(model: ModelConfig, objective: Objective, length: int) -> Flops:
-    """Count one sequence of an update: forward and backward, but no backward of a generator that no longer learns."""
+    """Count one sequence of an update: forward and backward, and what differs in the other ways to train."""
     main, generator = _networks(model, objective, length)
-    return main.with_backward().plus(generator if _in_two_stages(objective) else generator.with_backward())
+    learning = generator.with_backward()
+    if _trains(objective, "two_stage"):
+        learning = generator  # which learns no more
+    if _trains(objective, "adversarial"):  # the reward that is expected is guessed from a reading of its own
+        assert isinstance(objective.generator, MaskedLMGenerator)
+        learning = learning.plus(_masked_lm(_shape(objective.generator, model), length, 0.0, 0.0))
+    return main.with_backward().plus(learning)
 
 
 def _networks(model: ModelConfig, objective: Objective, length: int) -> tuple[Flops, Flops]:
@@ -86,9 +95,9 @@ def _networks(model: ModelConfig, objective: Objective, length: int) -> tuple[Fl
     generator = objective.generator
     if not isinstance(generator, SizedGenerator):
         return main, NOTHING  # uniform and unigram compute nothing
-    if _in_two_stages(objective):
+    if _trains(objective, "two_stage"):
         return main, _masked_lm(model, length, *masked)
-    shape = generator.encoder(model, own_embeddings=generator.sharing == "none")
+    shape = _shape(generator, model)
     if isinstance(generator, TwoTowerGenerator):
         return main, _two_tower(shape, length, *((1.0, 1.0) if isinstance(objective, ElectricObjective) else masked))
     return main, _masked_lm(shape, length, *masked)
@@ -112,8 +121,12 @@ def _two_tower(shape: ModelConfig, length: int, paper_share: float, share: float
     )
 
 
-def _in_two_stages(objective: Objective) -> bool:
-    return isinstance(objective, ElectraObjective) and objective.algorithm == "two_stage"
+def _shape(generator: MaskedLMGenerator | TwoTowerGenerator, model: ModelConfig) -> ModelConfig:
+    return generator.encoder(model, own_embeddings=generator.sharing == "none")
+
+
+def _trains(objective: Objective, algorithm: str) -> TypeGuard[ElectraObjective]:
+    return isinstance(objective, ElectraObjective) and objective.algorithm == algorithm
 
 
 def _parameters(config: PretrainConfig) -> dict[str, int]:
@@ -121,9 +134,11 @@ def _parameters(config: PretrainConfig) -> dict[str, int]:
         counts = torch.ones(config.model.vocab_size)
         objective = build_objective(config.objective, config.model, TOKENIZER, counts)
     network, generator = objective.network, objective.generator
+    embeddings = network.encoder.embeddings
+    theirs = _count(embeddings.shared) if isinstance(embeddings, DisentangledEmbeddings) else 0
     return {
-        "embeddings": _count(network.encoder.embeddings),
-        "discriminator": _count(network) if generator else 0,  # BERT's network is one of the generator's kind
+        "embeddings": _count(embeddings) - theirs,
+        "discriminator": _count(network) - theirs if generator else 0,  # BERT's network is one of the generator's kind
         "generator": _count(generator or network),
         "joint": _count(objective),
     }

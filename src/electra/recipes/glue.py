@@ -194,9 +194,16 @@ def _score(results: Results, width: int) -> Score:
 
 
 def _caveat(results: Results) -> str:
-    constant = constant_seeds(results)
-    said = [f"trained on {results['train_file']}"] if results["train_file"] else []
-    return ", ".join([*said, *([f"one answer to all in {constant} of {len(results['seeds'])}"] if constant else [])])
+    constant, seeds, rates = constant_seeds(results), len(results["seeds"]), len(results.get("sweep", ()))
+    said = {
+        f"trained on {results['train_file']}": results["train_file"],
+        f"scored on {results['dev_file']}": results["dev_file"],
+        f"start {results['start']}": results["start"] != "pretrained",
+        f"best of {rates} rates": rates,
+        "stopped where dev was best": results["early_stopping"],
+        f"one answer to all in {constant} of {seeds}": constant,
+    }
+    return ", ".join(words for words, holds in said.items() if holds)
 
 
 def _submit(folder: Path, tasks: Sequence[str]) -> dict[str, str]:

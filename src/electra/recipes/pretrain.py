@@ -149,7 +149,7 @@ class _Pretraining:
         config = self.config
         torch.manual_seed(mix(config.seed))
         unigram = isinstance(getattr(config.objective, "generator", None), UnigramGenerator)
-        counts = _token_counts(self.corpora, config.model.vocab_size) if unigram else None
+        counts = _token_counts(self.corpora, config.data_weights, config.model.vocab_size) if unigram else None
         objective = build_objective(config.objective, config.model, self.tokenizer, counts)
         if self.checkpoints.hold_updates():
             return objective
@@ -338,12 +338,15 @@ def _cut_to(batch: Batch[Tensor], length: int) -> Batch[Tensor]:
     return Batch(batch.ids.reshape(-1, length), attention, types)
 
 
-def _token_counts(corpora: Sequence[Corpus], vocab_size: int) -> Tensor:
-    """Count how often each token occurs in the training text; special tokens are left out."""
-    counts = np.zeros(vocab_size, dtype=np.int64)
-    for corpus in corpora:
+def _token_counts(corpora: Sequence[Corpus], weights: Sequence[float] | None, vocab_size: int) -> Tensor:
+    """Count how often each token occurs in the text that is read, a mixture by its weights; no special tokens."""
+    counts = np.zeros((len(corpora), vocab_size))
+    for corpus, row in zip(corpora, counts, strict=True):
         for shard in corpus.shards("train"):
             for start in range(0, len(shard), 65_536):
-                counts += np.bincount(shard[start : start + 65_536].ravel(), minlength=vocab_size)
-        counts[[number for name, number in corpus.manifest.special_ids.items() if name != "unk"]] = 0
-    return torch.from_numpy(counts).float()
+                row += np.bincount(shard[start : start + 65_536].ravel(), minlength=vocab_size)
+        row[[number for name, number in corpus.manifest.special_ids.items() if name != "unk"]] = 0
+    if weights:
+        sizes = counts.sum(1)
+        counts *= (sizes.sum() / sum(weights) * np.array(weights) / sizes)[:, None]
+    return torch.from_numpy(counts.sum(0)).float()

@@ -8,14 +8,14 @@ from torch import Tensor
 
 from electra.config.schema import PretrainConfig
 from electra.data.feeding.batch import Batch
-from electra.data.tokens.tokenizer import SPECIAL_TOKENS, wordpiece
+from electra.data.tokens.tokenizer import SPECIAL_TOKENS, Tokenizer, wordpiece
 from electra.objectives.base import Step
 from electra.objectives.build import build_objective
 from electra.objectives.draws import draw
 from electra.training.processes import Processes
 from electra.training.update import Update
 
-TOKENIZER = wordpiece(SPECIAL_TOKENS)  # objectives ask for the special ids alone
+TOKENIZER = wordpiece(SPECIAL_TOKENS)  # where the special ids alone are asked for
 SECONDS = 2.0  # of steps that are timed, after one that is not
 STEPS_AT_ONCE = {"cpu": 1, "cuda": 5}  # a GPU's are queued, and would go on long after the time is over
 CPU_MICRO_BATCH = 8  # sequences at a time, which bounds the memory and the time of the measurement
@@ -35,7 +35,8 @@ class JointStep:
     def __init__(self, config: PretrainConfig, device: torch.device) -> None:
         self.config, self.device, self.number = config, device, 0
         counts = torch.ones(config.model.vocab_size)  # the time does not depend on which token is drawn
-        objective = build_objective(config.objective, config.model, TOKENIZER, counts).to(device)
+        tokenizer = _invented(config.model.vocab_size)
+        objective = build_objective(config.objective, config.model, tokenizer, counts).to(device)
         self.update = Update[Step](objective, config.train, Processes(0, 1, device))
 
     def __call__(self, ids: Tensor) -> None:
@@ -67,6 +68,11 @@ def _tokens_per_second(config: PretrainConfig, device: torch.device, rows: int) 
     while step.number < 2 or time.perf_counter() - began < SECONDS:
         _run(step, ids, STEPS_AT_ONCE[device.type])
     return (step.number - 1) * ids.numel() / (time.perf_counter() - began)
+
+
+def _invented(vocab_size: int) -> Tokenizer:
+    """Make a vocabulary of that size, of words that mean nothing."""
+    return wordpiece([*SPECIAL_TOKENS, *map(str, range(vocab_size - len(SPECIAL_TOKENS)))])
 
 
 def _run(step: JointStep, ids: Tensor, steps: int) -> None:

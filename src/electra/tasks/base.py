@@ -165,15 +165,14 @@ def mean_where(losses: Tensor, weights: Tensor) -> Tensor:
 
 
 def task_folder(data: str | Path | None, names: Sequence[str]) -> Path:
-    """Find the folder of a task: a known name inside `data`, or `data` itself."""
+    """Find the folder of a task: the first of its known names inside `data`, or `data` itself."""
     if not data:
         raise TaskError("the task needs its files: set data=DIR")
     folder = Path(data).expanduser()
     if not folder.is_dir():
         raise TaskError(f"no folder {folder}; data=DIR is the folder with the task's files")
-    wanted = {name.lower() for name in names}
-    found = [entry for entry in sorted(folder.iterdir()) if entry.is_dir() and entry.name.lower() in wanted]
-    return found[0] if found else folder
+    inside = {entry.name.lower(): entry for entry in sorted(folder.iterdir(), reverse=True) if entry.is_dir()}
+    return next((inside[name.lower()] for name in names if name.lower() in inside), folder)
 
 
 def task_file(folder: Path, names: Sequence[str]) -> Path:

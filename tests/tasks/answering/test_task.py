@@ -224,7 +224,7 @@ def test_predictions_are_given_as_the_official_scorers_take_them(squad_folder, t
     predictions = task.predictions(examples, features, sure_outputs(features, [-4.0, -2.0, 5.0]))
     files = {name: json.loads(content) for name, content in task.files(examples, predictions).items()}
     assert files["predictions.json"] == {"a": "The chef", "b": "", "c": ""}
-    assert files["null_odds.json"] == {"a": -4.0, "b": -2.0, "c": 5.0}
+    assert files["na_prob.json"] == pytest.approx({"a": 0.0180, "b": 0.1192, "c": 0.9933}, abs=1e-4)  # at most 1
     assert files["nbest_predictions.json"]["b"][0]["text"] == "the cat"
 
 

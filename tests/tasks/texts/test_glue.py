@@ -85,6 +85,23 @@ def test_both_parts_of_mnli_are_read_and_a_missing_one_is_noted(task, tmp_path):
     assert [example.group for example in task("mnli").read("dev", Notes())] == ["matched"] * 2 + ["mismatched"] * 2
 
 
+@pytest.mark.parametrize(
+    ("file", "submitted"),
+    [("test_matched.tsv", "MNLI-m"), ("my_mismatched.tsv", "MNLI-mm"), ("other.tsv", "MNLI-m")],
+)
+def test_a_named_file_of_mnli_belongs_to_the_part_in_its_name(task, tmp_path, file, submitted):
+    write(tmp_path / "MNLI", file, FILES["mnli"][1])
+    chosen = task("mnli", f"test_file={file}")
+    examples = chosen.read("test", Notes())
+    assert list(chosen.files(examples, [{"label": "neutral"}] * len(examples))) == [f"{submitted}.tsv"]
+
+
+def test_a_named_file_of_mnli_that_is_missing_is_told(task, tmp_path):
+    write(tmp_path / "MNLI", "test_matched.tsv", FILES["mnli"][1])
+    with pytest.raises(TaskError, match=r"no my_mismatched\.tsv"):
+        task("mnli", "test_file=my_mismatched.tsv").read("test", Notes())
+
+
 def test_lines_that_are_broken_in_two_are_skipped_and_counted(task, tmp_path):
     write(tmp_path / "QQP", "train.tsv", FILES["qqp"][1] + "7\t1\t2\tHalf a\nquestion?\tOther?\t1\n")
     notes = Notes()
@@ -95,6 +112,8 @@ def test_lines_that_are_broken_in_two_are_skipped_and_counted(task, tmp_path):
 def test_the_diagnostic_set_is_a_test_for_models_of_mnli(task, tmp_path):
     write(tmp_path / "MNLI", "diagnostic.tsv", "index\tsentence1\tsentence2\n0\tA\tB\n")
     assert len(task("ax").read("test", Notes())) == 1
+    write(tmp_path / "diagnostic", "diagnostic.tsv", "index\tsentence1\tsentence2\n0\tA\tB\n1\tC\tD\n")
+    assert len(task("ax").read("test", Notes())) == 2
     with pytest.raises(TaskError, match="ax has no train split"):
         task("ax").read("train", Notes())
 

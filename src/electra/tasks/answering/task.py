@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
+from scipy.special import expit
 from torch import Tensor
 
 from electra.config.schema import ModelConfig
@@ -124,10 +125,12 @@ class QuestionAnswering(Task[Question, Window, AnswerHead]):
         return example.answers is not None
 
     def files(self, examples: Sequence[Question], predictions: Sequence[Prediction]) -> dict[str, str]:
-        """Give what the official scorers take: id and text, the null odds, and the other answers that were weighed."""
+        """Give what the official scorers take, texts and chances of no answer, and the other answers weighed."""
         contents = {"predictions.json": {prediction["id"]: prediction["text"] for prediction in predictions}}
         if self.unanswerable:
-            contents["null_odds.json"] = {prediction["id"]: prediction["null_odds"] for prediction in predictions}
+            contents["na_prob.json"] = {
+                prediction["id"]: float(expit(prediction["null_odds"])) for prediction in predictions
+            }
         contents["nbest_predictions.json"] = {prediction["id"]: prediction["best"] for prediction in predictions}
         return {name: json.dumps(content, indent=2, ensure_ascii=False) for name, content in contents.items()}
 

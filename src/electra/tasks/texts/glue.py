@@ -58,9 +58,12 @@ class GlueTask(TextTask):
         if not groups:
             raise TaskError(f"{self.name} has no {split} split: it is a test for models that were tuned on MNLI")
         examples: list[TextExample] = []
-        for group in groups[:1] if self._file(split) else groups:
+        file = self._file(split)
+        if file:
+            groups = (next((group for group in groups[::-1] if group in Path(file).stem), groups[0]),)
+        for group in groups:
             try:
-                rows = read_part(self._data, Part(split, group, self._file(split)), self.benchmark, notes)
+                rows = read_part(self._data, Part(split, group, file), self.benchmark, notes)
                 examples += [self._example(row, group) for row in rows]
             except MissingFileError:
                 if group == groups[0]:
