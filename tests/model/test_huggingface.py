@@ -5,6 +5,7 @@ import warnings
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import (
     BertConfig,
     BertForMaskedLM,
@@ -161,6 +162,7 @@ def edit_config(folder, **changes) -> None:
     [
         ({"model_type": "roberta"}, "architecture 'roberta'; only 'electra' and 'bert' fit"),
         ({"hidden_act": "gelu_new"}, "hidden_act = 'gelu_new'"),
+        ({"is_decoder": True}, "is_decoder = True; this encoder has False alone"),
         ({"num_attention_heads": 7}, "7 heads do not divide hidden_size 36"),
         ({"num_hidden_layers": 5}, r"lack encoder\.layer\.3"),
         (
@@ -174,6 +176,15 @@ def test_a_config_that_does_not_fit_is_refused(changes, message, tmp_path):
     write_network(Discriminator(Encoder(SHAPES["odd"])), tmp_path)
     edit_config(tmp_path, **changes)
     with pytest.raises(CheckpointError, match=message):
+        read_network(tmp_path)
+
+
+def test_quantised_weights_are_refused(tmp_path):
+    write_network(Discriminator(Encoder(SHAPES["odd"])), tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    name = "electra.encoder.layer.0.output.dense.weight"
+    save_file(tensors | {name: tensors[name].to(torch.int8)}, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(CheckpointError, match=r"holds torch\.int8: quantised weights are not supported"):
         read_network(tmp_path)
 
 

@@ -215,6 +215,8 @@ def test_more_labels_than_hugging_faces_head_can_hold_are_refused(make, tmp_path
             r"classifier\.out_proj\.weight in .* has shape \(3, 128\), its config\.json asks for \(2, 128\)",
         ),
         ({"id2label": {"1": "no", "2": "yes", "3": "maybe"}}, "does not number its labels from 0 to 2"),
+        ({"id2label": {"0": "no", "1": "yes", "2": "no"}}, "one name for two labels in id2label: no, yes, no"),
+        ({"problem_type": "regression"}, "gives 3 values at once; heads of one value are supported"),
         ({"problem_type": "ranking"}, "problem_type = 'ranking'"),
     ],
 )

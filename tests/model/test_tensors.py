@@ -71,7 +71,7 @@ def test_a_bare_pickle_is_refused(tmp_path):
     assert not (tmp_path / "witness").exists()
 
 
-@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"weight_map": 1}'])
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"weight_map": 1}', '{"weight_map": {"a": 1, "b": "c"}}'])
 def test_a_broken_index_is_refused(tmp_path, content):
     (tmp_path / "model.safetensors.index.json").write_text(content)
     with pytest.raises(CheckpointError, match="is not an index of tensors: "):
@@ -83,6 +83,13 @@ def test_a_truncated_pickle_is_refused(tmp_path):
     torch.save({"a": torch.randn(30, 40)}, path)
     path.write_bytes(path.read_bytes()[:500])
     with pytest.raises(CheckpointError, match="corrupted or cut short"):
+        read_tensors(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"version https://git-lfs.github.com/spec/v1\noid sha256:12\n", b"<html>"])
+def test_what_is_no_file_of_pytorchs_is_called_so(tmp_path, content):
+    (tmp_path / "pytorch_model.bin").write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"is not a file of PyTorch's: broken, or a pointer of Git LFS"):
         read_tensors(tmp_path)
 
 

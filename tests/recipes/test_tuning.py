@@ -4,7 +4,7 @@ import pytest
 
 from electra.config.load import load_finetune_config
 from electra.errors import ConfigError
-from electra.recipes.tuning import Examples, Tuning, complete, new_network
+from electra.recipes.tuning import Examples, Tuning, check_types, complete, new_network
 from electra.tasks.base import Feature
 from electra.tasks.build import build_task
 
@@ -56,6 +56,15 @@ def test_inputs_are_cut_to_what_the_model_takes(tuning, tiny_model):
     assert tuning("rte", 10).config.max_length == tiny_model.encoder.config.max_length == 16
     with pytest.raises(ConfigError, match="max_length=32, but the model takes at most 16 tokens"):
         tuning("rte", 10, "max_length=32")
+
+
+def test_pairs_need_a_model_that_tells_a_second_text_from_a_first(tiny_model):
+    single, pair = Feature(0, [1, 2], [0, 0]), Feature(1, [1, 2], [0, 1])
+    one_type = tiny_model.encoder.config.model_copy(update={"token_types": 1})
+    check_types([single, pair], tiny_model.encoder.config)
+    check_types([single], one_type)
+    with pytest.raises(ConfigError, match="pairs of texts, and the model knows token_types=1 alone"):
+        check_types([single, pair], one_type)
 
 
 def test_the_slip_of_the_original_is_an_option(tuning):

@@ -28,6 +28,7 @@ from electra.model.tensors import PATTERNS, SAFE, read_tensors, write_tensors
 
 Network = Discriminator | EnergyModel | MaskedLM | TaskNetwork | Encoder
 FILES = ("config.json", *PATTERNS)
+ONLY = {"hidden_act": "gelu", "position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False}
 ENERGIES = {"token_scores": "energies"}  # in the config.json of an EnergyModel, for which `transformers` has no word
 
 
@@ -163,7 +164,7 @@ def read_config(folder: Path) -> ModelConfig:
     kind = theirs.get("model_type")
     if kind not in ("electra", "bert"):
         raise CheckpointError(f"{path} is of architecture {kind!r}; only 'electra' and 'bert' fit this encoder")
-    for key, needed in (("hidden_act", "gelu"), ("position_embedding_type", "absolute")):
+    for key, needed in ONLY.items():
         if theirs.get(key, needed) != needed:
             raise CheckpointError(f"{path} has {key} = {theirs[key]!r}; this encoder has {needed!r} alone")
     default = 1 if kind == "electra" else 2
@@ -222,6 +223,8 @@ def _with_head(encoder: Encoder, names: Collection[str], folder: Path) -> Networ
         raise CheckpointError(f"{folder} has problem_type = {problem!r}; known are {', '.join(get_args(Problem))}")
     if problem is None and kind is not TaggingHead:
         problem = "single_label_classification" if len(labels) > 1 else "regression"
+    if problem == "regression" and len(labels) > 1:
+        raise CheckpointError(f"{folder} gives {len(labels)} values at once; heads of one value are supported")
     return TaskNetwork(encoder, kind(encoder.config, len(labels)), labels, problem)
 
 
@@ -241,9 +244,12 @@ def _read_labels(described: dict[str, Any], path: Path) -> list[str]:
     if found is None:
         return [f"LABEL_{number}" for number in range(described.get("num_labels", 2))]  # as `transformers` calls them
     try:
-        return [str(found[str(number)]) for number in range(len(found))]
+        labels = [str(found[str(number)]) for number in range(len(found))]
     except (KeyError, TypeError):
         raise CheckpointError(f"{path} does not number its labels from 0 to {len(found) - 1} in id2label") from None
+    if len(set(labels)) < len(labels):
+        raise CheckpointError(f"{path} has one name for two labels in id2label: {', '.join(labels)}")
+    return labels
 
 
 def _describe_labels(network: TaskNetwork) -> dict[str, Any]:
@@ -269,6 +275,8 @@ def _take(tensors: dict[str, Tensor], names: list[str], parameter: Tensor, folde
     if missing:
         raise CheckpointError(f"the weights in {folder} lack {missing[0]}, which its config.json asks for")
     tensor = torch.cat([tensors[name] for name in names])
+    if not tensor.is_floating_point():
+        raise CheckpointError(f"{names[0]} in {folder} holds {tensor.dtype}: quantised weights are not supported")
     if tensor.shape != parameter.shape:
         found, wanted = tuple(tensor.shape), tuple(parameter.shape)
         raise CheckpointError(f"{names[0]} in {folder} has shape {found}, its config.json asks for {wanted}")

@@ -22,8 +22,9 @@ class HasPrecision(Protocol):
         """Give the wanted precision."""
 
 
-def find_device(name: str) -> torch.device:
+def find_device(name: str | torch.device) -> torch.device:
     """Give the device of a name; `auto` is a GPU where there is one."""
+    name = str(name)
     if name.partition(":")[0] not in ("auto", "cpu", "cuda"):
         raise ConfigError(f"no device {name!r}; say auto, cpu, cuda or cuda:N")
     there = torch.cuda.is_available()

@@ -174,7 +174,9 @@ class Pretrained:
         return results
 
 
-def load(source: str | Path = EMBEDDED, device: str | None = None, precision: Precision = "auto") -> Pretrained:
+def load(
+    source: str | Path = EMBEDDED, device: str | torch.device | None = None, precision: Precision = "auto"
+) -> Pretrained:
     """Load a run of ours, a Hugging Face folder, a hub name or the model that comes with the package.
 
     It lies on the GPU where there is one, and computes in `precision` float32, bf16 or auto, that is bf16 on a GPU and

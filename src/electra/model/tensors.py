@@ -57,18 +57,21 @@ def write_tensors(tensors: dict[str, Tensor], path: Path) -> None:
 def _indexed(index: Path) -> list[str]:
     """Give the names of the files that a model's tensors lie in."""
     found = read_table(index, "an index of tensors", CheckpointError).get("weight_map")
-    if not isinstance(found, dict):
-        raise CheckpointError(f"{index} is not an index of tensors: it has no weight_map")
+    if not isinstance(found, dict) or not all(isinstance(file, str) for file in found.values()):
+        raise CheckpointError(f"{index} is not an index of tensors: it has no weight_map of names to files")
     return sorted(set(found.values()))
 
 
 def _read_pickle(path: Path) -> dict[str, Tensor]:
+    with path.open("rb") as file:
+        if not file.read(2).startswith((b"PK", b"\x80")):  # an archive of today, a pickle of old
+            raise CheckpointError(f"{path} is not a file of PyTorch's: broken, or a pointer of Git LFS to one")
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:
         raise CheckpointError(f"{path} is refused: it holds more than tensors, and loading it could run code") from None
     except (RuntimeError, EOFError, OSError) as problem:
-        raise CheckpointError(f"{path} is corrupted or cut short: {str(problem).splitlines()[0]}") from None
+        raise CheckpointError(f"{path} is corrupted or cut short: {str(problem).partition(chr(10))[0]}") from None
     if not isinstance(content, dict) or not all(isinstance(tensor, Tensor) for tensor in content.values()):
         raise CheckpointError(f"{path} is not a table of tensors")
     return content

@@ -16,7 +16,7 @@ from electra.errors import TaskError
 from electra.model.networks import TaskNetwork
 from electra.model.precision import as_used, autocast
 from electra.model.task_model import read_task_model
-from electra.recipes.tuning import check_length
+from electra.recipes.tuning import check_length, check_types
 from electra.tasks.base import Feature, Notes, Output, Prediction, Split
 from electra.tasks.batches import evaluation_order, make_batch
 from electra.tasks.build import AnyTask, build_task
@@ -43,6 +43,7 @@ class Tuned:
         """Give one prediction for each example, in order."""
         assert self.config.max_length is not None
         features = self.task.features(examples, self.tokenizer, self.config.max_length, notes, training=False)
+        check_types(features, self.network.encoder.config)
         outputs = forward(self.used, self.task, features, self.tokenizer, self.config)
         return self.task.predictions(examples, features, outputs)
 
@@ -77,6 +78,8 @@ def load_tuned(run: str | Path, overrides: Iterable[str] = ()) -> Tuned:
     """Load a fine-tuned run, its task as the config that was stored with it says, or as `overrides` say instead."""
     model = read_task_model(run)
     if "config" in model.task:
+        if "known" not in model.task:
+            raise TaskError(f"the description of the task in {run} is damaged: it does not say what is known of it")
         config = load_finetune_config(model.task["config"], overrides)
         task = build_task(config, model.task["known"])
     else:  # tuned by others: its labels are known, the names of columns are the usual ones or the user's

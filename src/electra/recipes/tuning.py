@@ -101,6 +101,7 @@ def prepare(config: FinetuneConfig) -> Tuning:
         if not features:
             why = "".join(f"; {count:,} {what}" for what, count in notes.counts.items())
             raise TaskError(f"nothing of the {split} data is left to use, of {len(examples):,} examples{why}")
+        check_types(features, start.encoder.config)
         parts[split] = Examples(examples, features, dict(notes.counts))
     return Tuning(whole, task, start, tuned_on, parts["train"], parts["dev"])
 
@@ -119,6 +120,12 @@ def complete(config: FinetuneConfig, task: AnyTask, model: ModelConfig) -> Finet
         "seeds": len(config.seed_list),
     }
     return config.model_copy(update={key: value for key, value in usual.items() if getattr(config, key) is None})
+
+
+def check_types(features: Sequence[Feature[Any]], model: ModelConfig) -> None:
+    """Refuse pairs of texts where a model does not tell a second text from a first."""
+    if any(max(feature.types, default=0) >= model.token_types for feature in features):
+        raise ConfigError(f"the examples are pairs of texts, and the model knows token_types={model.token_types} alone")
 
 
 def check_length(config: FinetuneConfig, model: ModelConfig) -> None:

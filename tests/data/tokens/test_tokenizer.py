@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import tokenizers
-from tokenizers import models
+from tokenizers import models, normalizers, pre_tokenizers, processors
 
 from electra.data.tokens.tokenizer import SPECIAL_TOKENS, Tokenizer, load_tokenizer, wordpiece
 from electra.errors import DataError
@@ -57,7 +57,7 @@ def test_a_saved_tokenizer_loads_in_transformers(tmp_path):
     assert load_tokenizer(tmp_path).longest == 6
 
 
-@pytest.mark.parametrize("said", [10**30, None, "512"])
+@pytest.mark.parametrize("said", [10**30, None, "512", 2, -1])
 def test_a_length_that_is_none_is_no_limit(tmp_path, said):
     wordpiece(PIECES).save(tmp_path)
     path = tmp_path / "tokenizer_config.json"
@@ -188,3 +188,112 @@ def test_real_text_splits_as_in_transformers():
     assert len(lines) == 10_000
     expected = theirs(lines, add_special_tokens=False)["input_ids"]
     assert [encoding.ids for encoding in ours.encode(lines)] == expected
+
+
+TEXTS = ["The Chef cooked café", "a  b,c", "日本 the"]
+
+
+def course(backend):  # as a well-known course teaches it
+    backend.normalizer = normalizers.Sequence([normalizers.NFD(), normalizers.Lowercase(), normalizers.StripAccents()])
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+
+
+def byte_level(backend):
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+
+
+@pytest.mark.parametrize(
+    ("model", "change"),
+    [
+        (models.WordPiece, course),
+        (lambda vocab: models.WordPiece(vocab, max_input_chars_per_word=4), None),
+        (lambda vocab: models.BPE(vocab, []), None),
+        (lambda vocab: models.BPE(vocab, []), byte_level),
+    ],
+)
+def test_a_tokenizer_that_is_not_berts_is_the_same_in_transformers_with_types_and_frame(tmp_path, model, change):
+    from transformers import AutoTokenizer
+
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    vocab = dict.fromkeys([*SPECIAL_TOKENS, "the", "chef", "cooked", "cafe", "Chef", "The", *"abc", *sorted(alphabet)])
+    backend = tokenizers.Tokenizer(model({piece: number for number, piece in enumerate(vocab)}))
+    backend.model.unk_token = "[UNK]"
+    if change:
+        change(backend)
+    backend.save(str(tmp_path / "tokenizer.json"))
+    ours = load_tokenizer(tmp_path)
+    ours.save(tmp_path / "out")
+    theirs = AutoTokenizer.from_pretrained(tmp_path / "out")
+    for text in TEXTS:
+        assert theirs(text)["input_ids"] == [ours.cls_id, *ours.encode([text])[0].ids, ours.sep_id]
+    first, second = (encoding.ids for encoding in ours.encode(["the chef", "a b"]))
+    pair = theirs("the chef", "a b")
+    assert pair["input_ids"] == [ours.cls_id, *first, ours.sep_id, *second, ours.sep_id]
+    assert pair["token_type_ids"] == [0] * (len(first) + 2) + [1] * (len(second) + 1)
+
+
+def test_byte_level_pieces_lie_where_their_letters_do_where_the_file_says_so(tmp_path):
+    vocab = dict.fromkeys([*SPECIAL_TOKENS, *sorted(pre_tokenizers.ByteLevel.alphabet())])
+    backend = tokenizers.Tokenizer(models.BPE({piece: number for number, piece in enumerate(vocab)}, []))
+    byte_level(backend)
+    backend.post_processor = processors.ByteLevel(trim_offsets=True)
+    backend.save(str(tmp_path / "tokenizer.json"))
+    expected = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json")).encode("a b").offsets
+    load_tokenizer(tmp_path).save(tmp_path / "out")
+    for folder in (tmp_path, tmp_path / "out"):
+        assert load_tokenizer(folder).encode(["a b"])[0].offsets == expected
+
+
+def test_a_mask_that_takes_the_space_before_it_still_does(tmp_path):
+    wordpiece(PIECES).save(tmp_path)
+    content = json.loads((tmp_path / "tokenizer.json").read_text())
+    content["added_tokens"][4]["lstrip"] = True
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    load_tokenizer(tmp_path).save(tmp_path / "out")
+    (mask,) = [
+        token
+        for token in json.loads((tmp_path / "out" / "tokenizer.json").read_text())["added_tokens"]
+        if token["content"] == "[MASK]"
+    ]
+    assert mask["lstrip"]
+
+
+def test_settings_count_where_a_tokenizer_of_berts_says_otherwise(tmp_path):
+    from transformers import AutoTokenizer
+
+    wordpiece([*PIECES, "The"]).save(tmp_path)
+    settings = json.loads((tmp_path / "tokenizer_config.json").read_text()) | {"do_lower_case": False}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    assert pieces(load_tokenizer(tmp_path), "The") == AutoTokenizer.from_pretrained(tmp_path).tokenize("The") == ["The"]
+
+
+@pytest.mark.parametrize("place", ["settings", "file"])
+def test_tokens_that_were_added_to_a_vocabulary_are_read(tmp_path, place):
+    (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL_TOKENS, "the", "cat"]))
+    listed = {"added_tokens_decoder": {"1": {"content": "[UNK]"}, "7": {"content": "[E1]"}}}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(listed if place == "settings" else {}))
+    (tmp_path / "added_tokens.json").write_text(json.dumps({"[E1]": 7} if place == "file" else {}))
+    tokenizer = load_tokenizer(tmp_path)
+    assert tokenizer.encode(["the [E1] cat"])[0].ids == [5, 7, 6]
+    assert tokenizer.vocab_size == 8
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"tokenizer_class": "BertJapaneseTokenizer"}, "for BertJapaneseTokenizer, which splits text in a way of its"),
+        ({"added_tokens_decoder": {"9": {"content": "[E1]"}}}, r"added token \[E1\] has id 9, but 7 in the"),
+        ({"added_tokens_decoder": {"x": {"content": "[E1]"}}}, "not listed by their ids"),
+        ({"cls_token": {"foo": 1}}, "a token is described without its content"),
+    ],
+)
+def test_what_a_vocabulary_alone_does_not_say_is_refused(tmp_path, settings, said):
+    (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL_TOKENS, "the", "cat"]))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    with pytest.raises(DataError, match=said):
+        load_tokenizer(tmp_path)
+
+
+def test_a_pair_is_no_text():
+    with pytest.raises(DataError, match="texts have to be strings"):
+        wordpiece(PIECES).encode([("the", "cafe")])

@@ -131,3 +131,14 @@ def test_a_row_in_the_place_of_the_header_is_refused():
     with pytest.raises(TaskError, match=r"^t\.csv line 2: the line above is no header: 'a', in it, is a label too"):
         detect(*rows)
     assert detect(*rows, label="a").label == "a"
+
+
+@pytest.mark.parametrize("cell", [["a", "b"], {"a": 1}])
+def test_what_is_no_text_is_not_read_as_one(cell):
+    with pytest.raises(TaskError, match="line 3: a list or a record where a text is meant, in text"):
+        Columns("classification", "text", label="label").read_texts({"text": cell}, "line 3")
+
+
+def test_a_record_is_no_list_of_words():
+    with pytest.raises(TaskError, match="line 3: a record where words are meant"):
+        Columns("tagging", "words", label="tags").read_words({"words": {"a": 1}}, "line 3")

@@ -16,8 +16,16 @@ from electra.errors import DataError
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ROLES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 SPACE_SIGN = "▁"  # what stands for the space before a word, in Unigram
-FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt")
+CHOICES = {  # in BERT's normalizer, and in tokenizer_config.json, which counts where they differ
+    "lowercase": "do_lower_case",
+    "strip_accents": "strip_accents",
+    "handle_chinese_chars": "tokenize_chinese_chars",
+}
+INPUTS = ("input_ids", "token_type_ids", "attention_mask")  # what a model of ours takes, in the words of `transformers`
+FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "added_tokens.json")
+BERTS = {f"{name}Tokenizer{fast}" for name in ("Bert", "Electra", "DistilBert") for fast in ("", "Fast")}
 PARTS = ("", "tokenizer", "model")  # of a folder that may hold one: its own, a corpus's, a run's
+FEWEST = 3  # tokens that a model reads: [CLS], one of the text, [SEP]
 UNLIMITED = 1_000_000  # tokens: from here on `transformers` means that there is no limit
 
 
@@ -43,7 +51,8 @@ class Tokenizer:
         backend.no_padding()
         backend.no_truncation()
         backend.encode_special_tokens = True
-        backend.add_special_tokens(list(names))
+        special = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}
+        backend.add_special_tokens([name for name in names if name not in special])  # those stay as they are
         ids = [cast(int, backend.token_to_id(name)) for name in names]  # none is missing
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = ids
         self._refuse_injection()
@@ -63,6 +72,8 @@ class Tokenizer:
     def encode(self, texts: Sequence[str]) -> list[Encoding]:
         """Split each text into pieces, without special tokens around them."""
         try:
+            if not all(isinstance(text, str) for text in texts):
+                raise TypeError  # for pairs too, which the library would read as one text after the other
             return list(self.backend.encode_batch(list(texts), add_special_tokens=False))
         except TypeError:
             raise DataError("texts have to be strings of whole characters, without halves of surrogate pairs") from None
@@ -99,17 +110,15 @@ class Tokenizer:
         """Write the files from which `AutoTokenizer` and `load_tokenizer` make an equal tokenizer."""
         folder.mkdir(parents=True, exist_ok=True)
         self.backend.save(str(folder / "tokenizer.json"))
-        settings: dict[str, object] = {"tokenizer_class": "PreTrainedTokenizerFast"}
-        settings |= dict(zip(ROLES, self.names, strict=True))
+        settings: dict[str, object] = dict(zip(ROLES, self.names, strict=True))
         settings |= {"model_max_length": self.longest} if self.longest else {}
-        if isinstance(self.backend.model, models.WordPiece):
-            normalizer = json.loads(self.backend.to_str())["normalizer"] or {}
-            settings |= {
-                "tokenizer_class": "ElectraTokenizer",
-                "do_lower_case": normalizer.get("lowercase", False),
-                "strip_accents": normalizer.get("strip_accents"),
-                "tokenize_chinese_chars": normalizer.get("handle_chinese_chars", True),
-            }
+        described = json.loads(self.backend.to_str())
+        if not _is_berts(described):
+            settings |= {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": list(INPUTS)}
+        else:  # which `transformers` makes anew, of the vocabulary and three settings
+            normalizer = described["normalizer"]
+            settings |= {"tokenizer_class": "ElectraTokenizer"}
+            settings |= {theirs: normalizer[ours] for ours, theirs in CHOICES.items()}
             pieces = [self.backend.id_to_token(number) or "" for number in range(self.vocab_size)]  # some ids have none
             (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in pieces), encoding="utf-8")
         (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
@@ -131,41 +140,86 @@ def load_tokenizer(source: str | Path) -> Tokenizer:
     except DataError as problem:
         raise DataError(f"{path}: {problem}") from None
     longest = settings.get("model_max_length")
-    return tokenizer.of_length(longest if isinstance(longest, int) and longest < UNLIMITED else None)
+    return tokenizer.of_length(longest if isinstance(longest, int) and FEWEST <= longest < UNLIMITED else None)
+
+
+def _is_berts(described: Mapping[str, Any]) -> bool:
+    """Say whether a tokenizer is BERT's but for its vocabulary and for how it treats case, accents and ideographs."""
+    normalizer, words, model = (described[part] or {} for part in ("normalizer", "pre_tokenizer", "model"))
+    return (
+        (normalizer.get("type"), normalizer.get("clean_text")) == ("BertNormalizer", True)
+        and words.get("type") == "BertPreTokenizer"
+        and (model["type"], model.get("continuing_subword_prefix")) == ("WordPiece", "##")
+        and model.get("max_input_chars_per_word") == 100
+    )
 
 
 def _names(settings: Mapping[str, Any]) -> list[str]:
     """Read what the special tokens are called: a word, or a record with the word as its content."""
     given = [settings.get(role) or name for role, name in zip(ROLES, SPECIAL_TOKENS, strict=True)]
-    return [str(name["content"]) if isinstance(name, dict) else str(name) for name in given]
+    return [_content(name) if isinstance(name, dict) else str(name) for name in given]
+
+
+def _content(token: Mapping[str, Any]) -> str:
+    if "content" not in token:
+        raise DataError(f"a token is described without its content: {json.dumps(token)}")
+    return str(token["content"])
 
 
 def _read_json(path: Path, settings: Mapping[str, Any]) -> Tokenizer:
     names = _names(settings)
     described = read_table(path, "a tokenizer", DataError)
+    normalizer = described.get("normalizer") or {}
+    if settings.get("tokenizer_class") in BERTS and normalizer.get("type") == "BertNormalizer":
+        normalizer |= {ours: settings[theirs] for ours, theirs in CHOICES.items() if theirs in settings}
     for token in described.get("added_tokens", []):  # others than the five, such as [E1], are read where text has them
-        token["special"] = token["content"] in names
+        token["special"] = _content(token) in names
     try:
         backend = tokenizers.Tokenizer.from_str(json.dumps(described))
     except Exception as problem:  # the library raises bare Exception for a file it cannot read
         raise DataError(f"not a tokenizer: {problem}") from None
-    return Tokenizer(backend, names)
+    return framed(backend, names, trims='"trim_offsets": true' in json.dumps(described.get("post_processor")))
 
 
 def _read_vocab(path: Path, settings: Mapping[str, Any]) -> Tokenizer:
+    kind = settings.get("tokenizer_class")
+    if kind not in (None, "PreTrainedTokenizerFast", *BERTS):
+        raise DataError(f"the vocabulary is for {kind}, which splits text in a way of its own; bring a tokenizer.json")
     try:
         pieces = path.read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError as problem:
         raise DataError(f"not a vocabulary in UTF-8: {problem}") from None
     names = _names(settings)
     cased = any(piece != piece.lower() for piece in pieces if piece not in names and not piece.startswith("[unused"))
-    return wordpiece(
+    tokenizer = wordpiece(
         pieces,
         lowercase=settings.get("do_lower_case", not cased),
         strip_accents=settings.get("strip_accents"),
         split_ideographs=settings.get("tokenize_chinese_chars", True),
         names=names,
     )
+    _add(tokenizer.backend, _added(path.with_name("added_tokens.json"), settings))
+    return tokenizer
+
+
+def _added(path: Path, settings: Mapping[str, Any]) -> dict[int, str]:
+    """Read the tokens that were added to a vocabulary, by their ids: from its settings, or from a file beside it."""
+    in_file = read_table(path, "a list of added tokens", DataError) if path.is_file() else {}
+    try:
+        listed = {int(number): _content(token) for number, token in settings.get("added_tokens_decoder", {}).items()}
+        return listed | {int(number): token for token, number in in_file.items()}
+    except (AttributeError, TypeError, ValueError):
+        raise DataError("the added tokens are not listed by their ids") from None
+
+
+def _add(backend: tokenizers.Tokenizer, added: Mapping[int, str]) -> None:
+    for number, token in sorted(added.items()):
+        if backend.token_to_id(token) is None:
+            backend.add_tokens([token])
+        if backend.token_to_id(token) != number:
+            raise DataError(
+                f"the added token {token} has id {number}, but {backend.token_to_id(token)} in the vocabulary"
+            )
 
 
 def bert_parts(
@@ -197,13 +251,17 @@ def wordpiece(
     return framed(backend, names)
 
 
-def framed(backend: tokenizers.Tokenizer, names: Sequence[str] = SPECIAL_TOKENS) -> Tokenizer:
-    """Complete a tokenizer so that `transformers` puts [CLS] and [SEP] around what it encodes."""
+def framed(backend: tokenizers.Tokenizer, names: Sequence[str] = SPECIAL_TOKENS, *, trims: bool = False) -> Tokenizer:
+    """Complete a tokenizer so that `transformers` puts [CLS] and [SEP] around what it encodes, as we do.
+
+    With `trims` the place of a byte-level piece in the text is without the space before it.
+    """
     tokenizer = Tokenizer(backend, names)
     start, end = (names[ROLES.index(role)] for role in ("cls_token", "sep_token"))
-    backend.post_processor = processors.TemplateProcessing(
+    frame = processors.TemplateProcessing(
         single=f"{start} $A {end}",
         pair=f"{start} $A {end} $B:1 {end}:1",
         special_tokens=[(start, tokenizer.cls_id), (end, tokenizer.sep_id)],
     )
+    backend.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=True), frame]) if trims else frame
     return tokenizer

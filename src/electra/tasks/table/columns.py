@@ -38,6 +38,8 @@ class Columns:
         """Give the text or the two texts of a row; an empty cell is an empty text."""
         keys = zip(self.texts, ("table.text", "table.pair"), strict=False)
         found = [_cell(cells, column, where, key) for column, key in keys]
+        if any(isinstance(text, (list, dict)) for text in found):
+            raise TaskError(f"{where}: a list or a record where a text is meant, in {' or '.join(self.texts)}")
         return tuple("" if text is None else str(text) for text in found)
 
     def read_words(self, cells: Cells, where: str) -> tuple[str, ...]:
@@ -68,6 +70,8 @@ class Columns:
 
 def split_words(raw: Any, where: str) -> tuple[str, ...]:
     """Take a list of words, or split a text at its spaces."""
+    if isinstance(raw, dict):
+        raise TaskError(f"{where}: a record where words are meant")
     words = tuple(map(str, raw)) if isinstance(raw, list) else tuple(str("" if raw is None else raw).split())
     if not words:
         raise TaskError(f"{where}: a sentence without a word")
