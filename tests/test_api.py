@@ -58,8 +58,12 @@ def test_importing_electra_imports_nothing_heavy():
     assert result.stdout.strip() == "[]"
 
 
-def test_using_a_model_does_not_import_pytorchs_compiler_which_takes_seconds():
-    code = "import sys, electra; electra.load().detect('a word'); print('torch._dynamo' in sys.modules)"
+@pytest.mark.parametrize(
+    ("use", "heavy"),
+    [("electra.load().detect('a word')", "torch._dynamo"), ("electra.predict, electra.finetune", "sklearn")],
+)
+def test_what_takes_seconds_to_import_is_imported_when_it_is_needed(use, heavy):
+    code = f"import sys, electra; {use}; print('{heavy}' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "False"
 

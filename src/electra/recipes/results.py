@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from scipy import stats
+from scipy.special import stdtrit
 
 Results = dict[str, Any]
 CONFIDENCE = 0.95
@@ -60,6 +60,6 @@ def _deviation(values: Sequence[float]) -> float:
 def _interval(values: Sequence[float]) -> list[float] | None:
     if len(values) < 2:
         return None
-    half = stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1) * _deviation(values) / len(values) ** 0.5
+    half = stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2) * _deviation(values) / len(values) ** 0.5
     mean = statistics.fmean(values)
     return [float(mean - half), float(mean + half)]

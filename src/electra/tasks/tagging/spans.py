@@ -4,8 +4,6 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
-from seqeval.metrics.sequence_labeling import get_entities
-
 Scheme = Literal["bio", "bioes"]  # what the network predicts
 Rule = Literal["conlleval", "original"]
 OUTSIDE = "O"
@@ -48,6 +46,8 @@ def find_spans(tags: Sequence[str], rule: Rule = "conlleval") -> list[Span]:
     """
     tags = [tag[0].translate(BILOU) + tag[1:] for tag in tags]
     if rule == "conlleval":
+        from seqeval.metrics.sequence_labeling import get_entities  # takes two seconds to import
+
         return [Span(start, end, kind) for kind, start, end in get_entities(tags)]
     spans: list[Span] = []
     for place, tag in enumerate(tags):

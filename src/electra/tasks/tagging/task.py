@@ -20,7 +20,6 @@ from electra.errors import TaskError
 from electra.model.heads import TaggingHead
 from electra.tasks.base import Batch, Defaults, Feature, Notes, Output, Prediction, Split, Task, mean_where
 from electra.tasks.tagging.spans import OUTSIDE, Span, find_spans, marks_spans, scheme_of, span_scores, write_tags
-from electra.tasks.texts import metrics
 from electra.tasks.texts.labels import listed
 
 Targets = list[int | None]  # the tag of each word that the encoder sees; None for one that training did not have
@@ -146,6 +145,8 @@ class TaggingTask(Task[Sentence, TaggingFeature, TaggingHead]):
 
     def score(self, examples: Sequence[Sentence], predictions: Sequence[Prediction]) -> dict[str, float]:
         """Give precision, recall and F1 of whole spans where tags mark spans, and the share of tags that are right."""
+        from electra.tasks.texts import metrics  # takes two seconds to import, which only scores are worth
+
         truth = [self._gold(example) for example in examples]
         guess = [prediction["tags"] for prediction in predictions]
         accuracy = metrics.accuracy([tag for tags in truth for tag in tags], [tag for tags in guess for tag in tags])

@@ -14,7 +14,6 @@ from electra.config.keys import did_you_mean
 from electra.errors import TaskError
 from electra.model.networks import Problem
 from electra.tasks.base import Prediction
-from electra.tasks.texts import metrics
 
 LISTED = 30  # labels that a line names at most
 FLAT = 0.01  # of the distance between the bounds: values that differ less are one value
@@ -96,6 +95,8 @@ class Classes(Labels[str]):
 
     def score(self, truth: Sequence[str], predictions: Sequence[Prediction]) -> dict[str, float]:
         """Give accuracy, and the task's further metric."""
+        from electra.tasks.texts import metrics  # takes two seconds to import, which only scores are worth
+
         guess = [prediction["label"] for prediction in predictions]
         found = {"accuracy": metrics.accuracy(truth, guess)}
         if self.metric == "matthews":
@@ -146,6 +147,8 @@ class LabelSets(Labels[tuple[str, ...]]):
 
     def score(self, truth: Sequence[Sequence[str]], predictions: Sequence[Prediction]) -> dict[str, float]:
         """Give F1 over all decisions, its mean over labels, and the share of sets that are right as a whole."""
+        from electra.tasks.texts import metrics
+
         sides = ([self.target(label) for label in truth], [self.target(p["labels"]) for p in predictions])
         return metrics.label_sets(*(np.array(side, int) for side in sides))
 
@@ -189,6 +192,8 @@ class Value(Labels[float]):
 
     def score(self, truth: Sequence[float], predictions: Sequence[Prediction]) -> dict[str, float]:
         """Give both correlations and the mean squared error."""
+        from electra.tasks.texts import metrics
+
         guess = [prediction["value"] for prediction in predictions]
         return {
             "pearson": metrics.pearson(truth, guess),
