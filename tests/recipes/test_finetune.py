@@ -146,6 +146,24 @@ def test_the_median_model_is_trained_again_where_it_was_not_kept(tune, tmp_path)
     assert electra.evaluate(tmp_path / "run").metrics == results["seeds"][results["kept"]]["metrics"]
 
 
+def test_a_median_model_whose_second_training_was_stopped_is_not_kept_half_trained(tune, tmp_path):
+    keys = ["seeds=2", "early_stopping=9", "epochs=3.0"]
+    tune(*keys, "keep=best")
+    whole = tune(*keys, "keep=median", out="whole")
+    folder = tmp_path / "run/seeds" / str(whole["kept"])
+
+    def stop(record):
+        if (folder / "model").is_dir():
+            raise KeyboardInterrupt
+
+    if not (folder / "model").is_dir():  # the one that is kept now is another's
+        with pytest.raises(KeyboardInterrupt):
+            tune(*keys, "keep=median", listeners=[stop])
+        assert not (folder / "result.json").exists()
+    results = tune(*keys, "keep=median")
+    assert electra.evaluate(tmp_path / "run").metrics == results["seeds"][results["kept"]]["metrics"]
+
+
 @pytest.mark.parametrize("checkpoints", [["checkpoint_every=10"], []])
 def test_a_killed_run_goes_on(tune, arguments, tmp_path, checkpoints):
     keys = ["seeds=2", "optimizer=electra", "dropout=0.1", *checkpoints]

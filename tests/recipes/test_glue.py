@@ -1,4 +1,8 @@
 import json
+import os
+import subprocess
+import sys
+import time
 import zipfile
 from types import SimpleNamespace
 
@@ -139,10 +143,29 @@ def test_tasks_together_have_the_scores_that_they_have_one_after_the_other(
 
 def test_a_task_that_fails_among_others_is_named(tiny_folder, tasks_folder, tmp_path):
     heard, keys = [], [*QUICK, "mnli.learning_rate=1e30", "mnli.clip_norm=1e30"]
-    with pytest.raises(TaskError, match=r"^mnli: the network's answers are no numbers: .* lower learning_rate"):
+    with pytest.raises(TaskError, match=r"^mnli: the loss was not finite at the end, step \d+: lower learning_rate"):
         electra.glue(str(tiny_folder), [str(tasks_folder)], tmp_path, keys, (), [heard.append], together=2)
-    assert any(record.get("warning", "").startswith("mnli: the network's answers are no numbers") for record in heard)
+    assert any(record.get("warning", "").startswith("mnli: the loss was not finite") for record in heard)
     assert (tmp_path / "sst-2/results.json").is_file()  # it stopped no other
+
+
+def test_tasks_together_stop_when_they_are_told_to(tiny_folder, tasks_folder, tmp_path):
+    places = ["--data", tasks_folder, "--out", tmp_path / "out"]
+    keys = ["epochs=10_000.0", "checkpoint_every=20"]
+    command = ["-m", "electra", "glue", tiny_folder, *keys, *places, "--together", "2", "--quiet"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(
+        [sys.executable, *map(str, command)], env=environment, text=True, stderr=subprocess.PIPE
+    ) as process:
+        patience = time.monotonic() + 120
+        while len(list((tmp_path / "out").glob("*/seeds/0/checkpoints/step-*20"))) < 2:
+            assert time.monotonic() < patience, process.kill()
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.05)
+        process.terminate()  # it alone, not its group
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert errors.splitlines()[-1] == "electra: stopped; run the same command again"
 
 
 def test_tasks_together_pass_their_warnings_on(tiny_folder, tasks_folder, tmp_path):

@@ -270,7 +270,7 @@ def test_a_budget_in_hours_ends_inside_its_time(config, records, held_out):
     overrides = [f"train.hours={seconds / 3600}", "log.every=10", "evaluate.every=10_000", "checkpoint.every=10_000"]
     run = pretrain(config(*overrides))
     newest = max((run / "checkpoints").glob("step-*")) / "state.json"
-    assert json.loads(newest.read_text())["seconds"] < 1.05 * seconds
+    assert json.loads(newest.read_text())["seconds"] < 1.25 * seconds
     assert held_out(run)[-1]["progress"] == 1.0
     rates = [line["learning_rate"] for line in records(run) if "learning_rate" in line]
     assert rates[-1] < 0.05 * max(rates)
@@ -354,6 +354,18 @@ def test_of_a_mixture_the_part_that_is_read_most_often_counts(
     mixture = [f'data=["{corpus}", "{tmp_path / "few"}"]', *([f"data_weights={weights}"] if weights else [])]
     run = pretrain(config(*mixture, "train.steps=30"))
     assert any("runs dry" in line.get("warning", "") for line in records(run)) == warned
+
+
+@pytest.mark.parametrize(
+    ("heldout", "weights", "first"), [(0.1, [1.0, 1e-4], True), (0.1, [1e-4, 1.0], False), (0.0, [1e-4, 1.0], True)]
+)
+def test_held_out_text_is_mixed_as_the_text_is(config, corpus, tokenizer, tmp_path, heldout, weights, first):
+    documents = (f"{number:09b}".replace("0", "o ").replace("1", "x ") for number in range(400))
+    (tmp_path / "text.txt").write_text("\n\n".join(documents))
+    build_corpus([tmp_path / "text.txt"], tokenizer, length=16, out=tmp_path / "other", heldout=heldout, workers=0)
+    folders = json.dumps([str(corpus), str(tmp_path / "other")])
+    run = pretrain(config(f"data={folders}", f"data_weights={weights}", "train.steps=1"))
+    assert ('"original": [" the"' in (run / "samples.jsonl").read_text()) == first
 
 
 def test_text_that_is_read_too_often_in_some_hours_is_reported_once(config, corpus, records, monkeypatch):

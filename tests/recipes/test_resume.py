@@ -43,6 +43,13 @@ def killed(arguments, **environment):
     assert process.returncode == -signal.SIGKILL, errors
 
 
+def wait_for_updates(run, process):
+    patience = time.monotonic() + 120
+    while not (run / "metrics.jsonl").is_file() or len((run / "metrics.jsonl").read_text().splitlines()) < 3:
+        assert time.monotonic() < patience, process.kill()
+        time.sleep(0.05)
+
+
 def newest(run):
     return max((run / "checkpoints").glob("step-*")).name
 
@@ -103,10 +110,7 @@ def test_a_signal_saves_and_the_run_goes_on_bit_for_bit(config, records, weights
 def test_a_command_that_is_told_to_stop_saves_and_says_so(arguments, config, number):
     run = Path(config().out)
     process = start("-m", "electra", "pretrain", *arguments(*ENDLESS), "--quiet")
-    patience = time.monotonic() + 120
-    while not (run / "metrics.jsonl").is_file() or len((run / "metrics.jsonl").read_text().splitlines()) < 3:
-        assert time.monotonic() < patience, process.kill()
-        time.sleep(0.05)
+    wait_for_updates(run, process)
     process.send_signal(number)
     output, errors = process.communicate(timeout=120)
     assert (process.returncode, output) == (2, "")
@@ -152,17 +156,26 @@ def test_a_stop_in_the_first_of_two_stages_does_not_start_the_second(config, rec
         pretrain(config(*TWO_STAGE), [lambda record: record["step"] == 3 and signal.raise_signal(signal.SIGTERM)])
     assert newest(run / "first_stage") == "step-00000003"
     assert not (run / "metrics.jsonl").exists()
+    with pytest.raises(KeyboardInterrupt):  # at the very end of the stage
+        pretrain(config(*TWO_STAGE), [lambda record: record["step"] == 10 and signal.raise_signal(signal.SIGINT)])
+    assert newest(run / "first_stage") == "step-00000010"
+    assert not (run / "metrics.jsonl").exists()
     pretrain(config(*TWO_STAGE))
     assert records(run)[-1]["step"] == 10
 
 
-def together(arguments):
-    """Train in two processes that share the work; give what each printed, its errors and its exit code."""
+def started_together(arguments):
+    """Start two processes that share the work of a training."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    processes = [start("-m", "electra", "pretrain", *arguments, "--quiet", RANK=str(rank), **shared) for rank in (0, 1)]
+    return [start("-m", "electra", "pretrain", *arguments, "--quiet", RANK=str(rank), **shared) for rank in (0, 1)]
+
+
+def together(arguments):
+    """Train in two processes; give what each printed, its errors and its exit code."""
+    processes = started_together(arguments)
     return [(*process.communicate(timeout=120), process.returncode) for process in processes]
 
 
@@ -184,9 +197,20 @@ def test_two_processes_train_what_one_trains(arguments, config, held_out, record
 
 
 def test_two_processes_agree_on_when_the_time_is_over(arguments, config, held_out):
-    outcome = together(arguments(f"train.hours={2 / 3600}", "evaluate.every=1_000_000"))
+    outcome = together(arguments(f"train.hours={4 / 3600}", "evaluate.every=1_000_000"))
     assert [code for *_, code in outcome] == [0, 0]
     assert held_out(Path(config().out))[-1]["progress"] == 1.0
+
+
+def test_a_process_that_is_gone_is_no_bug_of_the_others(arguments, config):
+    first, second = started_together(arguments(*ENDLESS))
+    wait_for_updates(Path(config().out), first)
+    second.kill()
+    second.communicate()
+    _, errors = first.communicate(timeout=120)
+    assert first.returncode == 2
+    last = errors.splitlines()[-1]
+    assert last == "electra: another process is gone, and says why above; start all of them again to go on"
 
 
 def test_a_refusal_by_the_first_process_is_no_bug_of_the_others(arguments, tmp_path):

@@ -88,6 +88,17 @@ def test_a_damaged_checkpoint_is_passed_over(checkpoints, file, damage):
     assert restored.damaged == [path.parent]
 
 
+@pytest.mark.parametrize("state", ["null", "[]", '{"sha256": 1}', '{"sha256": {}, "step": "two"}'])
+def test_a_state_that_is_none_is_a_damaged_checkpoint(checkpoints, state):
+    save(checkpoints, 1)
+    save(checkpoints, 2)
+    (checkpoints.steps()[-1] / "state.json").write_text(state)
+    (checkpoints.folder / "best").write_bytes(b"\xff\xfe")
+    assert checkpoints.restore(*trained(2)).state["step"] == 1
+    save(checkpoints, 2)
+    assert checkpoints.restore(*trained(2)).state["step"] == 2
+
+
 def test_a_run_that_went_back_behind_damaged_checkpoints_gets_on(checkpoints):
     for step in (1, 5, 6):
         save(checkpoints, step, best=step == 1)

@@ -3,7 +3,6 @@
 import json
 import math
 import signal
-import time
 from dataclasses import dataclass
 from itertools import count
 
@@ -33,6 +32,25 @@ class Fit(nn.Module):
 
     def forward(self, factor: float) -> Result:
         return Result(((self.weight - 3.0) ** 2).sum() * factor)
+
+
+class Clock:
+    """A clock that stands still while nobody sleeps."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr("electra.training.loop.time", clock)
+    return clock
 
 
 @pytest.fixture
@@ -92,19 +110,26 @@ def test_processes_that_find_different_checkpoints_do_not_begin(trained, monkeyp
         trained(lambda step: [1.0], steps=10)
 
 
-def test_hours_that_are_spent_stay_spent(trained, monkeypatch):
-    slow = lambda step: [time.sleep(0.05) or 1.0]  # noqa: E731
-    first, *_ = trained(slow, hours=0.4 / 3600)
-    again, *_ = trained(slow, hours=0.4 / 3600)
+def test_hours_that_are_spent_stay_spent(trained, clock):
+    wait = lambda step: [clock.sleep(60) or 1.0]  # noqa: E731
+    first, records, _ = trained(wait, hours=0.1)
+    again, *_ = trained(wait, hours=0.1)
+    assert records[-1]["step"] == 5  # the sixth minute is left for what an update took
     assert again.weight.item() == first.weight.item()
 
 
-def test_hours_that_run_out_in_an_evaluation_are_over_in_its_record(trained):
-    slow = lambda network: time.sleep(0.4) or {"loss": 1.0}  # noqa: E731
-    wait = lambda step: [time.sleep(0.02) or 1.0]  # noqa: E731
-    _, records, _ = trained(wait, hours=0.9 / 3600, evaluate=slow, evaluate_every=2)
+def test_hours_that_run_out_in_an_evaluation_are_over_in_its_record(trained, clock):
+    slow = lambda network: clock.sleep(400) or {"loss": 1.0}  # noqa: E731
+    wait = lambda step: [clock.sleep(20) or 1.0]  # noqa: E731
+    _, records, _ = trained(wait, hours=0.25, evaluate=slow, evaluate_every=2)
     assert records[-1]["heldout_loss"] == 1.0
     assert records[-1]["progress"] == 1.0
+
+
+def test_hours_that_the_first_evaluation_takes_are_refused(trained, clock):
+    slow = lambda network: clock.sleep(400) or {"loss": 1.0}  # noqa: E731
+    with pytest.raises(ElectraError, match="over before the first update: evaluating and saving take 400 seconds"):
+        trained(lambda step: [1.0], hours=0.1, evaluate=slow)
 
 
 def test_an_evaluation_without_a_number_is_not_the_best(trained):
@@ -159,6 +184,47 @@ def test_a_stop_among_bad_steps_keeps_the_checkpoint_before_them(trained, tmp_pa
     with pytest.raises(ElectraError, match="stopped at step 10; the same command goes on"):
         trained(factors, steps=100, checkpoint_every=8, evaluate_every=1000)
     assert max((tmp_path / "run/checkpoints").glob("step-*")).name == "step-00000008"
+
+
+@pytest.mark.parametrize("first_bad", [11, 29])
+def test_a_run_that_ends_among_bad_steps_has_no_model_and_goes_on_from_before_them(trained, tmp_path, first_bad):
+    finished = []
+    with pytest.raises(ElectraError, match=r"^the loss was not finite at the end, step 30: tread softly$"):
+        trained(lambda step: [1.0 if step < first_bad else math.nan], finish=lambda: finished.append("spoilt"))
+    assert not finished
+    trained(lambda step: [1.0], finish=lambda: finished.append("whole"))
+    assert finished == ["whole"]
+
+
+def test_a_stop_ends_an_evaluation_which_is_made_when_the_run_goes_on(trained, tmp_path):
+    asked = []
+
+    def evaluate(network):
+        for part in range(3):
+            network(1.0)
+            asked.append(part)
+            if len(asked) == 4:  # in the first evaluation after that of the untrained network
+                signal.raise_signal(signal.SIGTERM)
+        return {"loss": 1.0}
+
+    with pytest.raises(ElectraError, match="stopped at step 10; the same command goes on"):
+        trained(lambda step: [1.0], evaluate=evaluate)
+    assert asked == [0, 1, 2, 0]
+    _, records, checkpoints = trained(lambda step: [1.0], evaluate=evaluate)
+    assert [record["step"] for record in records if "heldout_loss" in record] == [0, 10, 20, 30]
+    assert (checkpoints.folder / "best").read_text() == "step-00000010"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_in_the_last_update_is_for_what_comes_next(trained, number):
+    heard = []
+    before = signal.signal(number, lambda *_: heard.append(number))
+    try:
+        _, records, _ = trained(lambda step: [signal.raise_signal(number) or 1.0] if step == 29 else [1.0])
+    finally:
+        signal.signal(number, before)
+    assert records[-1]["step"] == 30
+    assert heard == [number]
 
 
 def test_a_run_stops_at_once_when_its_budget_is_spent(trained):

@@ -125,6 +125,8 @@ def test_samples_of_steps_that_will_be_taken_again_are_dropped(run):
         run.show({"step": step, "samples": ["the cat"]})
     run.rewind(5)
     assert [record["step"] for record in read_records(run.samples)] == [0, 5]
+    run.samples.write_text('{"step": null}\n[1]\n{"step": 3}\n')
+    assert read_records(run.samples) == [{"step": 3}]
 
 
 def test_a_line_that_a_kill_cut_short_is_dropped(run):

@@ -26,8 +26,10 @@ def finetune(
 ) -> None:
     """Fine-tune a model with one seed or several; run it again to go on where it stopped."""
     from electra.config.load import dump_config, load_finetune_config
+    from electra.training.run import check_moved
 
     config = load_finetune_config(preset, overrides or [])
+    check_moved(preset, overrides or [], config.out)
     if dry_run:
         from electra.recipes.tuning import prepare
         from electra.training.run import check_place

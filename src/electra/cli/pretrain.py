@@ -20,8 +20,10 @@ def pretrain(
 ) -> None:
     """Pre-train as a config says; run it again to go on where it stopped."""
     from electra.config.load import dump_config, load_config
+    from electra.training.run import check_moved
 
     config = load_config(preset, overrides or [])
+    check_moved(preset, overrides or [], config.out)
     if dry_run:
         from electra.recipes.pretrain import check
 

@@ -164,6 +164,7 @@ class _Seed:
         if kept.is_file() and kept.read_text().strip() == str(self.seed):
             return
         if not (self.folder / "model").is_dir():
+            (self.folder / "result.json").unlink(missing_ok=True)  # not done, should this training be stopped
             self._fit()
         with folder_whole(place, overwrite=True) as beside:
             shutil.copytree(self.folder / "model", beside, dirs_exist_ok=True)

@@ -199,7 +199,7 @@ class _Pretraining:
 
     def _heldout(self) -> Loader | None:
         counts = [sum(map(len, corpus.shards("heldout"))) for corpus in self.corpora]
-        judges = [corpus for corpus, count in zip(self.corpora, counts, strict=True) if count]
+        judges = [number for number, count in enumerate(counts) if count]
         if not judges:
             self.warnings.append(
                 "nothing of the text is held out, so nothing will tell how good the model is on new text; where there "
@@ -207,7 +207,15 @@ class _Pretraining:
             )
             return None
         size = min(sum(counts), self._heldout_rows)
-        return Loader(judges, batch_size=size, seed=FIXED, split="heldout", device=self.processes.device)
+        weights = self.config.data_weights
+        return Loader(
+            [self.corpora[number] for number in judges],
+            batch_size=size,
+            seed=FIXED,
+            split="heldout",
+            weights=weights and [weights[number] for number in judges],
+            device=self.processes.device,
+        )
 
     @property
     def _heldout_rows(self) -> int:

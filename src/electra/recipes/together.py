@@ -27,6 +27,7 @@ def finetune_together(
     A task that fails is told of at once and stops no other; in the end the first of them is the error.
     """
     turn = threading.Lock()
+    running: set[subprocess.Popen[bytes]] = set()
 
     def tell(record: Record) -> None:
         with turn:
@@ -38,6 +39,7 @@ def finetune_together(
         with tempfile.TemporaryFile() as errors:
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors.fileno()}
             with start_module(__name__, preset, *tasks[name], **pipes) as process:  # its input is open while we live
+                running.add(process)
                 assert process.stdout is not None
                 for line in filter(_is_ours, process.stdout):
                     said = json.loads(line)
@@ -49,10 +51,15 @@ def finetune_together(
             raise TaskError(f"{name}: {failed.splitlines()[-1] if failed else 'the process was killed'}")
         return said
 
+    def stop() -> None:
+        threads.shutdown(wait=False, cancel_futures=True)
+        for process in list(running):
+            process.terminate()  # it saves what there is; one that has ended does not mind
+
     failures = []
     with ExitStack() as stack:
         threads = stack.enter_context(ThreadPoolExecutor(together))  # each waits for one process
-        stack.callback(threads.shutdown, cancel_futures=True)
+        stack.callback(stop)
         started = [threads.submit(work, name) for name in tasks]
         for done in as_completed(started):
             if problem := done.exception():

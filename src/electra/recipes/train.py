@@ -47,16 +47,27 @@ def train(
     names = names_of(sources)
     folder = Path(out).expanduser()
     plan, known = planned(names, hours=hours, out=folder, overrides=overrides, heldout=heldout, lowercase=lowercase)
-    if not known:
-        with held(folder):
+    with held(folder):
+        if not known:
             write_json(folder / PLAN, asdict(plan))
+        _prepare(folder, plan, heldout, say)
+    places = [text_override("data", folder / "corpus"), text_override("out", folder)]
+    if begun(folder):  # what was set since, by electra pretrain, holds
+        return pretrain(load_config(folder, places), listeners)
+    pieces = load_tokenizer(folder / "tokenizer").vocab_size  # over what was asked for: the text may have fewer
+    plan = replace(plan, overrides=[*plan.overrides, f"model.vocab_size={pieces}"])
+    return pretrain(plan.config(*places, f"train.hours={_hours_left(plan, began)!r}"), listeners)
+
+
+def _prepare(folder: Path, plan: Plan, heldout: float, say: Callable[[str], None]) -> None:
+    """Make vocabulary and corpus where they are not there yet."""
     names = plan.sources  # as they were spelled at first, which the corpus remembers
     building = Building(length=plan.config().train.length, heldout=heldout)
     for line in describe(plan):
         say(line)
     tokenizer_folder = folder / "tokenizer"
     if not _has_vocabulary(tokenizer_folder, plan):
-        train_vocab(names, size=plan.vocab_size, out=tokenizer_folder, lowercase=lowercase)
+        train_vocab(names, size=plan.vocab_size, out=tokenizer_folder, lowercase=plan.case == "uncased")
     tokenizer, report = load_tokenizer(tokenizer_folder), read_report(tokenizer_folder)
     say(f"{tokenizer_folder}: {tokenizer.vocab_size:,} pieces ({report.kind})")
     if (unknown := report.fertility.unknown) > MOST_UNKNOWN:
@@ -66,11 +77,6 @@ def train(
         )
     corpus = _corpus(names, tokenizer, building, folder / "corpus")
     say(f"{folder / 'corpus'}: {corpus.manifest.tokens:,} tokens in {corpus.manifest.sequences:,} sequences")
-    # Over what the user asked for: the text may have fewer pieces.
-    found = replace(plan, overrides=[*plan.overrides, f"model.vocab_size={tokenizer.vocab_size}"])
-    budget = _hours_left(folder, plan, began)
-    places = (text_override("data", folder / "corpus"), text_override("out", folder))
-    return pretrain(found.config(*places, f"train.hours={budget!r}"), listeners)
 
 
 def planned(
@@ -110,12 +116,12 @@ def _has_vocabulary(folder: Path, plan: Plan) -> bool:
 
 def _corpus(names: list[str], tokenizer: Tokenizer, building: Building, place: Path) -> Corpus:
     """Build the corpus, or open it; of text that has no size, such as the hub's, that it changed cannot be told."""
-    sizes = [source.size for source in find_sources(names)[0]]
-    if None not in sizes or not (place / MANIFEST).is_file():
-        try:
+    try:
+        sizes = [source.size for source in find_sources(names)[0]]
+        if None not in sizes or not (place / MANIFEST).is_file():
             return build_corpus(names, tokenizer, length=building.length, out=place, heldout=building.heldout)
-        except DataError as problem:
-            raise DataError(f"{problem}{_going_on(place.parent)}") from None
+    except DataError as problem:
+        raise DataError(f"{problem}{_going_on(place.parent)}") from None
     corpus = open_corpus(place)
     if corpus.manifest.heldout != building.heldout:
         raise DataError(f"{place} holds a corpus made with another heldout; choose another --out")
@@ -186,10 +192,8 @@ def _going_on(folder: Path) -> str:
     return f"; electra pretrain {folder / 'config.toml'} goes on, with train.hours=H for more" if begun(folder) else ""
 
 
-def _hours_left(folder: Path, plan: Plan, began: float) -> float:
-    """Give the hours to train: those of a run under way, or what the stages before it have left."""
-    if begun(folder):
-        return load_config(folder).train.hours or plan.train_hours
+def _hours_left(plan: Plan, began: float) -> float:
+    """Give the hours to train: what the stages before have left."""
     spent = (time.monotonic() - began) / 3600
     if spent >= plan.hours:
         raise ConfigError(

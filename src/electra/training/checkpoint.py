@@ -82,7 +82,7 @@ class Checkpoints:
     def _forget_old_ones(self, newest: str) -> None:
         """Remove what is older than the newest few, and what lies ahead of the run: it was damaged."""
         best = self.folder / "best"
-        kept = {best.read_text()} if best.is_file() else set()
+        kept = {best.read_text(errors="replace")} if best.is_file() else set()
         ahead = [path for path in self.steps() if path.name > newest]
         behind = [path for path in self.steps() if path.name <= newest][: -self.keep]
         for path in [*ahead, *(path for path in behind if path.name not in kept)]:
@@ -133,8 +133,10 @@ def _verified_state(path: Path) -> dict[str, Any] | None:
     try:
         state: dict[str, Any] = json.loads((path / STATE).read_text(encoding="utf-8"))
         sums = state.pop("sha256")
-        whole = all(file_sha256(path / name) == sums[name] for name in (WEIGHTS, OPTIMIZER))
-    except (OSError, ValueError, KeyError):
+        whole = path.name == _name(state["step"]) and all(
+            file_sha256(path / name) == sums[name] for name in (WEIGHTS, OPTIMIZER)
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return state if whole else None
 

@@ -33,6 +33,7 @@ class State:
     seconds: float = 0.0
     skipped: int = 0  # updates left out because the gradient was not finite
     best: float | None = None
+    evaluated: int = 0  # the step of the latest evaluation
     latest_update: float = 0.0  # seconds: hours that are spent leave no room for another like it, ever
     ending: float = 0.0  # seconds that the end of the run will take: an evaluation, a checkpoint, the model
 
@@ -63,35 +64,38 @@ class Job(Generic[Result]):
 class _Stop:
     """A wish to stop, from SIGTERM or Ctrl-C; the second Ctrl-C does not wait."""
 
-    wanted = False
+    signal: int | None = None
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        if self.wanted and number == signal.SIGINT:
+        if self.signal and number == signal.SIGINT:
             raise KeyboardInterrupt
-        self.wanted = True
+        self.signal = number
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Take the signals; one that the work had no use for goes to whoever listened before."""
+        if threading.current_thread() is not threading.main_thread():  # only the main thread can listen
+            yield
+            return
+        before = {number: signal.signal(number, self) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        if self.signal:
+            signal.raise_signal(self.signal)
 
 
-@contextmanager
-def _signals() -> Iterator[_Stop]:
-    stop = _Stop()
-    if threading.current_thread() is not threading.main_thread():  # only the main thread can listen
-        yield stop
-        return
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+class _Interrupted(Exception):
+    """An evaluation that a wish to stop ended."""
 
 
 def train(job: Job[Any], config: TrainConfig, run: Run, checkpoints: Checkpoints, processes: Processes) -> State:
     """Train until the budget is spent or it is enough, from the newest checkpoint on; a stop before is an error."""
     trainer = _Trainer(job, config, run, checkpoints, processes)
-    with _signals() as stop:
-        if trainer.state.step == 0:
-            trainer.begin()
-        trainer.work(stop)
+    with trainer.stop.listening():
+        trainer.work()
     return trainer.state
 
 
@@ -101,6 +105,7 @@ class _Trainer:
     ) -> None:
         self.job, self.config, self.run = job, config, run
         self.checkpoints, self.processes = checkpoints, processes
+        self.stop = _Stop()
         self.update = Update[Any](job.module, config, processes, job.factor, job.weigh)
         self.optimizer = self.update.optimizer
         self.steps = total_steps(config)
@@ -129,7 +134,7 @@ class _Trainer:
                 self.run.report({"step": state.step, "warning": warning})
         return state
 
-    def begin(self) -> None:
+    def _begin(self) -> None:
         """Measure and save the untrained network: a full disk shows now, and so does how long the end will take."""
         began = time.monotonic()
         self._evaluate()
@@ -138,9 +143,11 @@ class _Trainer:
         saved = time.monotonic()
         self.state.ending = (evaluated - began) + 2 * (saved - evaluated)  # writing the model is like a checkpoint
 
-    def work(self, stop: _Stop) -> None:
+    def work(self) -> None:
         """Update until the budget is spent or a stop is wanted, and write what came of it."""
         job, state = self.job, self.state
+        if state.step == 0:
+            self._begin()
         updates = job.updates(state.step)
         progress = self._progress()
         if progress >= 1 and state.step == 0:  # an untrained model would pass for a trained one
@@ -150,7 +157,9 @@ class _Trainer:
             )
         if progress < 1 and not job.enough():
             job.begin()
-        while progress < 1 and not job.enough() and not self.processes.largest(float(stop.wanted)):
+        if state.evaluated < state.step and self._is_evaluated(progress):  # a stop came before it
+            self._evaluate()
+        while progress < 1 and not job.enough() and not self._is_stopped():
             began = time.monotonic()
             tokens, micro_batches = next(updates)
             rate = learning_rate(self.config, state.step, progress)
@@ -163,19 +172,30 @@ class _Trainer:
             progress = self._progress()
             if self._is_logged(state.step) or progress >= 1:
                 self._log(result, rate)
-            if state.step % job.evaluate_every == 0 or progress >= 1:
+            if self._is_evaluated(progress):
                 self._evaluate()
                 progress = self._progress()  # the clock went on meanwhile
-            if (state.step % job.checkpoint_every == 0 and not self._astray()) or progress >= 1:
+            if state.step % job.checkpoint_every == 0 and not self._astray():
                 self._save()
-        if not self._astray():
+        astray = self._astray()
+        if not astray:
             self._save()
-        if self.processes.first and state.step:
-            job.finish()
+            if self.processes.first and state.step:
+                job.finish()
         self.processes.wait()
         if progress < 1 and not job.enough():  # no success, so that a script does not go on with half a model
             again = "goes on" if self.checkpoints.hold_updates() else "starts it anew"
             raise ElectraError(f"{self.run.folder}: stopped at step {state.step:,}; the same command {again}")
+        if astray:
+            raise ElectraError(f"the loss was not finite at the end, step {state.step:,}: {job.remedy}")
+
+    def _is_stopped(self) -> bool:
+        """Say whether any process is told to stop."""
+        return self.processes.largest(float(self.stop.signal is not None)) > 0
+
+    def _is_evaluated(self, progress: float) -> bool:
+        """Say whether an evaluation follows on this step."""
+        return self.state.step % self.job.evaluate_every == 0 or progress >= 1
 
     def _is_logged(self, step: int) -> bool:
         """Say whether a step is logged: every so many; before the first of them steps 1, 2, 4, 8, to show life."""
@@ -233,7 +253,11 @@ class _Trainer:
     def _evaluate(self) -> None:
         """Measure on held-out data; every process does, since an objective may average over all of them."""
         began = time.monotonic()
-        found = self.job.evaluate(self.update.evaluate)
+        try:
+            found = self.job.evaluate(self._judge)
+        except _Interrupted:
+            return  # the run begins with it when it goes on
+        self.state.evaluated = self.state.step
         position = self._position()  # after it: the clock may have run out meanwhile
         if found:
             if self.processes.first:
@@ -243,6 +267,12 @@ class _Trainer:
                 self.state.best = found["loss"]
                 self._save(best=True)
         self.logged = (self.logged[0] + time.monotonic() - began, self.logged[1])
+
+    def _judge(self, *inputs: Any) -> Any:
+        """Call the module without an update, unless a stop is wanted: an evaluation may take long."""
+        if self._is_stopped():
+            raise _Interrupted
+        return self.update.evaluate(*inputs)
 
     def _position(self) -> Record:
         """Say where the run stands; a matter of all processes where the clock decides."""
@@ -254,8 +284,8 @@ class _Trainer:
         }
 
     def _save(self, best: bool = False) -> None:
-        """Write a checkpoint, unless that of this step is written."""
-        if self.saved_at == self.state.step:
+        """Write a checkpoint, unless that of this step is written; as the best, again."""
+        if self.saved_at == self.state.step and not best:
             return
         self.saved_at = self.state.step
         self._count_skipped()

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from electra.errors import ConfigError
+from electra.errors import ConfigError, ElectraError
 from electra.model.precision import find_device
 
 
@@ -68,5 +68,9 @@ def joined(device: str) -> Iterator[Processes]:
     dist.init_process_group("cpu:gloo,cuda:nccl" if chosen.type == "cuda" else "gloo")
     try:
         yield Processes(dist.get_rank(), dist.get_world_size(), chosen)
+    except RuntimeError as problem:
+        if "gloo" not in str(problem) and not isinstance(problem, dist.DistError):
+            raise
+        raise ElectraError("another process is gone, and says why above; start all of them again to go on") from problem
     finally:
         dist.destroy_process_group()

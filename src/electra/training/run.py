@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ FREE_TO_CHANGE = (
     *("train.learning_rate", "train.warmup_steps", "train.clip_norm", "train.precision"),
     *("seeds", "keep", "checkpoint_every", "log_every"),  # of a fine-tuning
 )
+INPUTS = "inputs.json"
 FINGERPRINTED = ("data", "model")  # where they lie may change, what they hold may not
 
 
@@ -30,6 +31,15 @@ def check_place(folder: Path) -> None:
     """Refuse a folder that holds something else than a run or what is prepared for one."""
     if not (folder / "config.toml").is_file():
         check_names(folder, PREPARED, "a run")
+
+
+def check_moved(source: str, overrides: Sequence[str], out: str | None) -> None:
+    """Refuse the config of a run that was moved or copied: unless told, it would go on in the folder that it names."""
+    if out is None or any(override.partition("=")[0].strip() == "out" for override in overrides):
+        return
+    folder = Path(source) if Path(source).is_dir() else Path(source).parent
+    if (folder / INPUTS).is_file() and folder.resolve() != Path(out).resolve():
+        raise ConfigError(f"{source} names out={out}, where it does not lie; add out={folder} to go on here")
 
 
 def check_names(folder: Path, known: Collection[str], what: str) -> None:
@@ -68,7 +78,7 @@ class Run:
         self.folder = folder
         self.listeners = listeners
         self.config = folder / "config.toml"
-        self.inputs = folder / "inputs.json"
+        self.inputs = folder / INPUTS
         self.metrics = folder / "metrics.jsonl"
         self.samples = folder / "samples.jsonl"
 
@@ -137,7 +147,7 @@ def read_records(path: Path) -> list[Record]:
             record = json.loads(line)
         except ValueError:
             continue
-        if isinstance(record, dict) and "step" in record:
+        if isinstance(record, dict) and isinstance(record.get("step"), int):
             found.append(record)
     return found
 

@@ -76,7 +76,7 @@ def test_a_broken_manifest_is_refused(tmp_path, content):
 
 def test_a_shard_of_another_shape_is_refused(corpus):
     np.save(corpus / "train-00000.npy", np.zeros((3, 16), np.uint16))
-    with pytest.raises(DataError, match=r"shape \(3, 16\) where the manifest says"):
+    with pytest.raises(DataError, match=r"uint16 of shape \(3, 16\) where the manifest says uint16 of"):
         open_corpus(corpus).shards("train")
 
 

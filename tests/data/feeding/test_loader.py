@@ -1,5 +1,6 @@
 import threading
 import time
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -49,6 +50,16 @@ def test_wide_ids_come_unchanged(save_corpus):
     ids = np.full((3, 8), 2**32 - 1, np.uint32)
     loaders = [Loader([save_corpus(f"{r}", ids)], batch_size=2, seed=1, resident=r) for r in (False, True)]
     assert all((loader.batch(0).ids == 2**32 - 1).all() for loader in loaders)
+
+
+@pytest.mark.parametrize("resident", [False, True])
+def test_ids_that_the_vocabulary_has_not_are_refused(save_corpus, resident):
+    corpus = save_corpus("damaged", numbered(100, 30))
+    known = replace(corpus, manifest=replace(corpus.manifest, vocab_size=65_535))
+    with pytest.raises(
+        DataError, match=r"token 65535, of a vocabulary of 65535; check with: electra corpus --verify /"
+    ):
+        next(Loader([known], batch_size=4, seed=1, resident=resident).batches())
 
 
 def test_both_backends_give_the_same_batches(corpus):

@@ -88,20 +88,24 @@ class Corpus:
 
     def shards(self, split: Split) -> list[Ids]:
         """Map the sequences of a split into memory: one (sequences, length) array for each shard."""
-        return [self._map(shard.file, (shard.sequences, self.manifest.length)) for shard in self.manifest.splits[split]]
+        length, dtype = self.manifest.length, self.manifest.dtype
+        return [self._map(shard.file, (shard.sequences, length), dtype) for shard in self.manifest.splits[split]]
 
     def documents(self, split: Split) -> list[Starts]:
         """Map where documents begin: for each shard an array (documents, 2) of sequence and offset."""
-        return [self._map(shard.documents_file, (shard.documents, 2)) for shard in self.manifest.splits[split]]
+        return [
+            self._map(shard.documents_file, (shard.documents, 2), "uint32") for shard in self.manifest.splits[split]
+        ]
 
-    def _map(self, file: str, shape: tuple[int, int]) -> Any:
+    def _map(self, file: str, shape: tuple[int, int], dtype: str) -> Any:
         try:
             array = np.load(self.path / file, mmap_mode="r")
         except (OSError, ValueError) as problem:
             reason = getattr(problem, "strerror", None) or str(problem)
             raise DataError(f"{self.path / file}: {reason}; check with: electra corpus --verify {self.path}") from None
-        if array.shape != shape:
-            raise DataError(f"{self.path / file}: shape {array.shape} where the manifest says {shape}")
+        found, wanted = f"{array.dtype} of shape {array.shape}", f"{dtype} of shape {shape}"
+        if found != wanted:
+            raise DataError(f"{self.path / file}: {found} where the manifest says {wanted}")
         return array
 
 

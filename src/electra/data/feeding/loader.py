@@ -1,9 +1,10 @@
 """Batches for training as a function of seed and step, the same for any number of ranks and on any device."""
 
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count, islice
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,7 @@ BLOCK_ROWS = 4096  # sequences that are looked up in one go: many batches at onc
 BLOCKS_AHEAD = 2  # blocks that are read before they are asked for
 RESIDENT_SHARE = 8  # unless told otherwise, a corpus may take one part in this many of a GPU's free memory
 
+Check = Callable[[Any], Any]  # gives the ids back, if the vocabulary has them
 Slots = npt.NDArray[np.int64]  # a rank's slots of the batch
 
 # torch computes little with unsigned integers: ids are stored and moved as signed ones of the same bits, then widened.
@@ -61,7 +63,7 @@ class Loader:
         every = [shard for parts in shards for shard in parts]
         if resident is None:
             resident = device.type == "cuda" and _fits(every, device)
-        self._ids = (_Resident if resident else _Mapped)(every, order, batch_size, share, device)
+        self._ids = (_Resident if resident else _Mapped)(every, order, batch_size, share, device, _known_to(corpora))
 
     def batch(self, step: int) -> Batch[Tensor]:
         """Give this rank's slice of a step's batch."""
@@ -77,8 +79,9 @@ class _Mapped:
     """Ids read from the memory-mapped shards, a few batches ahead by a thread."""
 
     def __init__(
-        self, shards: Sequence[Ids], order: Order, batch_size: int, share: Slots, device: torch.device
+        self, shards: Sequence[Ids], order: Order, batch_size: int, share: Slots, device: torch.device, known: Check
     ) -> None:
+        self.known = known
         self.shards = [np.asarray(shard) for shard in shards]  # a plain view: np.memmap is slow to index
         self.starts = np.cumsum([0, *map(len, shards)])
         self.order = order
@@ -116,7 +119,7 @@ class _Mapped:
         found = np.searchsorted(self.starts, rows, side="right") - 1
         for number in np.unique(found):
             slots = np.nonzero(found == number)
-            gathered[slots] = self.shards[number][rows[slots] - self.starts[number]]
+            gathered[slots] = self.known(self.shards[number][rows[slots] - self.starts[number]])
         return ids
 
     def _send(self, ids: Tensor) -> Tensor:
@@ -127,7 +130,7 @@ class _Resident:
     """Ids that lie on the device: a step costs no host work, so that a CUDA graph can hold it."""
 
     def __init__(
-        self, shards: Sequence[Ids], order: Order, batch_size: int, share: Slots, device: torch.device
+        self, shards: Sequence[Ids], order: Order, batch_size: int, share: Slots, device: torch.device, known: Check
     ) -> None:
         self.order = order.map(lambda array: torch.as_tensor(array, device=device))
         self.batch_size = batch_size
@@ -136,7 +139,7 @@ class _Resident:
         self.stored = torch.empty((rows, shards[0].shape[1]), dtype=_SIGNED[shards[0].dtype.itemsize], device=device)
         start = 0
         for shard in shards:
-            part = torch.from_numpy(np.array(shard).view(f"i{shard.dtype.itemsize}"))
+            part = torch.from_numpy(known(np.array(shard)).view(f"i{shard.dtype.itemsize}"))
             self.stored[start : start + len(shard)].copy_(part)
             start += len(shard)
 
@@ -152,6 +155,19 @@ class _Resident:
     def _rows(self, step: int | Tensor) -> Tensor:
         rows: Tensor = self.order.rows(step * self.batch_size + self.share)
         return rows
+
+
+def _known_to(corpora: Sequence[Corpus]) -> Check:
+    """Give a check that ids are in the vocabulary: of a damaged file they may be anything."""
+    pieces = corpora[0].manifest.vocab_size
+
+    def known(ids: Any) -> Any:
+        if (largest := int(ids.max())) >= pieces:
+            verified = " and ".join(f"electra corpus --verify {corpus.path}" for corpus in corpora)
+            raise DataError(f"the corpus holds token {largest}, of a vocabulary of {pieces}; check with: {verified}")
+        return ids
+
+    return known
 
 
 def _steps_per_block(share: int) -> int:
