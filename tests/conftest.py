@@ -1,6 +1,7 @@
 """Small models and tasks that many tests look at from different sides."""
 
 import random
+import signal
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,12 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 def one_thread() -> None:
     """Tests share the cores, and sums come out the same on every machine of a kind."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def heard_signals() -> None:
+    """Listen to Ctrl-C, which a shell's background jobs do not."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

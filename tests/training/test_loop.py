@@ -227,6 +227,16 @@ def test_a_signal_in_the_last_update_is_for_what_comes_next(trained, number):
     assert heard == [number]
 
 
+def test_a_signal_that_is_ignored_stops_nothing(trained):
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        _, records, _ = trained(lambda step: [signal.raise_signal(signal.SIGINT) or 1.0])
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert records[-1]["step"] == 30
+
+
 def test_a_run_stops_at_once_when_its_budget_is_spent(trained):
     trained(lambda step: [1.0], steps=10)
     _, records, _ = trained(lambda step: pytest.fail("no step is left"), steps=10)

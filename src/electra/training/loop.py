@@ -77,7 +77,8 @@ class _Stop:
         if threading.current_thread() is not threading.main_thread():  # only the main thread can listen
             yield
             return
-        before = {number: signal.signal(number, self) for number in (signal.SIGTERM, signal.SIGINT)}
+        heard = [number for number in (signal.SIGTERM, signal.SIGINT) if signal.getsignal(number) != signal.SIG_IGN]
+        before = {number: signal.signal(number, self) for number in heard}  # a shell's background jobs ignore Ctrl-C
         try:
             yield
         finally:
