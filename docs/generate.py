@@ -1,7 +1,6 @@
 """Write what is generated in the pages: the commands' help, the config's keys, the Python API, code, the ledger."""
 
 import ast
-import inspect
 import os
 import re
 import textwrap
@@ -10,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import get_args
 
+from api import NOTE, python_page
 from differences import differences_table
 from entries import (
     RESULTS,
@@ -25,19 +25,9 @@ from entries import (
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
-NOTE = "This page is generated: `make docs`."
 EXCERPT = re.compile(r"(<!-- code: (\S+) (\S+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
 TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
 MACHINES = {"cpu": "two CPU cores", "cuda": "one H200"}  # those whose speed with `small` the ledger has
-PARTS = {  # the parts of the package that have public names, in the order of the page
-    "recipes": "What the commands do",
-    "model": "A model in use",
-    "config": "Configs",
-    "data": "Text, vocabulary, corpus",
-    "objectives": "Objectives",
-    "playground": "A page to play with",
-    "errors": "Errors",
-}
 
 
 def cli_page() -> str:
@@ -121,59 +111,6 @@ def _values(key: str, presets) -> str:
 
 def _written(value) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def python_page() -> str:
-    """Give the signature and the docstring of every public name, and the fields of what they give back."""
-    import electra
-
-    page = f"# Python\n\nEvery name of `import electra`. {NOTE}\n"
-    homes = {name: getattr(electra, name).__module__.split(".")[1] for name in electra.__all__}
-    for part, title in PARTS.items():
-        names = [name for name in electra.__all__ if homes[name] == part]
-        page += f"\n## {title}\n" if names else ""
-        page += "".join(f"\n### electra.{name}\n\n{_described(getattr(electra, name))}" for name in names)
-    return page
-
-
-def _described(thing) -> str:
-    if inspect.isfunction(thing):
-        return _function(thing)
-    text = inspect.cleandoc(thing.__doc__) + "\n"
-    if issubclass(thing, Exception):
-        return text + "\n" + "".join(f"- `{kind.__name__}`: {kind.__doc__}\n" for kind in thing.__subclasses__())
-    if hasattr(thing, "model_fields"):  # a config: its keys have a page of their own
-        return text + "\nIts keys: [Config keys](config.md).\n"
-    members = [member for name, member in vars(thing).items() if not name.startswith("_") or name == "__init__"]
-    return text + "".join("\n" + _function(getattr(member, "fget", member)) for member in members)
-
-
-def _function(function) -> str:
-    """Give a function's head as it stands in the code, its docstring, and the fields of what it gives back."""
-    source = textwrap.dedent(inspect.getsource(function))
-    node = ast.parse(source).body[0]
-    first = min((line.lineno for line in node.decorator_list), default=node.lineno)
-    head = "\n".join(source.splitlines()[first - 1 : node.body[0].lineno - 1])
-    text = inspect.cleandoc(function.__doc__) + "\n" if function.__doc__ else ""
-    fields = "".join(_fields(given) for given in _given_back(function))
-    return f"```python\n{head.removesuffix(':')}\n```\n\n{text}".rstrip() + "\n" + fields
-
-
-def _given_back(function) -> list[type]:
-    """Give the classes of ours in what a function returns that are not public names themselves."""
-    import electra
-
-    named = re.findall(r"\w+", str(inspect.get_annotations(function).get("return")))
-    found = [function.__globals__.get(name) for name in named]
-    ours = [cls for cls in found if inspect.isclass(cls) and cls.__module__.startswith("electra.")]
-    return [cls for cls in ours if cls.__name__ not in electra.__all__]
-
-
-def _fields(cls: type) -> str:
-    source = textwrap.dedent(inspect.getsource(cls)).splitlines()
-    lines = [node.lineno for node in ast.parse("\n".join(source)).body[0].body if isinstance(node, ast.AnnAssign)]
-    fields = "\n".join(["class " + cls.__name__, *(source[line - 1] for line in lines)])
-    return f"\n`{cls.__name__}`: {inspect.cleandoc(cls.__doc__)}\n\n```python\n{fields}\n```\n"
 
 
 def filled(page: str) -> str:

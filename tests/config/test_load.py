@@ -85,6 +85,11 @@ def test_two_budgets_in_one_file_are_refused(tmp_path):
         load_config(tmp_path / "mine.toml")
 
 
+def test_one_override_is_no_list_of_letters():
+    with pytest.raises(ConfigError, match=r"overrides are a list: \['train\.steps=3'\]"):
+        load_config("small", "train.steps=3")
+
+
 @pytest.mark.parametrize("budgets", [["train.steps=7", "train.hours=1.0"], ["train.hours=1.0", "train.steps=7"]])
 def test_two_budgets_on_one_command_line_are_refused(budgets):
     with pytest.raises(ConfigError, match=r"^train: set one budget out of steps, tokens and hours \(found steps and h"):

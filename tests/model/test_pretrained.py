@@ -132,8 +132,18 @@ def test_a_name_that_is_none_is_one_line(name):
         load(name)
 
 
+def test_texts_may_come_one_after_the_other(model):
+    texts = ["the chef ate", "soup"]
+    np.testing.assert_array_equal(model.encode(iter(texts)), model.encode(texts))
+
+
+def test_detect_takes_one_text(model):
+    with pytest.raises(DataError, match="detect takes one text"):
+        model.detect(["the chef", "ate"])
+
+
 def test_a_text_is_not_taken_for_a_list_of_letters(model):
-    with pytest.raises(DataError, match=r"for one text give a list of one"):
+    with pytest.raises(DataError, match=r"one text where a list of texts is wanted"):
         model.encode("the chef")
 
 

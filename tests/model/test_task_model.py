@@ -247,4 +247,6 @@ def test_an_export_keeps_the_description_and_has_a_card(make, tmp_path):
     write_task_model(make(TaggingHead), tmp_path / "run")
     electra.export(tmp_path / "run", tmp_path / "hf")
     assert read_task_model(tmp_path / "hf").task == TASK
-    assert "ElectraForTokenClassification" in (tmp_path / "hf" / "README.md").read_text()
+    card = (tmp_path / "hf" / "README.md").read_text()
+    assert "ElectraForTokenClassification" in card
+    assert "replaced-token-detection" not in card

@@ -1,4 +1,5 @@
 import json
+import re
 import shutil
 
 import pytest
@@ -75,6 +76,15 @@ def test_an_export_gives_the_same_probabilities_in_transformers(exported, tiny_m
         expected = torch.sigmoid(theirs(**inputs).logits)[0, 1:-1]
     ours = torch.tensor([probability for _, probability, _ in tiny_model.detect(text)])
     torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-5, check_dtype=False)
+
+
+def test_the_card_of_a_runs_model_says_how_it_was_trained(config, tmp_path):
+    run = electra.pretrain(config())
+    electra.export(run, tmp_path / "hf")
+    for folder in (run / "model", tmp_path / "hf"):
+        card = (folder / "README.md").read_text()
+        assert "| objective | electra |\n| updates, tokens read | 10, 1,280 |\n" in card
+        assert re.search(r"\| on held-out text \| AUC of replaced tokens 0\.\d{3} \|\n", card)
 
 
 def test_an_export_has_a_model_card(exported):

@@ -136,7 +136,7 @@ def test_tasks_together_have_the_scores_that_they_have_one_after_the_other(
     monkeypatch.delattr("electra.recipes.glue.finetune")  # it is for the other processes alone to read the examples
     heard = []
     keys = [*QUICK, "sst-2.seeds=2"]
-    found = electra.glue(str(tiny_folder), [str(tasks_folder)], tmp_path, keys, (), [heard.append], together=2)
+    found = electra.glue(tiny_folder, tasks_folder, tmp_path, keys, (), [heard.append], together=2)
     assert found.scores == alone.scores
     assert sorted(record["detected"].split(":")[0] for record in heard if "detected" in record) == ["mnli", "sst-2"]
 

@@ -1,4 +1,4 @@
-"""The command line: one file per command, each a shim over the public function of the same name."""
+"""The command line: one file per command, each a shim over one function."""
 
 import os
 import signal

@@ -23,8 +23,8 @@ def detect(
 ) -> None:
     """Give each token's probability of being replaced.
 
-    A single argument is a text for the model that comes with electra if it is -, or is no folder and has a space; at a
-    terminal, where no other text comes, also if it is a single word.
+    A single argument is a text, for the model that comes with electra, if it has a space and is no folder, or is -;
+    else it is a model. At a terminal, where no other text comes, a single word is a text too.
     """
     from electra.errors import DataError
     from electra.model.pretrained import EMBEDDED, load

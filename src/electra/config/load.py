@@ -139,6 +139,8 @@ def _layers(
             yield f"preset {preset}", [_read_preset(schema, preset)]
         yield str(path), [values]
     for given in overrides:
+        if isinstance(given, str):
+            raise ConfigError(f"overrides are a list: [{given!r}]")
         yield "command line", [_parse_override(schema, override) for override in given]
 
 

@@ -1,6 +1,6 @@
 """A trained model at hand: its networks, its tokenizer, and what one does with them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
@@ -60,6 +60,11 @@ class Pretrained:
         self.tokenizer = tokenizer
         self.precision = precision
 
+    def __repr__(self) -> str:
+        """Say what it is and how large."""
+        parameters = sum(parameter.numel() for parameter in self.network.parameters())
+        return f"Pretrained({type(self.network).__name__} of {parameters:,} parameters, {self.tokenizer!r})"
+
     @property
     def encoder(self) -> Encoder:
         """Give the encoder, whatever head stands on it."""
@@ -78,6 +83,8 @@ class Pretrained:
 
     def detect(self, text: str) -> list[Detection]:
         """Give for every token of a text, however long, the probability that it was replaced."""
+        if not isinstance(text, str):
+            raise DataError("detect takes one text, a string")
         encoding = self.tokenizer.encode([text])[0]
         spans = [_shown(*piece, text) for piece in zip(encoding.tokens, encoding.offsets, strict=True)]
         rows = zip(encoding.tokens, self.replaced(encoding.ids), spans, strict=True)
@@ -117,14 +124,13 @@ class Pretrained:
         return logits[:, : self.tokenizer.vocab_size].softmax(-1).cpu()
 
     def encode(
-        self, texts: Sequence[str], pooling: Literal["mean", "first", "tokens"] = "mean"
+        self, texts: Iterable[str], pooling: Literal["mean", "first", "tokens"] = "mean"
     ) -> np.ndarray | list[np.ndarray]:
         """Encode texts as vectors: (texts, H), or with `pooling="tokens"` one (tokens, H) array a text.
 
-        A text longer than the model is read in consecutive windows; `first` is the [CLS] state of the first one.
+        A text longer than the model is read in consecutive windows; `first` is the [CLS] state of the first one. What
+        comes of pre-training alone tells little of how alike two texts are, but with `objective.name=corrective`.
         """
-        if isinstance(texts, str):
-            raise DataError("encode takes a list of texts; for one text give a list of one: encode([text])")
         if pooling not in POOLS:
             raise DataError(f"pooling={pooling!r}: choose mean, first or tokens")
         size = self.window

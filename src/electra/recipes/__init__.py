@@ -1,1 +1,1 @@
-"""Where everything meets: each command's work as one public function."""
+"""Where everything meets: the work of each command as one function."""

@@ -1,5 +1,6 @@
 """Hugging Face both ways: take a model in, give a model out, and prove that nothing changed on the way."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -22,12 +23,12 @@ from electra.model.huggingface import FILES, Network, encoder_of, read_network, 
 from electra.model.networks import MaskedLM, TaskNetwork
 from electra.model.pretrained import GENERATOR, TASK, Pretrained, find_folder, load
 from electra.model.task_model import TaskModel, read_task, write_task_model
-from electra.recipes.card import model_card
+from electra.recipes.card import model_card, training_facts
 
 DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16}
 
 
-def export(source: str | Path, out: str | Path, precision: Literal["float32", "bf16"] = "float32") -> None:
+def export(source: str | Path, out: str | Path, precision: Literal["float32", "bf16"] = "float32") -> Path:
     """Write a model as a plain Hugging Face folder, its generator at `out/generator`, and check what was written.
 
     In bf16 the files are half as large: weights are rounded first, and it is the rounded model that has to come back.
@@ -39,10 +40,13 @@ def export(source: str | Path, out: str | Path, precision: Literal["float32", "b
     for network in filter(None, (model.network, model.generator)):
         network.to(dtype).float()
     with folder_whole(Path(out)) as folder:
+        place = find_folder(source)
+        facts = training_facts(place.parent)
         if isinstance(model.network, TaskNetwork):
-            _write_task_model(TaskModel(model.network, model.tokenizer, read_task(find_folder(source))), folder, dtype)
+            _write_task_model(TaskModel(model.network, model.tokenizer, read_task(place)), folder, dtype, facts)
         else:
-            write_model(model, folder, dtype)
+            write_model(model, folder, dtype, facts)
+    return Path(out)
 
 
 def import_model(source: str | Path, out: str | Path, generator: str | Path | None = None) -> Pretrained:
@@ -61,12 +65,14 @@ def import_model(source: str | Path, out: str | Path, generator: str | Path | No
     return model
 
 
-def write_model(model: Pretrained, folder: Path, dtype: torch.dtype = torch.float32) -> None:
+def write_model(
+    model: Pretrained, folder: Path, dtype: torch.dtype = torch.float32, facts: Mapping[str, str] | None = None
+) -> None:
     """Write networks, tokenizer and model card, read the weights back and compare the logits."""
     pad_id = model.tokenizer.pad_id
     write_network(model.network, folder, dtype, pad_id)
     model.tokenizer.save(folder)
-    (folder / "README.md").write_text(model_card(model, dtype), encoding="utf-8")
+    (folder / "README.md").write_text(model_card(model, dtype, facts), encoding="utf-8")
     _check(model.network, folder)
     if model.generator:
         write_network(model.generator, folder / GENERATOR, dtype, pad_id)
@@ -74,7 +80,7 @@ def write_model(model: Pretrained, folder: Path, dtype: torch.dtype = torch.floa
         _check(model.generator, folder / GENERATOR)
 
 
-def _write_task_model(model: TaskModel, folder: Path, dtype: torch.dtype) -> None:
+def _write_task_model(model: TaskModel, folder: Path, dtype: torch.dtype, facts: Mapping[str, str]) -> None:
     """Write a fine-tuned model so that `transformers` has a class for it, and check what was written."""
     network = model.network
     if isinstance(network.head, QuestionAnsweringHead):
@@ -86,7 +92,7 @@ def _write_task_model(model: TaskModel, folder: Path, dtype: torch.dtype) -> Non
         head = network.head.in_huggingface(network.encoder.config)
         network = TaskNetwork(network.encoder, head, network.labels, network.problem)
     write_task_model(replace(model, network=network), folder, dtype)
-    (folder / "README.md").write_text(model_card(Pretrained(network, model.tokenizer), dtype), encoding="utf-8")
+    (folder / "README.md").write_text(model_card(Pretrained(network, model.tokenizer), dtype, facts), encoding="utf-8")
     _check(network, folder)
 
 

@@ -9,6 +9,7 @@ from electra.config.finetune import FinetuneConfig
 from electra.config.load import load_finetune_config, text_override
 from electra.config.schema import ModelConfig
 from electra.data.files import write_json
+from electra.data.reading.sources import names_of
 from electra.errors import ConfigError, DataError, TaskError
 from electra.model.pretrained import load
 from electra.recipes.evaluate import evaluate
@@ -87,8 +88,8 @@ class Plan:
 
 
 def glue(
-    model: str,
-    data: Sequence[str],
+    model: str | Path,
+    data: str | Path | Sequence[str | Path],
     out: str | Path,
     overrides: Sequence[str] = (),
     tasks: Sequence[str] = (),
@@ -100,12 +101,12 @@ def glue(
     An override of the form TASK.KEY=VALUE is for that task alone. Several tasks `together` share a GPU, each in a
     process of its own.
     """
-    plan = plan_suite(model, data, out, overrides, tasks)
+    plan = plan_suite(str(model), names_of(data), out, overrides, tasks)
     found = {name: task.keys for name, task in plan.tasks.items()}
     several = finetune_together(PRESET, found, together, listeners) if together > 1 else _one_by_one(found, listeners)
     scores = [_score(results, plan.width) for results in several]
     folder = Path(out).expanduser()
-    suite = Suite(model, scores, plan.skipped, _submit(folder, [score.task for score in scores]))
+    suite = Suite(str(model), scores, plan.skipped, _submit(folder, [score.task for score in scores]))
     write_json(folder / SCORES, asdict(suite))
     return suite
 

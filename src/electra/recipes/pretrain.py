@@ -26,6 +26,7 @@ from electra.objectives.draws import Draws, draw, mix
 from electra.objectives.metrics import summarize
 from electra.objectives.samples import Sample, take_samples
 from electra.objectives.two_stage import FrozenGeneratorRTD
+from electra.recipes.card import training_facts
 from electra.recipes.convert import write_model
 from electra.recipes.flops import training_flops
 from electra.recipes.hardware import fitting, matrix_peak, record_environment
@@ -246,7 +247,7 @@ class _Pretraining:
         """Write the model folder: the network that is kept, and the generator where Hugging Face has a class for it."""
         with folder_whole(self.run.folder / "model", overwrite=True) as folder:
             tokenizer = self.tokenizer.of_length(self.config.train.length)
-            write_model(trained_model(self.objective, tokenizer), folder)
+            write_model(trained_model(self.objective, tokenizer), folder, facts=training_facts(self.run.folder))
 
     def _watch(self, record: Record) -> None:
         """Write the samples of an evaluation with its step, and warn where its metrics look ill."""

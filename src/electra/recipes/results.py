@@ -6,7 +6,7 @@ from typing import Any
 
 from scipy.special import stdtrit
 
-Results = dict[str, Any]
+Results = dict[str, Any]  # what `results.json` holds
 CONFIDENCE = 0.95
 
 

@@ -37,7 +37,10 @@ def train(
     listeners: Sequence[Listener] = (),
     say: Callable[[str], None] = lambda line: None,
 ) -> Path:
-    """Train the model that suits the text, the machine and the hours; the same call again goes on where it stopped."""
+    """Train the model that suits the text, the machine and the hours; the same call again goes on where it stopped.
+
+    `say` gets the lines of the plan, and each listener the records of `metrics.jsonl`; without them nothing is shown.
+    """
     began = time.monotonic()
     if launched():
         raise ConfigError(

@@ -14,7 +14,7 @@ from electra.data.files import alone, read_table, write_json, write_whole
 from electra.errors import CheckpointError, ConfigError
 
 Record = dict[str, Any]
-Listener = Callable[[Record], None]
+Listener = Callable[[Record], None]  # is told each record of `metrics.jsonl`, and what was detected
 PREPARED = {"text", "tokenizer", "corpus", "corpus.partial", "plan.json", "first_stage"}  # left by stages before a run
 FREE_TO_CHANGE = (
     *("train.steps", "train.tokens", "train.hours", "checkpoint.", "evaluate.", "log.", "device", "out"),

@@ -59,10 +59,13 @@ def test_a_corpus_opens_as_it_was_written(corpus):
 
 
 def test_a_folder_without_a_corpus_is_refused(tmp_path):
-    with pytest.raises(DataError, match=r"is no corpus; make one of text with: electra corpus TEXT\.\.\. --out CORPUS"):
+    with pytest.raises(
+        DataError, match=r"is no corpus; make one with: electra corpus TEXT\.\.\. --tokenizer T --length N --out"
+    ):
         open_corpus(tmp_path)
     with pytest.raises(
-        DataError, match=r"no corpus at .*nowhere; make one with: electra corpus TEXT\.\.\. --out .*nowhere"
+        DataError,
+        match=r"no corpus at .*nowhere; make one with: electra corpus TEXT\.\.\. --tokenizer T --length N --out .*nowhere",
     ):
         open_corpus(tmp_path / "nowhere")
 

@@ -118,9 +118,11 @@ def open_corpus(path: str | Path) -> Corpus:
     except (FileNotFoundError, NotADirectoryError):
         if path.exists():
             raise DataError(
-                f"{path} is no corpus; make one of text with: electra corpus TEXT... --out CORPUS"
+                f"{path} is no corpus; make one with: electra corpus TEXT... --tokenizer T --length N --out CORPUS"
             ) from None
-        raise DataError(f"no corpus at {path}; make one with: electra corpus TEXT... --out {path}") from None
+        raise DataError(
+            f"no corpus at {path}; make one with: electra corpus TEXT... --tokenizer T --length N --out {path}"
+        ) from None
     except (OSError, ValueError, TypeError, AttributeError, KeyError) as problem:
         raise DataError(f"{path / MANIFEST}: not the manifest of a corpus: {problem}") from None
 

@@ -1,7 +1,7 @@
 """Text to token ids and back, in the file layout that Hugging Face reads."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from pathlib import Path
 from typing import Any, Self, cast
@@ -69,12 +69,19 @@ class Tokenizer:
         """Give the number of ids: one more than the largest."""
         return max(self.backend.get_vocab().values()) + 1
 
-    def encode(self, texts: Sequence[str]) -> list[Encoding]:
+    def __repr__(self) -> str:
+        """Say how large it is."""
+        return f"Tokenizer({type(self.backend.model).__name__} of {self.vocab_size:,} pieces)"
+
+    def encode(self, texts: Iterable[str]) -> list[Encoding]:
         """Split each text into pieces, without special tokens around them."""
+        if isinstance(texts, str):
+            raise DataError("one text where a list of texts is wanted; give a list of one: [text]")
+        texts = list(texts)
         try:
             if not all(isinstance(text, str) for text in texts):
                 raise TypeError  # for pairs too, which the library would read as one text after the other
-            return list(self.backend.encode_batch(list(texts), add_special_tokens=False))
+            return list(self.backend.encode_batch(texts, add_special_tokens=False))
         except TypeError:
             raise DataError("texts have to be strings of whole characters, without halves of surrogate pairs") from None
 
