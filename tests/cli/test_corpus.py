@@ -89,7 +89,7 @@ def test_standard_input_is_read_and_workers_do_the_work(electra, folder):
         (["a.txt"], "to build a corpus give --tokenizer, --length and --out"),
         (["a.txt", "b.txt", "--verify"], "--show and --verify take one corpus; found 2"),
         (["corpus", "--verify", "--show", "1"], "--show and --verify are two commands; give one of them"),
-        (["nowhere", "--verify"], "no corpus at nowhere; make one with: electra corpus TEXT... --out nowhere"),
+        (["nowhere", "--verify"], "no corpus at nowhere; make one with: electra corpus TEXT... --tokenizer"),
         (["nowhere.txt", "--tokenizer", "tokenizer", "--length", "16", "--out", "corpus"], "no file or folder"),
     ],
 )

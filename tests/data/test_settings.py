@@ -14,7 +14,7 @@ from electra.errors import DataError
         (lambda: Cleaning(unicode="nfc"), r"^unicode='nfc': choose keep, NFC, NFKC$"),
         (lambda: Cleaning(min_characters=-5), r"^min_characters has to be 0 or more; found -5$"),
         (lambda: Cleaning(max_repetition=7), r"^max_repetition is a share, from 0 to 1; found 7$"),
-        (lambda: Vocabulary(size=100, model="foo"), r"^model='foo': choose wordpiece, unigram, bpe$"),
+        (lambda: Vocabulary(size=100, model="foo"), r"^model='foo': choose auto, wordpiece, unigram, bpe$"),
     ],
 )
 def test_what_makes_no_sense_is_refused(make, message):

@@ -101,7 +101,7 @@ def test_a_corrected_training_on_text_is_planned_anew(tmp_path, monkeypatch):
         small = ["model.layers=1", "model.hidden_size=32", "model.embedding_size=16", "model.heads=1", "train.steps=1"]
         return train(tmp_path / "text.txt", hours=hours, out=tmp_path / "run", overrides=[*small, *overrides])
 
-    with pytest.raises(DataError, match="a wordpiece vocabulary of 7 pieces is too small"):
+    with pytest.raises(DataError, match="a vocabulary of 7 pieces is too small"):
         run("model.vocab_size=7")
     with pytest.raises(DataError, match="2 weights for 1 corpora"):
         run("model.vocab_size=80", "data_weights=[0.5, 0.5]")

@@ -151,7 +151,8 @@ def _summary(path: str, manifest: "Manifest") -> str:
         f"{path}: {manifest.tokens:,} tokens of {manifest.documents:,} documents "
         f"in {manifest.sequences:,} sequences of {manifest.length} ({manifest.cut})",
         f"  read      {report['documents_read']:,} documents, {report['characters_read']:,} characters; documents: "
-        + ", ".join(f"{DOCUMENTS[kind]} ({count} sources)" for kind, count in report["sources_by_document"].items()),
+        + ", ".join(f"{DOCUMENTS[kind]} ({count} sources)" for kind, count in report["sources_by_document"].items())
+        + (f"; text in the column {', '.join(columns)}" if (columns := report.get("columns")) else ""),
         f"  kept      {kept:.1%} of the tokens of the documents kept",
         f"  held out  {sum(shard.documents for shard in heldout):,} documents, "
         f"{sum(shard.sequences for shard in heldout):,} sequences",
@@ -159,11 +160,15 @@ def _summary(path: str, manifest: "Manifest") -> str:
     for reason, dropped in report["dropped"].items():
         lines.append(f"  dropped   {dropped['documents']:,} documents, {dropped['characters']:,} characters: {reason}")
         lines += [f"            such as: {example}" for example in dropped["examples"]]
+    if unknown := report.get("unknown_tokens", 0) / max(1, report["tokens_read"]):
+        hint = "; a vocabulary made of this text would know them: electra vocab" if unknown > 0.01 else ""
+        lines.append(f"  unknown   {unknown:.2%} of the tokens are in no piece of the vocabulary{hint}")
     if report["invalid_places"]:
         lines.append(f"  invalid   {report['invalid_places']:,} places were no UTF-8")
     if report["ignored_files"]:
         lines.append(
-            f"  ignored   {len(report['ignored_files'])} files that are no text, such as {report['ignored_files'][0]}"
+            f"  left out  {len(report['ignored_files'])} files that are no text, or were read already, such as "
+            f"{report['ignored_files'][0]}"
         )
     if report["duplicates_beyond_memory"]:
         lines.append("  duplicates were looked for among the first documents only; more would not fit into memory")

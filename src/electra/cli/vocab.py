@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from electra.cli.options import TEXTS, Cased, Column, Documents, Format, Invalid, Json
-from electra.data.settings import Accents, Pieces, Reading, Vocabulary
+from electra.data.settings import Accents, Model, Reading, Vocabulary
 
 if TYPE_CHECKING:
     from electra.data.tokens.vocab import Report
@@ -23,8 +23,11 @@ def vocab(
     size: Annotated[int, typer.Option(help="Pieces of the vocabulary, special tokens included.")],
     out: Annotated[str, typer.Option(metavar="DIR", help="Where the tokenizer goes.")],
     model: Annotated[
-        Pieces,
-        typer.Option(help="wordpiece is BERT's; unigram suits scripts without spaces; bpe merges bytes."),
+        Model,
+        typer.Option(
+            help="wordpiece is BERT's; unigram suits scripts without spaces; bpe merges bytes; auto is wordpiece, or "
+            "unigram where that would not know much of the text."
+        ),
     ] = Vocabulary.model,
     lowercase: Cased = Vocabulary.lowercase,
     accents: Annotated[
@@ -47,7 +50,7 @@ def vocab(
 
     from electra.data.tokens.vocab import read_report, train_vocab
 
-    with Console(stderr=True).status(f"training a {model} vocabulary of {size:,} pieces"):
+    with Console(stderr=True).status(f"training a vocabulary of {size:,} pieces"):
         train_vocab(
             sources,
             size=size,
@@ -63,6 +66,8 @@ def vocab(
 
 
 def _summary(path: str, report: "Report") -> str:
+    from electra.data.tokens.vocab import MOST_UNKNOWN
+
     fertility = report.fertility
     lines = [
         f"{path}: {report.size:,} pieces ({report.kind})",
@@ -71,6 +76,10 @@ def _summary(path: str, report: "Report") -> str:
         f"{fertility.unknown:.3%} unknown",
         f"  example   {' '.join(report.example)}",
     ]
+    if fertility.unknown_characters > MOST_UNKNOWN:
+        lines.append(
+            f"  unknown   {fertility.unknown_characters:.1%} of the characters: take more pieces, or --model bpe"
+        )
     if report.size < report.requested_size:
         lines.append(f"  too small the text has no more pieces; {report.requested_size:,} were asked for")
     return "\n".join(lines)

@@ -43,7 +43,8 @@ def write_whole(path: Path, text: str) -> None:
 
 def write_json(path: Path, content: Any) -> None:
     """Write a file of JSON that is there whole or not at all."""
-    write_whole(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    write_whole(path, text.encode(errors="backslashreplace").decode())  # a file's name may hold halves of characters
 
 
 def read_table(path: Path, what: str, error: type[ElectraError]) -> dict[str, Any]:

@@ -13,10 +13,16 @@ Controls = Literal["keep", "drop"]
 Duplicates = Literal["keep", "exact", "near"]
 Cut = Literal["packed", "paper"]
 Pieces = Literal["wordpiece", "unigram", "bpe"]
+Model = Literal["auto", "wordpiece", "unigram", "bpe"]
 Accents = Literal["auto", "keep", "strip"]
 
 SHORTEST_LENGTH, LONGEST_LENGTH = 16, 65_536  # tokens
-SMALLEST_SIZE: dict[Pieces, int] = {"wordpiece": 50, "unigram": 50, "bpe": 261}  # bpe: 256 bytes, 5 special tokens
+SMALLEST_SIZE: dict[Model, int] = {
+    "auto": 50,
+    "wordpiece": 50,
+    "unigram": 50,
+    "bpe": 261,
+}  # 256 bytes, 5 special tokens
 LARGEST_SIZE = 1_000_000  # pieces: four times the largest vocabulary that is in use
 SMALLEST_SAMPLE = 20_000_000  # characters: more than the longest passage that is read can count for
 
@@ -93,7 +99,7 @@ class Vocabulary(Checked):
     """What shapes a vocabulary, beside its text."""
 
     size: int  # pieces, special tokens included
-    model: Pieces = "wordpiece"
+    model: Model = "auto"  # wordpiece, or unigram where that would not know much of the text
     lowercase: bool = True
     accents: Accents = "auto"  # strip with lowercase, as BERT does, but keep where letters commonly have them
     max_characters: int = 50_000_000  # of longer text an even sample: more hardly changes a vocabulary
@@ -103,7 +109,8 @@ class Vocabulary(Checked):
         super().__post_init__()
         if self.size < SMALLEST_SIZE[self.model]:
             smallest = SMALLEST_SIZE[self.model]
-            raise DataError(f"a {self.model} vocabulary of {self.size} pieces is too small; give {smallest} or more")
+            kind = "" if self.model == "auto" else f"{self.model} "
+            raise DataError(f"a {kind}vocabulary of {self.size} pieces is too small; give {smallest} or more")
         if self.size > LARGEST_SIZE:
             raise DataError(f"a vocabulary of {self.size:,} pieces is too large; give {LARGEST_SIZE:,} or fewer")
         if self.max_characters < SMALLEST_SAMPLE:

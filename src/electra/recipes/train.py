@@ -15,7 +15,7 @@ from electra.data.files import write_json
 from electra.data.reading.sources import LOOKED_FOR, find_sources, names_of
 from electra.data.settings import Building, Vocabulary
 from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
-from electra.data.tokens.vocab import REPORT, read_report, train_vocab
+from electra.data.tokens.vocab import MOST_UNKNOWN, REPORT, read_report, train_vocab
 from electra.errors import CheckpointError, ConfigError, DataError
 from electra.recipes.plan import MOST_EPOCHS, Case, Plan, make_plan
 from electra.recipes.pretrain import pretrain
@@ -23,7 +23,6 @@ from electra.training.processes import launched
 from electra.training.run import Listener, begun, check_place, held
 
 PLAN = "plan.json"
-MOST_UNKNOWN = 0.01  # of the tokens; with more, a language wants another vocabulary
 
 
 def train(
@@ -73,10 +72,10 @@ def _prepare(folder: Path, plan: Plan, heldout: float, say: Callable[[str], None
         train_vocab(names, size=plan.vocab_size, out=tokenizer_folder, lowercase=plan.case == "uncased")
     tokenizer, report = load_tokenizer(tokenizer_folder), read_report(tokenizer_folder)
     say(f"{tokenizer_folder}: {tokenizer.vocab_size:,} pieces ({report.kind})")
-    if (unknown := report.fertility.unknown) > MOST_UNKNOWN:
+    if (unknown := report.fertility.unknown_characters) > MOST_UNKNOWN:
         say(
-            f"warning: {unknown:.1%} of the text's tokens are not among them; take more, --set model.vocab_size=N, or "
-            "go step by step, with electra vocab --model unigram"
+            f"warning: they do not spell {unknown:.1%} of the text; take more, --set model.vocab_size=N, or "
+            "go step by step, with electra vocab --model bpe"
         )
     corpus = _corpus(names, tokenizer, building, folder / "corpus")
     say(f"{folder / 'corpus'}: {corpus.manifest.tokens:,} tokens in {corpus.manifest.sequences:,} sequences")

@@ -338,6 +338,7 @@ def test_the_manifest_tells_what_was_read_kept_and_dropped(tmp_path):
     assert report["dropped"]["too short"] == {"documents": 1, "characters": 1, "examples": ["a"]}
     assert report["dropped"]["exact duplicate"]["documents"] == 1
     assert report["sources_by_document"] == {"record": 1}
+    assert report["columns"] == ["story"]
     assert report["ignored_files"] == [str(tmp_path / "photo.png")]
     assert corpus.manifest.provenance["sources"][0]["name"] == str(tmp_path / "a.jsonl")
 
@@ -364,3 +365,49 @@ def test_progress_tells_what_is_done_and_not_what_is_read_ahead(tmp_path, monkey
 
 def test_the_function_is_public():
     assert electra.build_corpus is build_corpus
+
+
+def test_a_folder_of_the_name_that_a_build_takes_is_not_touched(tmp_path):
+    (tmp_path / "c.partial").mkdir()
+    text = write_text(tmp_path / "c.partial" / "a.txt", 20)
+    with pytest.raises(
+        DataError, match=r"c\.partial, where the corpus would be built, holds a\.txt; move it, or choose"
+    ):
+        build([text], tmp_path / "c")
+    build([text], tmp_path / "d")
+    (tmp_path / "d").rename(tmp_path / "c")
+    build([text], tmp_path / "c")  # it is there already
+    assert text.is_file()
+
+
+def test_a_corpus_goes_where_a_link_leads(tmp_path):
+    text = write_text(tmp_path / "a.txt", 20)
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    build([text], tmp_path / "link")
+    assert (tmp_path / "elsewhere" / "manifest.json").is_file()
+    with pytest.raises(DataError, match="is a volume of its own"):
+        build([text], Path("/proc"))
+
+
+def test_a_file_whose_name_is_no_text_is_read(tmp_path):
+    text = write_text(tmp_path / "a.txt", 20)
+    (tmp_path / "texts").mkdir()
+    text.rename(os.fsdecode(os.fsencode(tmp_path / "texts") + b"/caf\xe9.txt"))
+    build([tmp_path / "texts"], tmp_path / "c")
+    assert build([tmp_path / "texts"], tmp_path / "c").manifest.documents == 20  # it is known again
+
+
+@pytest.mark.parametrize("damage", ["config", "documents"])
+def test_a_damaged_config_or_count_is_found(tmp_path, damage):
+    build([write_text(tmp_path / "a.txt", 20)], tmp_path / "c")
+    path = tmp_path / "c" / {"config": "tokenizer/tokenizer_config.json", "documents": "manifest.json"}[damage]
+    values = json.loads(path.read_text())
+    if damage == "config":
+        path.write_text(json.dumps({**values, "do_lower_case": False}))
+        assert verify_corpus(tmp_path / "c") == ["tokenizer/tokenizer_config.json makes another tokenizer of it"]
+        return
+    values["documents"] += 7
+    values["splits"]["train"][0]["documents"] += 7
+    path.write_text(json.dumps(values))
+    with pytest.raises(DataError, match=r"documents\.npy: uint32 of shape"):
+        verify_corpus(tmp_path / "c")

@@ -44,6 +44,11 @@ def test_control_characters_are_dropped_and_lines_stay():
     assert mend("a\x07\u200b\tb\nc\u202e", Cleaning(controls="drop")) == "a\tb\nc"
 
 
+@pytest.mark.parametrize("mark", "\u061c\u200e\u200f\u202a\u202e\u2066\u2067\u2068\u2069")
+def test_marks_of_direction_are_controls(mark):
+    assert mend(f"a{mark}b", Cleaning(controls="drop")) == "ab"
+
+
 @pytest.mark.parametrize(
     ("text", "cleaning", "expected"),
     [

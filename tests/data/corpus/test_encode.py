@@ -27,6 +27,12 @@ def test_a_document_to_be_dropped_is_not_tokenized():
     assert (block.faults, block.ids.tolist()) == (["too short", None], [5, 6, 5])
 
 
+def test_a_document_of_several_passages_is_too_long_however_short_cleaning_makes_the_first():
+    passages = [Passage("a\u200b", True, False), Passage("b", False, True)]
+    cleaning = Cleaning(controls="drop", max_characters=3)
+    assert tokenize_documents(passages, TOKENIZER, cleaning, UINT16).faults == ["too long", None]
+
+
 def test_the_text_is_cleaned_first():
     block = tokenize_documents([Passage("\uff41")], TOKENIZER, Cleaning(unicode="NFKC"), UINT16)
     assert block.ids.tolist() == [5]

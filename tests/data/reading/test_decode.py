@@ -54,7 +54,7 @@ def test_any_bytes_decode_or_are_called_binary(data, invalid, chunk):
     try:
         text, places = decode(data, invalid, chunk)
     except DataError:
-        with pytest.raises(DataError, match=r"binary|UTF-16"):
+        with pytest.raises(DataError, match=r"binary|UTF-16|UTF-32"):
             refuse_binary(data[:chunk], "a.txt")
     else:
         assert (places == 0) == (data.decode("utf-8", "ignore").encode() == data)
@@ -74,9 +74,11 @@ def test_a_binary_file_is_refused(data):
         decode(data, "replace")
 
 
-def test_utf16_is_refused_with_the_way_out():
-    with pytest.raises(DataError, match="iconv"):
-        decode("hello".encode("utf-16"))
+@pytest.mark.parametrize("encoding", ["UTF-16", "UTF-32"])
+@pytest.mark.parametrize("order", ["LE", "BE"])
+def test_utf16_and_utf32_are_refused_with_the_way_out(encoding, order):
+    with pytest.raises(DataError, match=f"the text is {encoding}; convert it with: iconv -f {encoding} "):
+        decode("\ufeffhello".encode(f"{encoding}-{order}"))
 
 
 def test_a_stray_zero_byte_makes_no_binary_file():

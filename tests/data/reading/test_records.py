@@ -1,7 +1,9 @@
 import json
 from pathlib import Path
 
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from electra.data.reading import records
 from electra.data.reading.records import read_records, read_rows
@@ -47,13 +49,59 @@ def test_tsv_is_split_at_tabs(tmp_path):
 
 
 def test_parquet_is_read_a_column_at_a_time(tmp_path):
-    import pyarrow
-    from pyarrow import parquet
-
     table = pyarrow.table({"id": ["a", None, "c"], "story": [None, "a long text", "another"]})
     parquet.write_table(table, tmp_path / "a.parquet")
     assert texts(tmp_path / "a.parquet") == ["a long text", "another"]
     assert texts(tmp_path / "a.parquet", "id") == ["a", "c"]
+
+
+def broken_text() -> pyarrow.Array:
+    return pyarrow.Array.from_buffers(pyarrow.string(), 2, pyarrow.array([b"a\xffb", b"more"]).buffers())
+
+
+@pytest.mark.parametrize(("invalid", "expected"), [("replace", ["a\ufffdb", "more"]), ("skip", ["ab", "more"])])
+def test_bytes_of_parquet_that_are_no_text_follow_the_rule_for_invalid_text(tmp_path, invalid, expected):
+    parquet.write_table(pyarrow.table({"text": broken_text()}), tmp_path / "a.parquet")
+    assert texts(tmp_path / "a.parquet", invalid=invalid) == expected
+    with pytest.raises(DataError, match=r"a\.parquet: .*no UTF-8 \(U\+DCFF\), in a record; electra vocab"):
+        texts(tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=r"cannot read .*a\.parquet: 'utf-8' codec"):
+        list(read_rows(str(tmp_path / "a.parquet")))
+
+
+def test_what_stands_in_other_columns_of_parquet_is_not_looked_at(tmp_path):
+    far_off = pyarrow.array([2**50], pyarrow.timestamp("ms"))
+    parquet.write_table(pyarrow.table({"when": far_off, "story": ["once"]}), tmp_path / "a.parquet")
+    assert texts(tmp_path / "a.parquet") == ["once"]
+    with pytest.raises(DataError, match=r"cannot read .*a\.parquet: date value out of range"):
+        texts(tmp_path / "a.parquet", "when")
+
+
+def test_parquet_without_text_names_its_columns(tmp_path):
+    parquet.write_table(pyarrow.table({"id": [1], "size": [2]}), tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=r"a\.parquet: no column with text; found id, size"):
+        texts(tmp_path / "a.parquet")
+    with pytest.raises(DataError, match="column id holds int, not text"):
+        texts(tmp_path / "a.parquet", "id")
+
+
+def test_parquet_may_hold_its_text_in_any_kind_of_string(tmp_path):
+    table = {"a": pyarrow.array(["x"]).dictionary_encode(), "b": pyarrow.array(["long"], pyarrow.large_string())}
+    parquet.write_table(pyarrow.table(table), tmp_path / "a.parquet")
+    assert (texts(tmp_path / "a.parquet"), texts(tmp_path / "a.parquet", "a")) == (["long"], ["x"])
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_tables_with_the_same_columns_are_read_from_the_same_column(tmp_path, kind):
+    for name, question, answer in [("a", "why?", "because it is so"), ("b", "and why is that again?", "no")]:
+        record = {"question": question, "answer": answer}
+        path = tmp_path / f"{name}.{kind}"
+        if kind == "parquet":
+            parquet.write_table(pyarrow.Table.from_pylist([record]), path)
+        else:
+            write(path, json.dumps(record) if kind == "jsonl" else f"question,answer\n{question},{answer}\n")
+    assert texts(tmp_path) == ["because it is so", "no"]
+    assert texts(tmp_path / f"b.{kind}") == ["and why is that again?"]
 
 
 def test_a_dataset_that_is_nowhere_is_a_missing_folder_too(monkeypatch):
@@ -135,9 +183,6 @@ def test_rows_are_whole_records_with_their_place(tmp_path, name, content):
 
 
 def test_rows_of_parquet_are_the_tables(tmp_path):
-    pyarrow = pytest.importorskip("pyarrow")
-    from pyarrow import parquet
-
     parquet.write_table(pyarrow.table({"text": ["a", "b"], "label": [0, 1]}), tmp_path / "rows.parquet")
     rows = [row.cells for row in read_rows(str(tmp_path / "rows.parquet"))]
     assert rows == [{"text": "a", "label": 0}, {"text": "b", "label": 1}]
@@ -161,6 +206,12 @@ def test_plain_text_is_no_table(tmp_path):
 def test_tab_separated_files_are_quoted_or_not(tmp_path, content, cells):
     (tmp_path / "rows.tsv").write_text(content)
     assert [row.cells["text"] for row in read_rows(str(tmp_path / "rows.tsv"))] == cells
+
+
+def test_a_quote_that_comes_late_in_a_tab_separated_file_glues_no_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "START", 2)
+    path = write(tmp_path / "rows.tsv", 'text\tid\none\t1\n"two\t2\nthree"\t3\n')
+    assert [row.cells["text"] for row in read_rows(str(path))] == ["one", '"two', 'three"']
 
 
 @pytest.mark.parametrize("sign", [",", ";", "\t"])

@@ -1,7 +1,9 @@
 import bz2
+import errno
 import gzip
 import io
 import lzma
+import os
 import sys
 from pathlib import Path
 
@@ -65,6 +67,20 @@ def test_standard_input_is_read_and_unpacked(monkeypatch):
     assert read(find_sources(["-"])[0][0]) == b"hello"
 
 
+def test_a_closed_standard_input_is_said_in_one_line(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(DataError, match="standard input is closed"):
+        read(Source("-", "text"))
+
+
+@pytest.mark.parametrize(
+    ("stored", "expected"), [(b"BZh is how bzip2 begins", b"BZh is how bzip2 begins"), (bz2.compress(b""), b"")]
+)
+def test_bzip2_is_known_by_more_than_three_letters(tmp_path, stored, expected):
+    (tmp_path / "a.txt").write_bytes(stored)
+    assert read(Source(str(tmp_path / "a.txt"), "text")) == expected
+
+
 def test_a_folder_gives_its_text_in_order_and_names_the_rest(tmp_path):
     for name in ("b.txt", "a/c.jsonl.gz", "a.csv", "photo.png", ".hidden.txt", "package.json"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -81,6 +97,48 @@ def test_a_glob_is_sorted(tmp_path):
     assert names(tmp_path / "*.txt") == [("a.txt", "text"), ("b.txt", "text")]
 
 
+def test_a_glob_reads_the_folders_that_it_matches(tmp_path):
+    for name in ("b/deep/c.txt", "b/photo.png", "a.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    assert names(tmp_path / "*") == [("a.txt", "text"), ("c.txt", "text")]
+    assert find_sources([tmp_path / "*"])[1] == [str(tmp_path / "b" / "photo.png")]
+    assert names(tmp_path / "**/*.txt") == [("a.txt", "text"), ("c.txt", "text")]
+
+
+def test_a_folder_that_cannot_be_opened_is_not_passed_over(tmp_path, monkeypatch):
+    for name in ("a/a.txt", "closed/b.txt", ".closed/c.txt"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text("x")
+    scandir = os.scandir
+
+    def refused(path):
+        if Path(path).name.endswith("closed"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    with pytest.raises(PermissionError, match=r"Permission denied: .*/closed"):
+        find_sources([tmp_path])
+    (tmp_path / "closed").rename(tmp_path / ".more-closed")
+    assert names(tmp_path) == [("a.txt", "text")]
+
+
+def test_a_file_is_read_once_whatever_names_lead_to_it(tmp_path):
+    (tmp_path / "a.txt").write_text("x")
+    (tmp_path / "link.txt").symlink_to("a.txt")
+    sources, ignored = find_sources([tmp_path, tmp_path / "a.txt", f"{tmp_path}/../{tmp_path.name}/a.txt"])
+    assert [source.name for source in sources] == [str(tmp_path / "a.txt")]
+    assert len(ignored) == 3
+    assert ignored[0] == f"{tmp_path / 'link.txt'} (read already)"
+
+
+def test_the_home_of_nobody_is_no_folder():
+    for name in ("~nobody-of-this-name/x", "~nobody-of-this-name/*.txt"):
+        with pytest.raises(DataError, match=r"no file .*~nobody-of-this-name"):
+            find_sources([name])
+
+
 def test_the_format_can_be_set(tmp_path):
     (tmp_path / "a.log").write_text("x")
     assert find_sources([tmp_path], "jsonl")[0][0].format == "jsonl"
@@ -93,6 +151,19 @@ def test_a_remote_address_is_read_through_fsspec():
         stream.write(gzip.compress(b"far away"))
     [source] = find_sources(["memory://texts/*.gz"])[0]
     assert (read(source), source.format, find_sources(["memory://texts"])[0]) == (b"far away", "text", [source])
+
+
+def test_a_remote_folder_is_read_by_the_same_rule_as_a_local_one(tmp_path, tokenizer):
+    for name in ("b.txt", "a/c.jsonl", "photo.png", ".hidden.txt", ".git/d.txt", "package.json"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"x")
+    tokenizer.save(tmp_path / "tokenizer")
+    for format in (None, "text"):
+        local, remote = find_sources([tmp_path], format), find_sources([f"file://{tmp_path}"], format)
+        assert [f"file://{source.name}" for source in local[0]] == [source.name for source in remote[0]]
+        assert [f"file://{name}" for name in local[1]] == remote[1]
+    with pytest.raises(DataError, match=r"no text in the folder file://.*; a corpus, a tokenizer, a model or a run"):
+        find_sources([f"file://{tmp_path}/tokenizer"])
 
 
 def test_an_empty_name_is_not_this_folder():
@@ -179,3 +250,23 @@ def test_what_electra_wrote_into_a_folder_of_text_is_no_text(tmp_path, tokenizer
             DataError, match=r"no text in the folder .*; a corpus, a tokenizer, a model or a run is none"
         ):
             find_sources([tmp_path / place])
+
+
+@pytest.mark.parametrize("format", [None, "text"])
+def test_a_corpus_and_one_under_way_are_no_text_of_a_folder_whatever_the_format(tmp_path, tokenizer, format):
+    (tmp_path / "a.txt").write_text("a text")
+    tokenizer.save(tmp_path / "corpus" / "tokenizer")
+    for name in (
+        "corpus/manifest.json",
+        "corpus/train-00000.npy",
+        "next.partial/settings.json",
+        "next.partial/lock",
+        "next.partial/corpus/notes.txt",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("{}")
+    (tmp_path / "next.partial" / "groups").mkdir()
+    tokenizer.save(tmp_path / "tokenizer")
+    (tmp_path / "tokenizer" / "notes.txt").write_text("about it")
+    found = [Path(source.name).relative_to(tmp_path).as_posix() for source in find_sources([tmp_path], format)[0]]
+    assert found == ["a.txt", "tokenizer/notes.txt"]

@@ -1,4 +1,5 @@
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,14 @@ def test_a_long_line_without_white_space_is_cut_anywhere(tmp_path, monkeypatch):
     assert documents(write(tmp_path, "abcdefghij\nk"), documents="line") == ["abcd\nefgh\nij", "k"]
 
 
+def test_a_very_long_line_takes_no_longer_for_each_piece(tmp_path, monkeypatch):
+    monkeypatch.setattr(text, "LINE_LIMIT", 16)
+    path = write(tmp_path, "word " * 200_000 + "\n" + "word " * 20_000)
+    start = time.process_time()
+    assert documents(path, documents="file")
+    assert time.process_time() - start < 2
+
+
 @given(LINES, ENDS, st.sampled_from(["auto", "blank", "line", "file"]), st.integers(1, 40), st.integers(1, 60))
 def test_nothing_but_white_space_is_lost(tmp_path_factory, lines, end, how, line_limit, passage_limit):
     content = end.join(lines)
@@ -96,8 +105,10 @@ def test_a_document_is_a_line_whatever_the_line_ends(tmp_path_factory, lines, da
 
 def test_a_tally_tells_how_far_reading_is(tmp_path):
     tally = Tally()
-    path = write(tmp_path, "one\n\ntwo")
-    list(read_documents([path, path], None, tally))
+    paths = [tmp_path / "a.txt", tmp_path / "b.txt"]
+    for path in paths:
+        path.write_text("one\n\ntwo")
+    list(read_documents(paths, None, tally))
     assert (tally.bytes_read, tally.total_bytes, tally.documents) == (16, 16, {"blank": 2})
 
 

@@ -1,5 +1,4 @@
 import unicodedata
-from itertools import pairwise
 
 import pytest
 
@@ -26,12 +25,32 @@ def test_a_long_text_is_sampled_evenly(tmp_path, documents):
     kept = sorted(int(line) for line in sample.lines())
     assert sample.characters == 5 * documents
     assert 150 <= sample.kept_characters == 5 * len(kept) <= 300 or documents == 100
-    assert {later - earlier for earlier, later in pairwise(kept)} == {kept[0]}
+    stride = 2**sample.level
+    assert [(number - 1) // stride for number in kept[: documents // stride]] == list(range(documents // stride))
+
+
+@pytest.mark.parametrize("kinds", [2, 4, 8])
+def test_text_that_alternates_between_kinds_keeps_each_of_them(tmp_path, kinds):
+    texts = [f"{number % kinds} document" for number in range(4000)]
+    sample = sample_of(texts, tmp_path, max_characters=5000)
+    kept = [line[0] for line in sample.lines()]
+    assert len(kept) == 4000 / 8
+    assert all(kept.count(str(kind)) > 0.6 * len(kept) / kinds for kind in range(kinds))
+
+
+def test_lines_that_alternate_are_thinned_alike(tmp_path):
+    kept = list(sample_of(["a\nb\n" * 2000], tmp_path).lines(stride=4))
+    assert 400 < kept.count("a") < 600
+
+
+@pytest.mark.parametrize("documents", range(1, 20))
+def test_something_is_always_kept_of_large_documents(tmp_path, documents):
+    assert sample_of(["x " * 30] * documents, tmp_path, max_characters=100).kept_characters == 60
 
 
 def test_text_without_spaces_counts_tenfold(tmp_path):
     sample = sample_of(["日本語" * 10] * 64, tmp_path, max_characters=64 * 30)
-    assert sample.kept_characters == 30 * 4
+    assert 30 * 3 <= sample.kept_characters <= 30 * 6
 
 
 def test_dropped_documents_leave_no_file(tmp_path):
@@ -41,7 +60,7 @@ def test_dropped_documents_leave_no_file(tmp_path):
 
 
 def test_lines_can_be_thinned(tmp_path):
-    assert len(list(sample_of(["a\nb\nc", "d\ne\nf\ng"], tmp_path).lines(stride=3))) == 3
+    assert len(list(sample_of(["a\nb\nc", "d\ne\nf\ng\nh\ni"], tmp_path).lines(stride=3))) == 3
 
 
 def test_characters_are_counted_as_stored_or_in_compatible_form(tmp_path):

@@ -104,7 +104,9 @@ def test_settings_beside_a_vocabulary_count(tmp_path):
 def bpe_file(folder, *, names, merges=()):
     letters = [*names, *"<maskpdcle>[]/su", *("".join(pair) for pair in merges)]
     backend = tokenizers.Tokenizer(
-        models.BPE({piece: number for number, piece in enumerate(dict.fromkeys(letters))}, list(merges))
+        models.BPE(
+            {piece: number for number, piece in enumerate(dict.fromkeys(letters))}, list(merges), unk_token="<unk>"
+        )
     )
     backend.save(str(folder / "tokenizer.json"))
 
@@ -159,6 +161,35 @@ def test_a_tokenizer_whose_text_gives_special_tokens_is_refused(tmp_path):
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(OTHER_NAMES))
     with pytest.raises(DataError, match="text that spells <s> becomes that special token"):
         load_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize("model", [models.WordPiece, models.WordLevel])
+def test_a_tokenizer_that_takes_a_word_for_a_special_token_is_refused(model):
+    vocabulary = {piece: number for number, piece in enumerate([*SPECIAL_TOKENS, "a", "b"])}
+    backend = tokenizers.Tokenizer(model(vocabulary, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    with pytest.raises(DataError, match=r"text that spells \[PAD\] becomes that special token"):
+        Tokenizer(backend)
+
+
+def test_one_token_for_two_roles_is_refused(tmp_path):
+    wordpiece([*SPECIAL_TOKENS, "a"]).save(tmp_path)
+    settings = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({**settings, "sep_token": "[CLS]"}))
+    with pytest.raises(DataError, match=r"have to be different ones; found \[PAD\] \[UNK\] \[CLS\] \[CLS\]"):
+        load_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (models.BPE({piece: number for number, piece in enumerate(SPECIAL_TOKENS)}, []), "drops letters"),
+        (models.Unigram([(piece, 0.0) for piece in SPECIAL_TOKENS]), "which piece is the unknown one"),
+    ],
+)
+def test_a_tokenizer_that_does_not_know_the_unknown_is_refused(model, message):
+    with pytest.raises(DataError, match=message):
+        Tokenizer(tokenizers.Tokenizer(model))
 
 
 @pytest.mark.parametrize("content", ["{", "[]"])

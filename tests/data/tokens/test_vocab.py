@@ -40,6 +40,17 @@ def words(seed: int, count: int) -> list[str]:
     return ["".join(draw.choices(syllables, k=draw.randint(1, 5))) for _ in range(count)]
 
 
+def test_text_without_spaces_gets_a_vocabulary_that_spells_it(tmp_path):
+    draw = random.Random(1)
+    thai = [chr(0x0E01 + number) for number in range(40)]
+    (tmp_path / "thai.txt").write_text("\n".join("".join(draw.choices(thai, k=150)) for _ in range(200)))
+    train_vocab(tmp_path / "thai.txt", size=300, out=tmp_path / "auto")
+    report = read_report(tmp_path / "auto")
+    assert (report.model, report.fertility.unknown_characters) == ("unigram", 0.0)
+    train_vocab(tmp_path / "thai.txt", size=300, out=tmp_path / "wordpiece", model="wordpiece")
+    assert read_report(tmp_path / "wordpiece").fertility.unknown_characters == 1.0
+
+
 @pytest.fixture
 def text(tmp_path) -> Path:
     path = tmp_path / "text.txt"
@@ -242,7 +253,7 @@ def test_any_text_gives_a_vocabulary_that_spells_it(tmp_path, model, content):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"size": 10}, "wordpiece vocabulary of 10 pieces is too small"),
+        ({"size": 10}, "a vocabulary of 10 pieces is too small"),
         ({"size": 10**11}, "vocabulary of 100,000,000,000 pieces is too large"),
         ({"size": 100, "model": "bpe"}, "give 261 or more"),
         ({"size": 100, "max_characters": 5}, "sample of 5 characters is too small"),

@@ -85,7 +85,7 @@ def build_corpus(
     check_cleaning(cleaning)
     names = names_of(sources)
     tokenizer = tokenizer if isinstance(tokenizer, Tokenizer) else load_tokenizer(tokenizer)
-    out = Path(out).expanduser().absolute()
+    out = Path(out).expanduser().resolve()
     try:
         if not _is_built(out, names, tokenizer, building):
             _Builder(names, tokenizer, building, out, progress).run(available_cores() if workers is None else workers)
@@ -115,8 +115,7 @@ def _is_built(out: Path, names: Sequence[str], tokenizer: Tokenizer, building: B
 
 def _settings(tokenizer: Tokenizer, building: Building) -> dict[str, Any]:
     """Give what shapes the tokens of a text; how the text is read is left out, since the text itself is compared."""
-    spelled = " ".join([*tokenizer.names, tokenizer.backend.to_str()])
-    settings = {"tokenizer": hashlib.sha256(spelled.encode()).hexdigest(), **asdict(building)}
+    settings = {"tokenizer": tokenizer.fingerprint, **asdict(building)}
     del settings["reading"]
     return settings
 
@@ -146,7 +145,7 @@ class _Builder:
         self.unfinished = Unfinished(out)
         self.progress = progress
         self.tally = Tally()
-        self.sieve = Sieve(building.cleaning, building.heldout)
+        self.sieve = Sieve(building.cleaning, building.heldout, tokenizer.unk_id)
         self.groups: list[Group] = []
         self.frame = Frame(
             building.length, tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id, dtype_for(tokenizer.vocab_size)
@@ -249,6 +248,7 @@ class _Builder:
             report={
                 **asdict(report),
                 "sources_by_document": dict(self.tally.documents),
+                "columns": sorted(set(self.tally.columns.values())),
                 "ignored_files": self.tally.ignored,
                 "invalid_places": self.tally.invalid_places,
                 "duplicates_beyond_memory": not self.sieve.seen.room,

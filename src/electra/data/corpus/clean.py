@@ -15,7 +15,9 @@ from electra.errors import DataError
 Keys = npt.NDArray[np.uint64]
 
 # Everything but tab and line end that Unicode calls a control, and the marks that only steer a display.
-CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
+CONTROLS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]"
+)
 SHINGLE_WORDS, SHINGLE_CHARACTERS = 5, 10  # a run whose repetition counts; characters where words are not spaced
 BANDS, BAND_HASHES = 14, 8  # finds 92 % of the pairs whose shingles agree to 80 %, 5 % of those that agree to 50 %
 EXCERPT = 80  # characters
@@ -40,11 +42,11 @@ def mend(text: str, cleaning: Cleaning) -> str:
     return CONTROLS.sub("", text) if cleaning.controls == "drop" else text
 
 
-def fault(text: str, cleaning: Cleaning) -> str | None:
-    """Say why a document is to be dropped, if it is."""
+def fault(text: str, cleaning: Cleaning, whole: bool = True) -> str | None:
+    """Say why a document is to be dropped, if it is; one of which this is a part is longer than any limit."""
     if len(text) < cleaning.min_characters:
         return "too short"
-    if cleaning.max_characters is not None and len(text) > cleaning.max_characters:
+    if cleaning.max_characters is not None and (len(text) > cleaning.max_characters or not whole):
         return "too long"
     if cleaning.max_repetition is not None and repetition(text) > cleaning.max_repetition:
         return "repetitive"

@@ -46,7 +46,10 @@ def tokenize_documents(
     """Clean and tokenize passages, line by line; a long document is judged by its first passage."""
     texts = [clean.mend(passage.text, cleaning) for passage in passages]
     first = [passage.first for passage in passages]
-    faults = [clean.fault(text, cleaning) if judge else None for text, judge in zip(texts, first, strict=True)]
+    faults = [
+        clean.fault(text, cleaning, passage.last) if passage.first else None
+        for text, passage in zip(texts, passages, strict=True)
+    ]
     lines = [[] if fault else text.split("\n") for text, fault in zip(texts, faults, strict=True)]
     # `fast` leaves out the offsets in the text, which nobody asks for here.
     encodings = tokenizer.backend.encode_batch_fast([line for text in lines for line in text], add_special_tokens=False)

@@ -23,6 +23,7 @@ import numpy.typing as npt
 from electra.data.corpus.cut import Frame, Row
 from electra.data.files import beside, file_sha256, sync, write_json
 from electra.data.settings import Cut
+from electra.data.tokens.tokenizer import load_tokenizer
 from electra.errors import DataError
 
 Split = Literal["train", "heldout"]
@@ -149,6 +150,11 @@ def verify_corpus(path: str | Path) -> list[str]:
             problems.append(f"{file} is missing")
         elif file_sha256(corpus.path / file) != sha256:
             problems.append(f"{file} does not have the manifest's checksum")
+    if (
+        not problems
+        and load_tokenizer(corpus.path / "tokenizer").fingerprint != corpus.manifest.provenance["tokenizer"]
+    ):
+        problems.append("tokenizer/tokenizer_config.json makes another tokenizer of it")
     return problems or _miscounted(corpus)
 
 
@@ -157,6 +163,7 @@ def _miscounted(corpus: Corpus) -> list[str]:
     special = [manifest.special_ids[name] for name in ("pad", "cls", "sep")]
     problems = []
     for split in SPLITS:
+        corpus.documents(split)  # refuses another number of them
         for shard, ids in zip(manifest.splits[split], corpus.shards(split), strict=True):
             tokens = sum(int((~np.isin(rows, special)).sum()) for rows in np.array_split(ids, len(ids) // 65536 + 1))
             if tokens != shard.tokens:

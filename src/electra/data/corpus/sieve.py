@@ -28,6 +28,7 @@ class Report:
     documents_read: int = 0
     characters_read: int = 0
     tokens_read: int = 0  # of the documents kept; the paper's cut stores fewer
+    unknown_tokens: int = 0  # of those, [UNK]
     dropped: dict[str, Dropped] = field(default_factory=dict)
 
     def drop(self, reason: str, documents: int, characters: int, examples: list[str]) -> None:
@@ -42,6 +43,7 @@ class Report:
         self.documents_read += other.documents_read
         self.characters_read += other.characters_read
         self.tokens_read += other.tokens_read
+        self.unknown_tokens += other.unknown_tokens
         for reason, dropped in other.dropped.items():
             self.drop(reason, dropped.documents, dropped.characters, dropped.examples)
 
@@ -49,8 +51,9 @@ class Report:
 class Sieve:
     """Decides the fate of each document in the order of reading; a long one shares the fate of its first passage."""
 
-    def __init__(self, cleaning: Cleaning, heldout: float) -> None:
+    def __init__(self, cleaning: Cleaning, heldout: float, unk_id: int) -> None:
         self.cleaning = cleaning
+        self.unk_id = unk_id
         self.heldout_below = int(heldout * 2**64)
         self.seen = Seen()
         self.fate: Split | None = None  # of the document at hand: its split, or None for dropped
@@ -73,6 +76,7 @@ class Sieve:
                 report.drop(self.reason, int(first), characters, [block.excerpts[number]] if first else [])
             else:
                 report.tokens_read += len(ids)
+                report.unknown_tokens += int((ids == self.unk_id).sum())
             fates.append(self.fate)
         return fates, keys
 

@@ -44,9 +44,19 @@ class Unfinished:
         self.groups = self.folder / "groups"
         self._first_group = self.groups / "00000.json"
 
+    def _strange(self) -> str | None:
+        """Name something in the folder that is not ours."""
+        names = (path.name for path in self.folder.iterdir()) if self.folder.is_dir() else ()
+        ours = {"settings.json", "lock", self.corpus.name, self.groups.name}
+        return next((name for name in names if name not in ours and not name.startswith(".settings.json")), None)
+
     @contextmanager
     def opened(self, settings: Mapping[str, Any]) -> Iterator[None]:
         """Hold the folder for this process alone and check that it is of the same settings."""
+        if strange := self._strange():
+            raise DataError(
+                f"{self.folder}, where the corpus would be built, holds {strange}; move it, or choose another --out"
+            )
         self.folder.mkdir(parents=True, exist_ok=True)
         with alone(self.folder / "lock", DataError(f"another process is building {self.out}; wait for it")):
             self._check_settings(json.loads(json.dumps(settings)))
@@ -109,6 +119,8 @@ class Unfinished:
 
     def discard(self) -> None:
         """Remove the folder; without its settings, what a kill may leave of it is not taken for work done."""
+        if self._strange():  # another's folder of that name
+            return
         (self.folder / "settings.json").unlink(missing_ok=True)
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -117,6 +129,8 @@ def check_place(out: Path) -> bool:
     """Say whether a corpus is at `out` already; refuse a place that something else takes."""
     if (out / MANIFEST).is_file():
         return True
+    if out.is_mount():
+        raise DataError(f"{out} is a volume of its own, which nothing can take the place of; name a folder in it")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise DataError(f"{out} exists and is no corpus; choose another --out")
     return False

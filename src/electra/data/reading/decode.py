@@ -10,6 +10,10 @@ from electra.data.settings import Invalid
 from electra.errors import DataError
 
 REPLACEMENT = "\ufffd"
+BYTE_ORDER_MARKS = {
+    "UTF-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE),  # the first begins with one of UTF-16
+    "UTF-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
+}
 GO_ON = "electra vocab and electra corpus go on with --invalid replace or --invalid skip"
 
 
@@ -55,7 +59,8 @@ class Decoder:
         if not halves:
             return text
         if self.invalid == "error":
-            raise DataError(f"{self.name}: half a surrogate pair (U+{ord(halves[0]):04X}) in a record; {GO_ON}")
+            found = f"half a surrogate pair, or a byte that is no UTF-8 (U+{ord(halves[0]):04X})"
+            raise DataError(f"{self.name}: {found}, in a record; {GO_ON}")
         self.invalid_places += len(halves)
         return re.sub("[\ud800-\udfff]", REPLACEMENT if self.invalid == "replace" else "", text)
 
@@ -63,8 +68,9 @@ class Decoder:
 def refuse_binary(start: bytes, name: str) -> None:
     """Refuse a source whose first bytes are no text in UTF-8."""
     start = start[:8192]
-    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise DataError(f"{name}: the text is UTF-16; convert it with: iconv -f UTF-16 -t UTF-8")
+    for encoding, marks in BYTE_ORDER_MARKS.items():
+        if start.startswith(marks):
+            raise DataError(f"{name}: the text is {encoding}; convert it with: iconv -f {encoding} -t UTF-8")
     controls = len(re.findall(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]", start))
     if controls > max(8, len(start) // 10) or (b"\0" in start and not _is_utf8(start)):
         raise DataError(f"{name}: a binary file, not text")

@@ -4,7 +4,7 @@ import csv
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from itertools import chain, islice
 from typing import Any, NamedTuple
@@ -18,6 +18,8 @@ RECORD_LIMIT = 1 << 26  # characters; a record is parsed whole, so it has to fit
 START = 1000  # lines that show how a table is written
 HUB = "no file or folder {name} here, and the hub gives no such dataset"
 ROWS = 64  # of a Parquet file at a time; rows may hold whole books
+
+Columns = dict[frozenset[str], str]  # all columns of a table: the one that holds its text
 
 
 class Row(NamedTuple):
@@ -34,7 +36,8 @@ def read_rows(name: str) -> Iterator[Row]:
         if source.format == "text":
             raise DataError(f"{name} is no table: give .csv, .tsv, .jsonl or .parquet")
         if source.format == "parquet":
-            yield from _parquet_rows(source, None)
+            with _opened(source) as file:
+                yield from _parquet_rows(file, source)
         elif source.format == "dataset":
             yield from _dataset_rows(source)
         else:
@@ -61,18 +64,25 @@ def read_lines(name: str) -> Iterator[str]:
 
 
 def read_records(
-    source: Source, column: str | None, decoded: Iterable[str], count_bytes: Callable[[int], None] = lambda count: None
+    source: Source,
+    column: str | None,
+    decoded: Iterable[str],
+    count_bytes: Callable[[int], None] = lambda count: None,
+    columns: Columns | None = None,
 ) -> Iterator[str]:
     """Give the text of each record; `decoded` is the stream's text, for the formats that are text.
 
     Bytes are counted here where the stream does not: a Parquet file has as many read as it has rows.
+    `columns` remembers the column of each kind of table, so that all files of a kind are read alike.
     """
+    columns = {} if columns is None else columns
     if source.format == "parquet":
-        return _parquet(source, column, count_bytes)
+        return _parquet(source, column, count_bytes, columns)
     if source.format == "dataset":
-        return _texts(_dataset_rows(source), column)
+        return _texts(_dataset_rows(source), column, columns)
     lines = _lines(decoded, source.name)
-    return _texts(_json_records(lines, source.name) if source.format == "jsonl" else _csv_rows(lines, source), column)
+    records = _json_records(lines, source.name) if source.format == "jsonl" else _csv_rows(lines, source)
+    return _texts(records, column, columns)
 
 
 def find_column(record: Mapping[str, Any], column: str | None, where: str) -> str:
@@ -86,6 +96,13 @@ def find_column(record: Mapping[str, Any], column: str | None, where: str) -> st
     if not texts and not usual:
         raise DataError(f"{where}: no column with text; found {', '.join(map(str, record)) or 'none'}")
     return usual[0] if usual else max(texts, key=lambda name: len(texts[name]))
+
+
+def _remembered(record: Mapping[str, Any], column: str | None, where: str, columns: Columns) -> str:
+    """Name the column that holds the text: what an earlier table with these columns was found to have is kept to."""
+    kind = frozenset(record)
+    columns[kind] = find_column(record, columns.get(kind) if column is None else column, where)
+    return columns[kind]
 
 
 def _text_of(value: object, column: str, where: str) -> str:
@@ -113,13 +130,15 @@ def _lines(texts: Iterable[str], name: str) -> Iterator[str]:
         yield "".join(held)
 
 
-def _texts(records: Iterable[tuple[str, Mapping[str, Any] | str]], column: str | None) -> Iterator[str]:
+def _texts(
+    records: Iterable[tuple[str, Mapping[str, Any] | str]], column: str | None, columns: Columns
+) -> Iterator[str]:
     """Give the text of each record; which column holds it, the first records say together."""
     records = iter(records)
     start = list(islice(records, ROWS))
     tables = [(where, record) for where, record in start if not isinstance(record, str)]
     if tables:
-        column = find_column(_longest(record for _, record in tables), column, tables[0][0])
+        column = _remembered(_longest(record for _, record in tables), column, tables[0][0], columns)
     for where, record in chain(start, records):
         if isinstance(record, str):
             yield record
@@ -183,39 +202,70 @@ def _quotes(start: list[str]) -> bool:
     begun = [field for row in rows for field in row if field.startswith('"')]
     if len({len(row) for row in rows}) > 1:
         return bool(begun)  # tabs or line ends inside of quotes
-    return all(re.fullmatch('"([^"]|"")*"', field) for field in begun)
+    return bool(begun) and all(re.fullmatch('"([^"]|"")*"', field) for field in begun)
 
 
-def _parquet(source: Source, column: str | None, count_bytes: Callable[[int], None]) -> Iterator[str]:
+def _parquet(source: Source, column: str | None, count_bytes: Callable[[int], None], columns: Columns) -> Iterator[str]:
     if source.name == "-":
         raise DataError("standard input cannot be Parquet, which is read from its end; name a file")
-    sample = [row.cells for row in islice(_parquet_rows(source, None), ROWS)]
-    if sample:
-        column = find_column(_longest(sample), column, source.name)
-        for row in _parquet_rows(source, [column], count_bytes):
-            yield _text_of(row.cells[column], column, source.name)
+    with _opened(source) as file:
+        schema = file.schema_arrow
+        strings = [field.name for field in schema if _is_string(field.type)]
+        if file.metadata.num_rows:
+            sample = [row.cells for row in islice(_parquet_rows(file, source, strings), ROWS)]
+            record = {**dict.fromkeys(schema.names, 0), **_longest(sample)}  # what is no string is not even read
+            column = _remembered(record, column, source.name, columns)
+            for row in _parquet_rows(file, source, [column], count_bytes):
+                yield _text_of(row.cells[column], column, source.name)
 
 
-def _parquet_rows(
-    source: Source, columns: list[str] | None, count_bytes: Callable[[int], None] = lambda count: None
-) -> Iterator[Row]:
+@contextmanager
+def _opened(source: Source) -> Iterator[Any]:
     with ExitStack() as stack:
         with readable(source.name):
             from pyarrow import parquet
 
             file = parquet.ParquetFile(stack.enter_context(open_raw(source)))
-            batches = file.iter_batches(batch_size=ROWS, columns=columns)
-        number = 0
-        each = (source.size or 0) / max(file.metadata.num_rows, 1)  # bytes of a row
-        while True:
-            with readable(source.name):
-                batch = next(batches, None)
-            if batch is None:
-                return
-            for record in batch.to_pylist():
-                count_bytes(int(each * (number + 1)) - int(each * number))
-                number += 1
-                yield Row(f"{source.name} row {number}", record)
+        yield file
+
+
+def _parquet_rows(
+    file: Any, source: Source, names: list[str] | None = None, count_bytes: Callable[[int], None] = lambda count: None
+) -> Iterator[Row]:
+    with readable(source.name):
+        batches = file.iter_batches(batch_size=ROWS, columns=names)
+    number = 0
+    each = (source.size or 0) / max(file.metadata.num_rows, 1)  # bytes of a row
+    while True:
+        with readable(source.name):
+            batch = next(batches, None)
+            records = [] if batch is None else batch.to_pylist() if names is None else _decoded(batch)
+        if batch is None:
+            return
+        for record in records:
+            count_bytes(int(each * (number + 1)) - int(each * number))
+            number += 1
+            yield Row(f"{source.name} row {number}", record)
+
+
+def _decoded(batch: Any) -> list[dict[str, Any]]:
+    """Give the rows of a batch; a byte that is no UTF-8 is half a surrogate pair, which `Decoder.mend` treats."""
+    columns = [_strings(column) if _is_string(column.type) else column.to_pylist() for column in batch.columns]
+    return [dict(zip(batch.schema.names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _strings(column: Any) -> list[str | None]:
+    from pyarrow import large_binary
+
+    cells = column.cast(large_binary()).to_pylist()
+    return [None if cell is None else cell.decode(errors="surrogateescape") for cell in cells]
+
+
+def _is_string(kind: Any) -> bool:
+    from pyarrow import types
+
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    return str(kind) in ("string", "large_string", "string_view", "null")
 
 
 def _longest(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

@@ -5,13 +5,14 @@ import glob
 import gzip
 import io
 import lzma
+import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import IO, Any, cast
+from pathlib import Path, PurePath, PurePosixPath
+from typing import IO, Any, NoReturn, cast
 
 from electra.data.files import is_there
 from electra.data.settings import Format
@@ -29,6 +30,17 @@ FORMATS: dict[str, Format] = {
 }
 CHUNK_BYTES = 1 << 20
 PACKED = (".gz", ".xz", ".bz2", ".zst")
+BZIP2 = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")  # text may begin with BZh; the second is of an empty file
+MADE = (  # names that only meet in a folder of which all is ours: a run, several of them, a corpus, one under way
+    ("config.toml", "metrics.jsonl"),
+    ("config.toml", "seeds"),
+    ("manifest.json", "train-00000.npy"),
+    ("settings.json", "lock", "corpus", "groups"),
+)
+OF_A_TOKENIZER = frozenset(  # and of a model beside it
+    "tokenizer_config.json tokenizer.json vocab.txt vocab.json merges.txt added_tokens.json special_tokens_map.json "
+    "report.json config.json model.safetensors".split()
+)
 LOOKED_FOR = ".txt .jsonl .csv .tsv .parquet, plain or .gz .xz .bz2 .zst"
 
 
@@ -52,7 +64,7 @@ def names_of(sources: str | Path | Sequence[str | Path]) -> list[str]:
 
 
 def find_sources(names: Sequence[str | Path], format: Format | None = None) -> tuple[list[Source], list[str]]:
-    """Give the sources that the names mean, in order, and the files of folders that are no text."""
+    """Give the sources that the names mean, in order, each once, and the rest: files that are no text or come again."""
     sources: list[Source] = []
     ignored: list[str] = []
     for name in map(str, names):
@@ -60,17 +72,18 @@ def find_sources(names: Sequence[str | Path], format: Format | None = None) -> t
             raise DataError("a text was named with an empty name; is a variable of the shell not set?")
         if name == "-":
             sources.append(Source("-", format or "text"))
-        elif "://" in name:
-            sources += _find_remote(name, format)
-        elif Path(name).expanduser().is_dir():
-            found, others = _find_in_folder(Path(name).expanduser(), format)
-            sources += found
-            ignored += others
-        else:
-            sources += _find_files(name, format)
+            continue
+        found, others = _find_remote(name, format) if "://" in name else _find_local(name, format)
+        sources += found
+        ignored += others
     if not sources:
         raise DataError("no text was named; give files, folders, globs, - for standard input, or a hub dataset")
-    return sources, ignored
+    once: dict[str | Path, Source] = {}
+    for source in sources:
+        file = source.size is not None and not source.remote
+        if once.setdefault(Path(source.name).resolve() if file else source.name, source) is not source:
+            ignored.append(f"{source.name} (read already)")
+    return list(once.values()), ignored
 
 
 def is_dataset(name: str) -> bool:
@@ -79,69 +92,91 @@ def is_dataset(name: str) -> bool:
     return written and not _format_of(name) and not is_there(name)
 
 
-def _find_in_folder(folder: Path, format: Format | None) -> tuple[list[Source], list[str]]:
-    chosen: list[Source] = []
-    ignored: list[str] = []
-    for path in sorted(folder.rglob("*")):
-        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-        if path.is_symlink() and path.is_dir() and not hidden:
-            ignored.append(str(path))
-        if hidden or not path.is_file():
-            continue
-        textual = format or (_format_of(path.name) and ".json" not in path.suffixes)  # settings more often than text
-        if textual and not _is_ours(path, folder):
-            chosen.append(_local(path, format))
-        else:
-            ignored.append(str(path))
-    if not chosen:
-        ours = any(_is_ours(Path(path), folder) for path in ignored)
-        hint = "; a corpus, a tokenizer, a model or a run is none" if ours else ""
-        raise DataError(f"no text in the folder {folder}{hint}; looked for {LOOKED_FOR}")
-    return chosen, ignored
-
-
-def _is_ours(path: Path, folder: Path) -> bool:
-    """Tell files that `electra` or a library wrote from texts: a vocabulary's, and all of a run's folder."""
-    if path.name in ("vocab.txt", "merges.txt") and (path.parent / "tokenizer_config.json").is_file():
-        return True
-    within = [place for place in path.parents if place.is_relative_to(folder)]
-    return any((place / "config.toml").is_file() and _holds_a_run(place) for place in within)
-
-
-def _holds_a_run(place: Path) -> bool:
-    return any((place / name).exists() for name in ("metrics.jsonl", "seeds"))
-
-
-def _find_files(name: str, format: Format | None) -> list[Source]:
-    path = Path(name).expanduser()
+def _find_local(name: str, format: Format | None) -> tuple[list[Source], list[str]]:
+    path = Path(os.path.expanduser(name))  # noqa: PTH111 (it lets the ~ of nobody stand)
+    if path.is_dir():
+        return _find_in_folder(path, format)
     if path.exists():
-        return [_local(path, format)]
+        return [_local(path, format)], []
     if glob.has_magic(name):
         paths = [Path(found) for found in sorted(glob.glob(str(path), recursive=True))]  # noqa: PTH207 (may be absolute)
-        files = [found for found in paths if found.is_file()]
-        if not files:
-            raise DataError(f"no file matches {name}")
-        return [_local(found, format) for found in files]
+        folders = "**" not in name  # which matches what is in them as well
+        if matches := [found for found in paths if found.is_file() or (folders and found.is_dir())]:
+            return find_sources(matches, format)
+        raise DataError(f"no file matches {name}")
     if is_dataset(name):
-        return [Source(name, "dataset")]
+        return [Source(name, "dataset")], []
     raise DataError(f"no file or folder {name}; a dataset of the hub is written OWNER/NAME[:CONFIG[:SPLIT]]")
 
 
-def _find_remote(address: str, format: Format | None) -> list[Source]:
+def _find_in_folder(folder: Path, format: Format | None) -> tuple[list[Source], list[str]]:
+    places = [folder]
+    files: list[Path] = []
+    for place, folders, names in os.walk(folder, onerror=_refuse):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        places += [Path(place, name) for name in folders]
+        files += [path for name in names if not name.startswith(".") and (path := Path(place, name)).is_file()]
+    texts = _texts_among(files, places, str(folder), format)
+    ignored = {*files, *(path for path in places[1:] if path.is_symlink())} - texts
+    return [_local(path, format) for path in sorted(files) if path in texts], [str(path) for path in sorted(ignored)]
+
+
+def _refuse(problem: OSError) -> NoReturn:
+    raise problem
+
+
+def _texts_among(
+    files: Collection[PurePath], places: Collection[PurePath], folder: str, format: Format | None
+) -> set[PurePath]:
+    """Tell the texts among the files of a folder by their names; what `electra` or a library wrote is none."""
+    made = _made(files, places)
+    texts = {path for path in files if path not in made and (format or _is_textual(path))}
+    if not texts:
+        hint = "; a corpus, a tokenizer, a model or a run is none" if made else ""
+        raise DataError(f"no text in the folder {folder}{hint}; looked for {LOOKED_FOR}")
+    return texts
+
+
+def _is_textual(path: PurePath) -> bool:
+    return _format_of(path.name) is not None and ".json" not in path.suffixes  # settings more often than text
+
+
+def _made(files: Collection[PurePath], places: Collection[PurePath]) -> set[PurePath]:
+    """Tell what `electra` or a library wrote: a tokenizer's files, and all of a folder that holds a run or a corpus."""
+    known = {*files, *places}
+    ours = {place for place in places if any(all(place / name in known for name in names) for names in MADE)}
+    return {
+        path
+        for path in files
+        if (path.name in OF_A_TOKENIZER and path.with_name("tokenizer_config.json") in known)
+        or not ours.isdisjoint(path.parents)
+    }
+
+
+def _find_remote(address: str, format: Format | None) -> tuple[list[Source], list[str]]:
     import fsspec
 
     with readable(address):
         filesystem, path = fsspec.core.url_to_fs(address)
+        ignored: list[str] = []
         if filesystem.isdir(path):
-            paths = [found for found in sorted(filesystem.find(path)) if format or _format_of(found)]
+            files = {PurePosixPath(name): name for name in sorted(filesystem.find(path)) if not _is_hidden(name, path)}
+            texts = _texts_among(files, {place for file in files for place in file.parents}, address, format)
+            found = [name for file, name in files.items() if file in texts]
+            ignored = [name for file, name in files.items() if file not in texts]
         else:
-            paths = sorted(filesystem.glob(path))
-        if not paths:
+            found = sorted(filesystem.glob(path))
+        if not found:
             raise DataError(f"no text at {address}; looked for {LOOKED_FOR}")
-        return [
-            Source(filesystem.unstrip_protocol(found), format or _format_of(found) or "text", filesystem.size(found))
-            for found in paths
+        sources = [
+            Source(filesystem.unstrip_protocol(name), format or _format_of(name) or "text", filesystem.size(name))
+            for name in found
         ]
+        return sources, [filesystem.unstrip_protocol(name) for name in ignored]
+
+
+def _is_hidden(file: str, folder: str) -> bool:
+    return any(part.startswith(".") for part in file.removeprefix(folder).split("/"))
 
 
 def _local(path: Path, format: Format | None) -> Source:
@@ -190,6 +225,8 @@ class _Counted(io.RawIOBase):
 def open_raw(source: Source) -> Iterator[IO[bytes]]:
     """Open a source as it is stored."""
     if source.name == "-":
+        if sys.stdin is None:
+            raise DataError("standard input is closed; give it a text, or name a file")
         yield sys.stdin.buffer
     elif source.remote:
         import fsspec
@@ -216,12 +253,12 @@ def read_chunks(source: Source, count: Callable[[int], None]) -> Iterator[bytes]
 
 def _unpacked(stream: IO[bytes], count: Callable[[int], None]) -> IO[bytes]:
     buffered = io.BufferedReader(_Counted(stream, count), buffer_size=CHUNK_BYTES)
-    magic = buffered.peek(6)[:6]  # not the file's name: standard input has none
+    magic = buffered.peek(10)[:10]  # not the file's name: standard input has none
     if magic.startswith(b"\x1f\x8b"):
         return cast(IO[bytes], gzip.GzipFile(fileobj=buffered))
     if magic.startswith(b"\xfd7zXZ\x00"):
         return lzma.LZMAFile(buffered)
-    if magic.startswith(b"BZh"):
+    if BZIP2.match(magic):
         return bz2.BZ2File(buffered)
     if magic.startswith(b"\x28\xb5\x2f\xfd"):
         import pyarrow  # the zstandard package takes a file that was cut short for whole

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from electra.data.reading.decode import Decoder
-from electra.data.reading.records import read_records
+from electra.data.reading.records import Columns, read_records
 from electra.data.reading.sources import Source, find_sources, read_chunks
 from electra.data.settings import Documents, Reading
 from electra.errors import DataError
@@ -23,10 +23,11 @@ class Tally:
     """What was read so far."""
 
     sources: list[Source] = field(default_factory=list)
-    ignored: list[str] = field(default_factory=list)  # files of folders that are no text
+    ignored: list[str] = field(default_factory=list)  # files of folders that are no text, files that come again
     bytes_read: int = 0  # as stored: of a compressed file, the compressed bytes
     invalid_places: int = 0  # where the text was no UTF-8
     documents: Counter[str] = field(default_factory=Counter)  # sources by what a document is in them
+    columns: Columns = field(default_factory=dict)  # which were read of tables
 
     @property
     def total_bytes(self) -> int | None:
@@ -77,7 +78,7 @@ def _read_source(source: Source, reading: Reading, tally: Tally) -> Iterator[Pas
         yield from _gather(_cut_lines(chain([start], texts)), documents)
     else:
         documents = "record"
-        for text in read_records(source, reading.column, texts, tally.count_bytes):
+        for text in read_records(source, reading.column, texts, tally.count_bytes, tally.columns):
             lines = decoder.mend(text).replace("\r\n", "\n").replace("\r", "\n")
             yield from _gather(_cut_lines([lines]), documents)
     tally.documents[documents] += 1
@@ -98,20 +99,22 @@ def _cut_lines(texts: Iterable[str]) -> Iterator[tuple[str, bool]]:
     for text in texts:
         *lines, rest = (rest + text).split("\n")
         for line in lines:
-            while len(line) > LINE_LIMIT:
-                piece, line = _cut(line)
-                yield piece, False
-            yield line, True
-        while len(rest) > LINE_LIMIT:
-            piece, rest = _cut(rest)
-            yield piece, False
+            start = 0
+            while len(line) - start > LINE_LIMIT:
+                start, begun = _cut(line, start), start
+                yield line[begun:start], False
+            yield line[start:], True
+        start = 0
+        while len(rest) - start > LINE_LIMIT:
+            start, begun = _cut(rest, start), start
+            yield rest[begun:start], False
+        rest = rest[start:]
     yield rest, True
 
 
-def _cut(line: str) -> tuple[str, str]:
-    place = max(line.rfind(space, 1, LINE_LIMIT) for space in " \t\u3000")
-    place = place if place > 0 else LINE_LIMIT
-    return line[:place], line[place:]
+def _cut(line: str, start: int) -> int:
+    place = max(line.rfind(space, start + 1, start + LINE_LIMIT) for space in " \t\u3000")
+    return place if place > 0 else start + LINE_LIMIT
 
 
 def _gather(lines: Iterable[tuple[str, bool]], documents: Documents) -> Iterator[Passage]:

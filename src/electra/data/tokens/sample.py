@@ -12,13 +12,15 @@ SPACELESS = 20  # characters for each space; with more, text has no words that r
 SPACELESS_COST = 10  # characters that one of such text counts for
 _BLOCK = 1 << 20  # characters read at a time
 _UNICODE = 0x110000
+_64_BITS = (1 << 64) - 1
+_LAST_LEVEL = 63
 
 
 class Sample:
-    """Documents kept in files, all of them until they exceed `max_characters`, then every 2nd, every 4th, … of all.
+    """Documents kept in files, all of them until they exceed `max_characters`, then one of 2, one of 4, … of all.
 
     Text without spaces, such as Japanese, may have a tenth of that: the trainers need as much memory for it.
-    Document n is in the file named after how many times 2 divides n, so that halving the sample is deleting a file.
+    A document is in the file named after how many halvings it outlives, so that halving the sample is deleting a file.
     """
 
     def __init__(self, folder: Path, max_characters: int) -> None:
@@ -44,9 +46,9 @@ class Sample:
 
     def add(self, text: str) -> None:
         """Count a document, and keep it if its turn has come."""
+        level = _level(self.documents)
         self.documents += 1
         self.characters += len(text)
-        level = (self.documents & -self.documents).bit_length() - 1
         if level < self.level:
             return
         if level not in self._streams:
@@ -63,12 +65,12 @@ class Sample:
             stream.close()
 
     def lines(self, stride: int = 1) -> Iterator[str]:
-        """Give every `stride`-th line of the sample."""
+        """Give one of every `stride` lines of the sample."""
         number = 0
         for file in self.files:
             with file.open(encoding="utf-8", newline="\n") as stream:
                 for line in stream:
-                    if number % stride == 0:
+                    if number % stride == _scrambled(number // stride) % stride:
                         yield line.rstrip("\n")
                     number += 1
 
@@ -91,3 +93,25 @@ class Sample:
             self._file(self.level).unlink()
             del self._kept[self.level], self._cost[self.level]
         self.level += 1
+
+
+def _level(number: int) -> int:
+    """Say how many halvings document `number` outlives: of every two neighbours left, a hash says which one stays.
+
+    Text may alternate between two kinds, so it is not always the second; the first of all documents always stays.
+    """
+    if number == 0:
+        return _LAST_LEVEL
+    level = 0
+    while number > 1 and number & 1 == _scrambled(number >> 1 << 6 | level) & 1:
+        number >>= 1
+        level += 1
+    return level
+
+
+def _scrambled(number: int) -> int:
+    """Hash a number to 64 bits, as SplitMix64 does."""
+    number = (number + 1) * 0x9E3779B97F4A7C15 & _64_BITS
+    number = (number ^ number >> 30) * 0xBF58476D1CE4E5B9 & _64_BITS
+    number = (number ^ number >> 27) * 0x94D049BB133111EB & _64_BITS
+    return number ^ number >> 31

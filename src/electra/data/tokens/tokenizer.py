@@ -1,5 +1,6 @@
 """Text to token ids and back, in the file layout that Hugging Face reads."""
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
@@ -9,7 +10,7 @@ from typing import Any, Self, cast
 import tokenizers
 from tokenizers import Encoding, decoders, models, normalizers, pre_tokenizers, processors
 
-from electra.data.files import read_table
+from electra.data.files import read_table, write_whole
 from electra.data.reading.hub import locate
 from electra.errors import DataError
 
@@ -55,14 +56,31 @@ class Tokenizer:
         backend.add_special_tokens([name for name in names if name not in special])  # those stay as they are
         ids = [cast(int, backend.token_to_id(name)) for name in names]  # none is missing
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = ids
+        if len(set(ids)) < len(ids):
+            raise DataError(f"the special tokens have to be different ones; found {' '.join(names)}")
+        self._refuse_losses()
         self._refuse_injection()
+
+    def _refuse_losses(self) -> None:
+        """Make sure that a letter which no piece has is read as unknown."""
+        model = self.backend.model
+        if isinstance(model, models.Unigram) and json.loads(self.backend.to_str())["model"]["unk_id"] is None:
+            raise DataError("the Unigram vocabulary does not say which piece is the unknown one (unk_id)")
+        if isinstance(model, models.BPE) and model.unk_token is None and not self.encode(["\U000f0000"])[0].ids:
+            raise DataError("the BPE vocabulary drops letters that it does not know; give it an unk_token")
 
     def _refuse_injection(self) -> None:
         """Make sure that no text gives the id of a special token: where documents end is read from these ids."""
         special = {self.pad_id, self.cls_id, self.sep_id, self.mask_id}
-        for encoding, name in zip(self.encode([f"a {name}{name} b" for name in self.names]), self.names, strict=True):
-            if special.intersection(encoding.ids):
+        for name in self.names:
+            encodings = self.encode([f"a {name}{name} b", f"a {name} b"])
+            if any(special.intersection(encoding.ids) for encoding in encodings):
                 raise DataError(f"text that spells {name} becomes that special token; take another tokenizer")
+
+    @property
+    def fingerprint(self) -> str:
+        """Give what tells this tokenizer from all others."""
+        return hashlib.sha256(" ".join([*self.names, self.backend.to_str()]).encode()).hexdigest()
 
     @property
     def vocab_size(self) -> int:
@@ -116,7 +134,7 @@ class Tokenizer:
     def save(self, folder: Path) -> None:
         """Write the files from which `AutoTokenizer` and `load_tokenizer` make an equal tokenizer."""
         folder.mkdir(parents=True, exist_ok=True)
-        self.backend.save(str(folder / "tokenizer.json"))
+        write_whole(folder / "tokenizer.json", self.backend.to_str(pretty=True))
         settings: dict[str, object] = dict(zip(ROLES, self.names, strict=True))
         settings |= {"model_max_length": self.longest} if self.longest else {}
         described = json.loads(self.backend.to_str())

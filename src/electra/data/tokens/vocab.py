@@ -10,7 +10,7 @@ from pathlib import Path
 from electra.data.files import folder_whole, write_json
 from electra.data.reading.sources import names_of
 from electra.data.reading.text import read_documents
-from electra.data.settings import Accents, Pieces, Reading, Vocabulary
+from electra.data.settings import Accents, Model, Pieces, Reading, Vocabulary
 from electra.data.tokens.pieces import train_pieces
 from electra.data.tokens.sample import Sample
 from electra.data.tokens.tokenizer import FILES, Tokenizer
@@ -19,6 +19,7 @@ from electra.errors import DataError
 REPORT = "report.json"
 PROBE_CHARACTERS = 1_000_000  # of the sample, on which the finished vocabulary is measured
 
+MOST_UNKNOWN = 0.01  # of the characters; beyond, a language wants another vocabulary
 FEW_MARKS = 0.005  # of the characters; English has a tenth of that, in words that it borrowed
 
 
@@ -29,6 +30,7 @@ class Fertility:
     tokens_per_word: float  # words as white space separates them, which says little where a language does without
     tokens_per_character: float  # white space not counted
     unknown: float  # share of [UNK] among the tokens
+    unknown_characters: float = 0.0  # share of the characters that they stand for: one may be a whole line of Thai
 
 
 @dataclass(frozen=True)
@@ -58,22 +60,33 @@ def train_vocab(
     *,
     size: int,
     out: str | Path,
-    model: Pieces = Vocabulary.model,
+    model: Model = Vocabulary.model,
     lowercase: bool = Vocabulary.lowercase,
     accents: Accents = Vocabulary.accents,
     max_characters: int = Vocabulary.max_characters,
     reading: Reading = Vocabulary.reading,
 ) -> Tokenizer:
-    """Train a vocabulary of `size` pieces and write it to the folder `out`, whole or not at all."""
+    """Train a vocabulary of `size` pieces and write it to the folder `out`, whole or not at all.
+
+    With `model="auto"` it is WordPiece, or Unigram where WordPiece would leave more than 1 % of the text unknown: it
+    takes a stretch of more than 100 letters without a space for one unknown word.
+    """
     wanted = Vocabulary(size, model, lowercase, accents, max_characters, reading)
     out = Path(out).expanduser().resolve()
     _check_place(out)
     with folder_whole(out, overwrite=True) as folder:
         sample = _take_sample(names_of(sources), wanted, folder / "sample")
         strip = lowercase and _has_few_marks(sample) if accents == "auto" else accents == "strip"
-        tokenizer = train_pieces(model, sample, size, lowercase=lowercase, strip_accents=strip)
+        kinds: tuple[Pieces, ...] = ("wordpiece", "unigram") if model == "auto" else (model,)
+        trained: list[tuple[Report, Tokenizer]] = []
+        for kind in kinds:
+            tokenizer = train_pieces(kind, sample, size, lowercase=lowercase, strip_accents=strip)
+            trained.append((_report(tokenizer, sample, wanted, kind, strip), tokenizer))
+            if trained[-1][0].fertility.unknown_characters <= MOST_UNKNOWN:
+                break
+        report, tokenizer = min(trained, key=lambda pair: pair[0].fertility.unknown_characters)
         tokenizer.save(folder)
-        write_json(folder / REPORT, asdict(_report(tokenizer, sample, wanted, strip)))
+        write_json(folder / REPORT, asdict(report))
         shutil.rmtree(sample.folder)
     return tokenizer
 
@@ -108,19 +121,26 @@ def _loses_marks(letter: str) -> bool:
     return len(unicodedata.normalize("NFD", letter)) > 1 or unicodedata.category(letter) == "Mn"
 
 
-def _report(tokenizer: Tokenizer, sample: Sample, wanted: Vocabulary, strip_accents: bool) -> Report:
+def _report(tokenizer: Tokenizer, sample: Sample, wanted: Vocabulary, model: Pieces, strip_accents: bool) -> Report:
     lines = list(sample.lines(stride=1 + sample.kept_characters // PROBE_CHARACTERS))
     encodings = tokenizer.encode(lines)
     words = [word for line in lines for word in line.split()]
     tokens = sum(map(len, encodings))
-    unknown = sum(encoding.ids.count(tokenizer.unk_id) for encoding in encodings)
+    unknown = [
+        end - start
+        for encoding in encodings
+        for number, (start, end) in zip(encoding.ids, encoding.offsets, strict=True)
+        if number == tokenizer.unk_id
+    ]
+    characters = sum(map(len, words))
     fertility = Fertility(
         tokens_per_word=round(tokens / max(1, len(words)), 4),
-        tokens_per_character=round(tokens / max(1, sum(map(len, words))), 4),
-        unknown=round(unknown / max(1, tokens), 6),
+        tokens_per_character=round(tokens / max(1, characters), 4),
+        unknown=round(len(unknown) / max(1, tokens), 6),
+        unknown_characters=round(sum(unknown) / max(1, characters), 6),
     )
     return Report(
-        model=wanted.model,
+        model=model,
         lowercase=wanted.lowercase,
         strip_accents=strip_accents,
         size=tokenizer.vocab_size,
