@@ -30,13 +30,15 @@ docs: .venv/installed-dev
 clean:
 	rm -rf .venv site .mypy_cache .ruff_cache .pytest_cache
 
-.venv/installed: pyproject.toml constraints.txt
+.venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "electra needs Python 3.11 or newer; set PYTHON=python3.x")'
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(PYTHON) -m venv .venv
+
+.venv/installed: pyproject.toml constraints.txt | .venv/bin/python
 	$(PIP) --editable .
 	touch $@
 
-.venv/installed-dev: .venv/installed
+.venv/installed-dev: pyproject.toml constraints.txt | .venv/bin/python
 	$(PIP) --editable '.[dev]'
 	$(BIN)/python -m compileall -q -j 0 .venv/lib > /dev/null 2>&1 || true  # on all cores; some packages hold files that do not compile
-	touch $@
+	touch $@ .venv/installed

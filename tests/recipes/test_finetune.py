@@ -251,6 +251,8 @@ def test_a_sweep_is_written_whole_and_goes_on_with_data_that_moved(tune, tasks_f
     assert None not in (config.max_length, config.layer_decay, config.double_unordered, config.dropout)
     shutil.copytree(tasks_folder, tmp_path / "moved")
     assert tune(*keys, f"data={tmp_path / 'moved'}")["sweep"] == results["sweep"]
+    dev = tmp_path / "moved" / "SST-2" / "dev.tsv"
+    assert tune(*keys, f"dev_file={dev.rename(dev.with_name('other.tsv'))}")["sweep"] == results["sweep"]
 
 
 def test_a_resumed_seed_counts_all_its_seconds(tune, tmp_path):

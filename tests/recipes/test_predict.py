@@ -1,9 +1,12 @@
 import json
+import shutil
 
 import pytest
+import torch
 
 import electra
 from electra.recipes import predict as recipe
+from electra.recipes.evaluate import load_tuned
 from electra.tasks.base import Notes
 
 QUICK = "epochs=1.0 batch_size=8 learning_rate=2e-3 layer_decay=1.0 optimizer=adamw".split()
@@ -44,6 +47,19 @@ def test_what_is_cut_is_counted(run, tmp_path):
     notes = Notes()
     assert len(list(electra.predict(run, tmp_path / "long.txt", notes=notes))) == 2
     assert notes.counts == {"truncated": 1}
+
+
+def test_the_device_that_is_asked_for_is_used_and_not_the_one_of_the_run(run, tmp_path):
+    (tmp_path / "one.txt").write_text("the cat sat\n")
+    if not torch.cuda.is_available():
+        with pytest.raises(electra.ElectraError, match="device=cuda, but PyTorch finds no GPU here"):
+            list(electra.predict(run, tmp_path / "one.txt", ["device=cuda"]))
+    assert load_tuned(run, ["device=cpu"]).network.encoder.embeddings.words.weight.device.type == "cpu"
+    shutil.copytree(run / "model", tmp_path / "elsewhere")
+    stored = json.loads((tmp_path / "elsewhere/task.json").read_text())
+    stored["config"]["device"] = "cuda"
+    (tmp_path / "elsewhere/task.json").write_text(json.dumps(stored))
+    assert len(list(electra.predict(tmp_path / "elsewhere", tmp_path / "one.txt"))) == 1
 
 
 def test_the_model_folder_is_enough(run, tmp_path):

@@ -99,6 +99,31 @@ def test_by_any_name_of_its_table_a_model_is_scored_on_the_rows_held_out(tuned, 
         assert evaluate(tuned, [f"data={name}"]).notes == {"of the rows are held out of the training file": 2}
 
 
+def test_the_file_that_is_named_is_scored_whatever_the_run_was_made_with(tiny_folder, tmp_path):
+    for name, rows in {"train": 4, "dev": 3, "other": 5}.items():
+        lines = "".join(f"the {name} {FOOD[number % 4]} {number},{number % 2}\n" for number in range(rows))
+        (tmp_path / f"{name}.csv").write_text(f"text,label\n{lines}")
+    files = [f"train_file={tmp_path / 'train.csv'}", f"dev_file={tmp_path / 'dev.csv'}"]
+    run("finetune", "table", *files, f"model={tiny_folder}", f"out={tmp_path / 'run'}", "epochs=1")
+    assert len(evaluate(tmp_path / "run").predictions) == 3
+    assert len(evaluate(tmp_path / "run", [f"data={tmp_path / 'other.csv'}"]).predictions) == 5
+    found = evaluate(tmp_path / "run", [f"dev_file={tmp_path / 'train.csv'}"])
+    assert (len(found.predictions), found.notes) == (4, {"of the rows stand in the training data too": 4})
+
+
+def test_rows_without_a_label_are_not_scored_and_noted(tuned, tmp_path):
+    lines = ["first sentence,second sentence,verdict", "the soup,a soup was good,same", "the dog,a cat was good,"]
+    (tmp_path / "test.csv").write_text("\n".join(lines) + "\n")
+    found = evaluate(tuned, [f"test_file={tmp_path / 'test.csv'}"], "test")
+    assert found.metrics["accuracy"] == (found.predictions[0]["label"] == "same")
+    assert len(found.predictions) == 2
+    assert found.notes["examples without a label, which are not scored"] == 1
+    lines[1] = "the soup,a soup was good,"
+    (tmp_path / "test.csv").write_text("\n".join(lines) + "\n")
+    found = evaluate(tuned, [f"test_file={tmp_path / 'test.csv'}"], "test")
+    assert found.metrics == found.notes == {}
+
+
 def test_a_table_of_tags_is_tuned_and_exported_too(tiny_folder, tmp_path):
     rows = [{"words": f"the {food} ate", "tags": "O B-X O"} for food in FOOD]
     (tmp_path / "mine.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

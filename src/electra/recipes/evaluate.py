@@ -10,12 +10,13 @@ import numpy as np
 import torch
 
 from electra.config.finetune import FinetuneConfig
-from electra.config.load import load_finetune_config
+from electra.config.load import gather, validate
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import TaskError
 from electra.model.networks import TaskNetwork
 from electra.model.precision import as_used, autocast
-from electra.model.task_model import read_task_model
+from electra.model.pretrained import find_folder
+from electra.model.task_model import read_task, read_task_model
 from electra.recipes.tuning import check_length, check_types
 from electra.tasks.base import Feature, Notes, Output, Prediction, Split
 from electra.tasks.batches import evaluation_order, make_batch
@@ -23,6 +24,7 @@ from electra.tasks.build import AnyTask, build_task
 from electra.tasks.table.task import known_of
 
 ROWS = 64  # of an evaluation batch, at most
+FILES = {"train_file", "dev_file", "test_file"}  # which take the place of those that data holds
 
 
 @dataclass(frozen=True)
@@ -68,23 +70,33 @@ def evaluate(run: str | Path, overrides: Iterable[str] = (), split: Split = "dev
     task, notes = tuned.task, Notes()
     examples = task.read(split, notes)
     predictions = tuned.predict(examples, notes)
-    labelled = bool(examples) and all(map(task.is_labelled, examples))
-    metrics = task.score(examples, predictions) if labelled else {}
-    files = task.files(examples, predictions) | (task.pictures(examples, predictions) if labelled else {})
+    pairs = zip(examples, predictions, strict=True)
+    labelled = [(example, prediction) for example, prediction in pairs if task.is_labelled(example)]
+    metrics, files = {}, task.files(examples, predictions)
+    if labelled:
+        notes.add("examples without a label, which are not scored", len(examples) - len(labelled))
+        truth, guess = zip(*labelled, strict=True)
+        metrics = task.score(truth, guess)
+        files |= task.pictures(truth, guess)
     return Evaluation(task.name, split, metrics, dict(notes.counts), predictions, files)
 
 
 def load_tuned(run: str | Path, overrides: Iterable[str] = ()) -> Tuned:
     """Load a fine-tuned run, its task as the config that was stored with it says, or as `overrides` say instead."""
-    model = read_task_model(run)
-    if "config" in model.task:
-        if "known" not in model.task:
+    stored = read_task(find_folder(run))
+    settings = gather(FinetuneConfig, stored.get("config", "table"), overrides)
+    said = {key for key, setting in settings.items() if setting.origin == "command line"}
+    if "data" in said and not said & FILES:
+        settings = {key: setting for key, setting in settings.items() if key not in FILES}
+    config = validate(FinetuneConfig, settings)
+    model = read_task_model(run, config.device if "device" in said else None)  # the run's own may not be here
+    if "config" in stored:
+        if "known" not in stored:
             raise TaskError(f"the description of the task in {run} is damaged: it does not say what is known of it")
-        config = load_finetune_config(model.task["config"], overrides)
-        task = build_task(config, model.task["known"])
+        task = build_task(config, stored["known"])
     else:  # tuned by others: its labels are known, the names of columns are the usual ones or the user's
-        longest = f"max_length={model.network.encoder.config.max_length}"
-        config = load_finetune_config("table", [longest, *overrides])
+        longest = config.max_length or model.network.encoder.config.max_length
+        config = config.model_copy(update={"max_length": longest})
         task = build_task(config, known_of(model.network))
     check_length(config, model.network.encoder.config)
     if task.labels != model.network.labels:

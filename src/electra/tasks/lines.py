@@ -14,26 +14,36 @@ from electra.errors import TaskError
 
 def read_inputs(
     source: str, columns: Sequence[str], other_names: Mapping[str, str] = MappingProxyType({})
-) -> Iterator[Mapping[str, Any]]:
+) -> Iterator[Row]:
     """Read records that have the columns from a table, or from lines of text or JSON; `-` is standard input.
 
     `other_names` says for a name that a column may also have which one it is.
     """
     plain = find_sources([source])[0][0].format == "text"
     for where, cells in _line_rows(source, columns) if plain else read_rows(source):
-        cells = {other_names.get(name, name): "" if value is None else value for name, value in cells.items()}
+        cells = {other_names.get(name, name): value for name, value in cells.items()}
         missing = [column for column in columns if column not in cells]
         if missing:
             found = list(map(str, cells))
             hint = did_you_mean(missing[0], [name for name in found if name not in columns])
             raise TaskError(f"{where}: no column {missing[0]!r}{hint}; found {', '.join(found) or 'none'}")
-        yield cells
+        texts = {column: read_cell(cells[column], where) for column in columns}
+        yield Row(where, cells | {column: "" if text is None else text for column, text in texts.items()})
+
+
+def read_cell(value: Any, where: str) -> Any:
+    """Give a cell as it is meant: NaN, which pandas writes, is nothing, and bytes are text."""
+    if isinstance(value, float) and value != value:
+        return None
+    try:
+        return value.decode() if isinstance(value, bytes) else value
+    except UnicodeDecodeError:
+        raise TaskError(f"{where}: bytes that are no UTF-8 text") from None
 
 
 def _is_header(line: str, columns: Sequence[str]) -> bool:
-    """Tell whether a line is the first of a table of several columns that has those that are wanted."""
-    names = [name.strip().strip('"') for name in re.split("[,;\t]", line)]
-    return len(names) > 1 and set(columns) <= set(names)
+    """Tell whether a line is the first of a table that has the columns that are wanted."""
+    return set(columns) <= {name.strip().strip('"') for name in re.split("[,;\t]", line)}
 
 
 def _line_rows(source: str, columns: Sequence[str]) -> Iterator[Row]:

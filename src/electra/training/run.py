@@ -24,7 +24,7 @@ FREE_TO_CHANGE = (
     *("seeds", "keep", "checkpoint_every", "log_every"),  # of a fine-tuning
 )
 INPUTS = "inputs.json"
-FINGERPRINTED = ("data", "model")  # where they lie may change, what they hold may not
+FINGERPRINTED = ("data", "model", "train_file", "dev_file")  # where they lie may change, what they hold may not
 
 
 def check_place(folder: Path) -> None:

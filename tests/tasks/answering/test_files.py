@@ -5,7 +5,7 @@ import pytest
 
 from electra.errors import TaskError
 from electra.tasks.answering.files import checked, read_questions
-from electra.tasks.answering.questions import Answer, Question
+from electra.tasks.answering.questions import Answer, Question, locate
 
 
 def write(path, content):
@@ -52,7 +52,14 @@ def test_mrqa_is_read_compressed_with_its_first_detected_place(tmp_path):
     lines = json.dumps({"header": {"dataset": "Cats"}}) + "\n" + json.dumps(MRQA) + "\n"
     (tmp_path / "dev.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
     [question] = read_questions(str(tmp_path / "dev.jsonl.gz"))
-    assert question == Question("q1", "Who sat?", "A cat sat. A cat ate.", (Answer("Cat", 2), Answer("the cat")))
+    assert question == Question("q1", "Who sat?", "A cat sat. A cat ate.", (Answer("Cat", 2, 5), Answer("the cat")))
+
+
+def test_mrqa_has_a_place_to_learn_from_where_its_answers_are_spelt_otherwise(tmp_path):
+    asked = MRQA["qas"][0] | {"answers": ["Kitty", "Felix"]}
+    [question] = read_questions(write(tmp_path / "dev.jsonl", json.dumps(MRQA | {"qas": [asked]})))
+    assert question.answers == (Answer("Kitty", 2, 5), Answer("Felix"))
+    assert locate(question.answers[0], question.context) == (2, 5)
 
 
 def test_mrqa_without_answers_is_read(tmp_path):

@@ -239,7 +239,7 @@ def test_unanswerable_questions_in_a_task_without_them_are_noted(squad_folder):
     task = make_task(squad_folder, "squad-1.1")
     (squad_folder / "dev-v2.0.json").rename(squad_folder / "dev.json")
     assert len(task.read("dev", notes)) == 3
-    assert notes.counts == {"questions without an answer, which squad-1.1 does not know": 1}
+    assert notes.counts == {"questions without an answer, which the model does not know of": 1}
 
 
 @pytest.mark.gpu

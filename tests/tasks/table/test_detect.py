@@ -67,6 +67,43 @@ def test_many_whole_numbers_are_values():
     assert detect(*rows).kind == "regression"
 
 
+@pytest.mark.parametrize(
+    ("first", "later", "kind"),
+    [
+        (["1", "2"], ["2.5"], "regression"),
+        (["1", "2"], list(map(str, range(50))), "regression"),
+        (["a", "b"], ["a|b", "b|a", "c|a", "b|c"], "multilabel"),
+    ],
+)
+def test_the_kind_is_told_by_all_labels_of_a_file_that_is_sorted_by_them(first, later, kind):
+    labels = [label for label in first for _ in range(600)] + later
+    assert detect(*table(text=[f"text {number}" for number in range(len(labels))], label=labels)).kind == kind
+
+
+@pytest.mark.parametrize("answers", [["true", "false"], [True, False], ["yes", "no"]])
+def test_questions_that_are_answered_with_yes_or_no_are_classified(answers):
+    rows = table(question=SAID, passage=["there was no soup, I know", *MORE[1:]], answer=answers * 2)
+    assert detect(*rows) == Columns("classification", "question", "passage", "answer")
+
+
+@pytest.mark.parametrize(
+    ("columns", "wrong"),
+    [
+        ({"text": SAID, "labels": ["['a', 'b']", "[]", '["b"]', ""]}, "labels"),
+        ({"words": ["['a' 'cat']"] * 4, "tags": ["O O"] * 4}, "words"),
+        ({"words": ["a cat"] * 4, "tags": ["[0, 1]"] * 4}, "tags"),
+        ({"question": SAID, "context": MORE, "answers": ["{'text': ['soup'], 'answer_start': [9]}"] * 4}, "answers"),
+    ],
+)
+def test_lists_that_are_written_as_text_are_refused(columns, wrong):
+    with pytest.raises(TaskError, match=rf"line 2: column '{wrong}' holds lists or records as text; write JSON lines"):
+        detect(*table(**columns))
+
+
+def test_labels_in_brackets_are_no_lists():
+    assert detect(*table(text=SAID, label=["[yes]", "[no]"] * 2)).kind == "classification"
+
+
 def test_a_sign_inside_of_labels_is_no_separator():
     assert detect(*table(text=SAID, label=["a|b", "c", "a|b", "c"])).kind == "classification"
 

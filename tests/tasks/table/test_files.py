@@ -1,12 +1,16 @@
+import base64
+import hashlib
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from electra.config.load import load_finetune_config
 from electra.data.reading.records import dataset_splits, read_rows
 from electra.errors import ElectraError
 from electra.tasks.base import Notes
-from electra.tasks.table.files import Table
+from electra.tasks.table.files import Table, fingerprint
 
 ROWS = "text,label\n" + "".join(f"text {number},{number % 2}\n" for number in range(20))
 
@@ -15,6 +19,7 @@ def read(split, *overrides, tuned_on: Path | None = None) -> tuple[list[str], di
     """Read a split of the table that a model is, or that another one was, tuned on."""
     notes = Notes()
     table = Table(load_finetune_config("table", overrides), {})
+    table.texts = ("text",)
     table.learn([*read_rows(str(tuned_on))] if tuned_on else table.read_training_file())
     rows = table.read(split, notes)
     return [row.cells["text"] for row in rows], dict(notes.counts)
@@ -27,7 +32,16 @@ def test_of_one_file_a_tenth_is_held_out_and_noted(tmp_path):
     dev, noted = read("dev", f"data={path}")
     assert (len(train), len(dev)) == (18, 2)
     assert {*train, *dev} == {f"text {number}" for number in range(20)}
+    assert set(dev) == {f"text {number}" for number in np.random.default_rng(0).permutation(20)[:2]}
     assert (nothing, noted) == ({}, {"of the rows are held out of the training file": 2})
+
+
+def test_rows_of_the_same_text_are_held_out_together(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_text("text,label\n" + "".join(f"text {number % 20},{number % 3}\n" for number in range(80)))
+    train, dev = read("train", f"data={path}")[0], read("dev", f"data={path}")[0]
+    assert (len(train), len(dev)) == (72, 8)
+    assert not set(train) & set(dev)
 
 
 def test_a_row_is_always_left_to_learn_from(tmp_path):
@@ -47,8 +61,10 @@ def test_a_stored_model_is_scored_on_the_rows_that_were_held_out_whatever_is_sai
     path = tmp_path / "mine.csv"
     path.write_text(ROWS)
     tuned = Table(load_finetune_config("table", [f"data={path}"]), {})
+    tuned.texts = ("text",)
     tuned.learn(tuned.read_training_file())
     again = Table(load_finetune_config("table", [f"data={path}", "table.dev_fraction=0.5"]), tuned.describe())
+    again.texts = ("text",)
     assert again.read("dev", Notes()) == tuned.read("dev", Notes())
 
 
@@ -84,6 +100,60 @@ def test_rows_that_the_model_learned_from_are_left_out_wherever_they_stand(tmp_p
     new.write_text("\n".join([head, *(row for row in rows[::-1] if row.split(",")[0] not in held_out)]) + "\n")
     with pytest.raises(ElectraError, match="the model learned from every row of this table; score it on others"):
         read("dev", f"data={new}", tuned_on=old)
+
+
+def test_rows_that_were_learned_from_are_known_by_their_texts_alone(tmp_path):
+    old, new = tmp_path / "old.csv", tmp_path / "new.csv"
+    old.write_text(ROWS)
+    new.write_text("label,text,source\n" + "".join(f"?,text {number},{number}\n" for number in range(20)))
+    texts, notes = read("dev", f"data={new}", tuned_on=old)
+    assert sorted(texts) == sorted(read("dev", f"data={old}")[0])
+    assert notes == {"of the rows were learned from and are left out": 18}
+
+
+def test_a_dev_file_with_rows_that_were_learned_from_is_noted(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_text(ROWS)
+    tuned = Table(load_finetune_config("table", [f"data={path}"]), {})
+    tuned.texts = ("text",)
+    tuned.learn(tuned.read_training_file())
+    again, notes = Table(load_finetune_config("table", [f"dev_file={path}"]), tuned.describe()), Notes()
+    again.texts = ("text",)
+    assert len(again.read("dev", notes)) == 20
+    assert notes.counts == {"of the rows stand in the training data too": 18}
+
+
+def test_no_row_of_the_training_file_counts_as_held_out_where_all_were_learned_from(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_text(ROWS)
+    (tmp_path / "dev.csv").write_text("text,label\nanother,0\n")
+    tuned = Table(load_finetune_config("table", [f"data={path}", f"dev_file={tmp_path / 'dev.csv'}"]), {})
+    tuned.texts = ("text",)
+    tuned.learn(tuned.read_training_file())
+    again = Table(load_finetune_config("table", [f"data={path}"]), tuned.describe())
+    again.texts = ("text",)
+    with pytest.raises(ElectraError, match="the model learned from every row"):
+        again.read("dev", Notes())
+
+
+def test_a_model_from_before_knows_its_rows_by_all_of_their_cells(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_text(ROWS)
+    rows = [*read_rows(str(path))]
+    shorts = [hashlib.blake2b(json.dumps(row.cells).encode(), digest_size=4).digest() for row in rows]
+    known = {"rows": fingerprint(rows), "learned": base64.b64encode(b"".join(shorts[:15])).decode()}
+    table, notes = Table(load_finetune_config("table", [f"data={path}"]), known), Notes()
+    table.texts = ("text",)
+    assert (table.read("dev", notes), table.read("train", notes)) == (rows[15:], rows[:15])
+    assert notes.counts == {"of the rows are held out of the training file": 5}
+    assert table.describe() == known
+
+
+def test_of_another_file_all_rows_are_its_training_split(tmp_path):
+    old, new = tmp_path / "old.csv", tmp_path / "new.csv"
+    old.write_text(ROWS)
+    new.write_text(ROWS.replace("text ", "another "))
+    assert len(read("train", f"data={new}", tuned_on=old)[0]) == 20
 
 
 def test_a_file_that_is_not_there_is_called_by_its_name(tmp_path, monkeypatch):
@@ -135,7 +205,7 @@ def test_files_can_be_named_with_or_without_a_folder(tmp_path):
         ({"x.md": ""}, ["data={}"], r"no train\.csv, \.tsv, \.jsonl or \.parquet in .*; found x\.md"),
         ({"train.csv": ""}, ["data={}"], r"train\.csv is empty: no row in it"),
         ({"train.csv": "text,label\n"}, ["data={}"], r"train\.csv is empty: no row in it"),
-        ({"train.csv": "text,label\none,0\n"}, ["data={}"], r"has 1 row: too few to hold one out; .* dev_file=FILE"),
+        ({"train.csv": "text,label\none,0\n"}, ["data={}"], r"has 1 text: too few to hold one out; .* dev_file=FILE"),
         ({"train.csv": ROWS}, ["data={}", "dev_file=b.csv"], r"no file b\.csv, here or in .* \(dev_file\)"),
         ({"train.csv": "text,label\none\n"}, ["data={}"], r"line 2: 1 fields under a header of 2"),
         ({"train.csv": "text,text\na,b\n"}, ["data={}"], r"two columns are called 'text'"),

@@ -100,8 +100,15 @@ def test_a_table_of_questions_is_answering(write):
 def test_questions_whose_ids_stand_twice_are_known_by_their_rows(write):
     row = {"id": "a document", "question": "who ate?", "context": "the cat ate", "answers": ["cat"]}
     notes = Notes()
-    assert [question.id for question in write([row, row, row]).read("dev", notes)] == ["0", "1", "2"]
+    assert [question.id for question in write([row, row, row]).read("train", notes)] == ["0", "1", "2"]
     assert dict(notes.counts) == {"questions are told apart by the numbers of their rows, as ids stand twice": 3}
+
+
+def test_questions_without_an_answer_are_noted_where_training_has_none(write):
+    row = {"question": "who ate?", "context": "the cat ate", "answer": "cat"}
+    notes = Notes()
+    write([row], [row | {"question": "who slept?", "answer": ""}]).read("dev", notes)
+    assert notes.counts == {"questions without an answer, which the model does not know of": 1}
 
 
 @pytest.mark.parametrize(
@@ -162,6 +169,55 @@ def test_inputs_come_from_tables_and_from_lines(write, tmp_path):
     assert [sentence.words for sentence in tagging.inputs(str(tmp_path / "words.txt"), Notes())] == [
         ("a", "small", "cat")
     ]
+
+
+def test_what_cannot_be_predicted_is_named_with_its_line(write, tmp_path):
+    (tmp_path / "new.jsonl").write_text('{"text": "a cat", "words": "a cat"}\n{"text": ["a"], "words": ""}\n')
+    for rows, reason in [(TEXTS, "a list or a record"), ([{"words": "a cat", "tags": "O B-X"}], "without a word")]:
+        with pytest.raises(TaskError, match=rf"new\.jsonl line 2: .*{reason}"):
+            list(write(rows).inputs(str(tmp_path / "new.jsonl"), Notes()))
+    asked = write([{"question": "who?", "context": "a cat", "answer": "cat"}])
+    (tmp_path / "new.jsonl").write_text('{"question": ["who?"], "context": "a cat"}\n')
+    with pytest.raises(TaskError, match=r"new\.jsonl line 1: a list or a record"):
+        list(asked.inputs(str(tmp_path / "new.jsonl"), Notes()))
+
+
+def test_the_header_of_one_column_is_no_text_to_predict(write, tmp_path):
+    (tmp_path / "new.txt").write_text("text\na cat\n")
+    with pytest.raises(TaskError, match=r"new\.txt line 1 names columns, as a table does"):
+        list(write(TEXTS).inputs(str(tmp_path / "new.txt"), Notes()))
+
+
+def test_what_is_no_number_is_an_empty_cell(write, tmp_path):
+    with pytest.raises(TaskError, match=r"line 3: the label in column 'label' is empty"):
+        write([*TEXTS, {"text": "some soup", "label": float("nan")}])
+    task, notes = write([*TEXTS, {"text": float("nan"), "label": "no"}]), Notes()
+    assert task.read("train", notes)[2].texts == ("",)
+    assert notes.counts == {"empty texts": 1}
+    (tmp_path / "new.jsonl").write_text('{"text": NaN}\n')
+    assert [example.texts for example in task.inputs(str(tmp_path / "new.jsonl"), Notes())] == [("",)]
+
+
+def test_bytes_are_read_as_text(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    table = {"text": [b"good soup", b"bad soup"], "label": [b"yes", b"no"], "picture": [b"\xff", b"\xfe"]}
+    parquet.write_table(pyarrow.table(table), tmp_path / "train.parquet")
+    task = build_task(load_finetune_config("table", [f"data={tmp_path}", "table.dev_fraction=0.5"]))
+    assert task.labels == ("no", "yes")
+    source = str(tmp_path / "train.parquet")
+    assert [example.texts for example in task.inputs(source, Notes())] == [("good soup",), ("bad soup",)]
+    parquet.write_table(pyarrow.table(table | {"text": table["picture"]}), tmp_path / "train.parquet")
+    with pytest.raises(TaskError, match=r"train\.parquet row 1: bytes that are no UTF-8 text"):
+        list(task.inputs(source, Notes()))
+
+
+@pytest.mark.parametrize("empty", ["", None])
+def test_an_empty_tag_is_refused_and_makes_no_single_tags_of_spans(write, empty):
+    rows = [{"words": ["a", "cat"], "tags": ["O", "B-X"]}, {"words": ["a", "dog"], "tags": [empty, "B-X"]}]
+    with pytest.raises(TaskError, match=r"train\.jsonl line 2: an empty tag; every word needs its tag"):
+        write(rows)
 
 
 def test_parquet_is_read(tmp_path):

@@ -3,9 +3,11 @@ from pathlib import Path
 
 import pytest
 
+from electra.config.load import load_finetune_config
 from electra.config.tasks import TaggingConfig
 from electra.errors import TaskError
 from electra.tasks.base import Notes
+from electra.tasks.build import build_task
 from electra.tasks.tagging.conll import read_sentences
 from electra.tasks.tagging.task import Sentence
 
@@ -46,8 +48,9 @@ def test_a_word_between_tabs_may_hold_spaces():
 
 def test_conllu_has_comments_and_words_in_parts():
     text = "# text = don't go\n1-2\tdon't\t_\t_\n1\tdo\tdo\tAUX\n2\tn't\tnot\tPART\n2.1\tx\tx\tX\n3\tgo\tgo\tVERB\n"
-    (sentence,) = read(text, "dev.conllu")
-    assert (sentence.words, sentence.tags) == (("do", "n't", "go"), ("AUX", "PART", "VERB"))
+    for name in ("dev.conllu", "dev.conllu.gz"):
+        (sentence,) = read(text, name)
+        assert (sentence.words, sentence.tags) == (("do", "n't", "go"), ("AUX", "PART", "VERB"))
 
 
 def test_a_number_sign_is_a_word_in_plain_columns():
@@ -66,6 +69,27 @@ def test_a_number_sign_is_a_word_in_plain_columns():
 def test_lines_without_their_tag_are_refused(text, settings, message):
     with pytest.raises(TaskError, match=message):
         read(text, **settings)
+
+
+def test_an_empty_tag_is_refused():
+    with pytest.raises(TaskError, match=r"train\.txt line 1: an empty tag; every word needs its tag"):
+        read("the\tB-NP\nchef\t\n")
+
+
+def test_sentences_to_tag_have_a_word_a_line(task, tmp_path):
+    (tmp_path / "train.txt").write_text(TEXT)
+    new = tmp_path / "new.txt"
+    chunking = task("chunking")
+    for text in ("the\nchef\n", "the DT B-NP\nchef NN I-NP\n"):
+        new.write_text(text)
+        assert [sentence.words for sentence in chunking.inputs(str(new), Notes())] == [("the", "chef")]
+    new.write_text("the chef ate soup\n")
+    message = r"new\.txt line 1: 4 columns, the training file has 3; write a word a line, and a blank line after each"
+    with pytest.raises(TaskError, match=message):
+        list(chunking.inputs(str(new), Notes()))
+    before = {name: value for name, value in chunking.describe().items() if name != "width"}
+    config = load_finetune_config("tagging", ["task=chunking", f"data={tmp_path}"])
+    assert next(build_task(config, before).inputs(str(new), Notes())).words == ("the",)
 
 
 def test_without_a_dev_file_the_test_file_is_scored_and_noted(task, tmp_path):

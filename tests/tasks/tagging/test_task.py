@@ -4,6 +4,7 @@ import torch
 
 from electra.config.tasks import TaggingConfig
 from electra.data.tokens.tokenizer import SPECIAL_TOKENS, wordpiece
+from electra.errors import TaskError
 from electra.tasks.base import Notes
 from electra.tasks.batches import make_batch
 from electra.tasks.tagging.task import Sentence, TaggingTask, learn_tags
@@ -115,6 +116,12 @@ def test_a_tag_that_training_did_not_have_is_noted_and_cannot_be_right(tokenizer
     assert notes.counts == {"words whose tag is not in the training data": 1}
     assert make_batch(task, features, 1, 16, tokenizer.pad_id)["tag_weights"].sum() == 1
     assert task.score(examples, predict(task, examples, features, [[1, 0]]))["recall"] == 0.5
+
+
+def test_a_tag_that_marks_no_span_is_refused_with_its_place(tokenizer):
+    odd = Sentence(("the", "cat"), ("B-NP", "NP"), "dev.txt line 3")
+    with pytest.raises(TaskError, match=r"dev\.txt line 3: the tag 'NP' marks no span as B-PER, I-PER and O do"):
+        tagging().features([odd], tokenizer, 16, Notes(), training=False)
 
 
 def test_one_tag_for_all_words_is_told(tokenizer):

@@ -275,6 +275,12 @@ def test_the_real_files_have_the_official_counts(task, real, name):
     assert not notes.counts
 
 
+def test_a_table_that_is_written_with_quotes_is_read_so_whatever_its_columns_are_called(task, tmp_path):
+    content = 'index\tsentence1\tsentence2\n0\t"He said ""hi"""\tB\n1\t"two\nlines"\tC\n'
+    found = task("rte").inputs(str(write(tmp_path, "mine.tsv", content)), Notes())
+    assert [example.texts for example in found] == [('He said "hi"', "B"), ("two\nlines", "C")]
+
+
 def test_the_other_real_files_are_read_too(task, real):
     qnli = task("qnli", "train_file=train_reconstructed.tsv", data=real)
     assert (len(qnli.read("train", Notes())), len(qnli.read("dev", Notes()))) == (104_743, 5463)

@@ -168,7 +168,7 @@ def _csv_rows(lines: Iterable[str], source: Source) -> Iterator[Row]:
     said = re.fullmatch("sep=(.)\r?\n", start[0]) if start else None  # a line that spreadsheets like to begin with
     start = start[1:] if said else start
     delimiter = said[1] if said else "\t" if source.format == "tsv" else _delimiter(start)
-    plain = source.format == "tsv" and not _quotes(start)
+    plain = source.format == "tsv" and not uses_quotes(start)
     rows = csv.reader(chain(start, lines), delimiter=delimiter, quotechar=None if plain else '"', strict=True)
     header: list[str] | None = None
 
@@ -196,7 +196,7 @@ def _delimiter(start: list[str]) -> str:
     return max(",;\t", key="".join(start[:1]).count)
 
 
-def _quotes(start: list[str]) -> bool:
+def uses_quotes(start: list[str]) -> bool:
     """Tell whether tab-separated lines put fields into quotes, or mean every quote as it stands."""
     rows = [line.rstrip("\n").split("\t") for line in start]
     begun = [field for row in rows for field in row if field.startswith('"')]

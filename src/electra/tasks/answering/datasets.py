@@ -42,9 +42,7 @@ class DatasetAnswering(QuestionAnswering):
         """Read a split from its file, or from the dataset of the hub (as a name or as Parquet files)."""
         sources = self._sources(split)
         questions = checked(chain.from_iterable(map(read_questions, sources)), sources[0])
-        if not self.unanswerable:
-            strange = sum(question.answers == () for question in questions)
-            notes.add(f"questions without an answer, which {self.name} does not know", strange)
+        self.note_strange(questions, notes)
         return questions
 
     def inputs(self, source: str, notes: Notes) -> Iterator[Question]:

@@ -124,12 +124,18 @@ def _records(source: str) -> Iterator[Question]:
 
 
 def _mrqa(entry: _MrqaQuestion, context: str) -> Question:
-    """Put the answers with a known place first: training takes the first that stands in the context."""
+    """Put the answers with a known place first: training takes the first that stands in the context.
+
+    Where all are spelt otherwise than what was detected, the first has the first detected place.
+    """
     if entry.answers is None:
         return Question(entry.qid, entry.question, context)
-    detected = [found for found in reversed(entry.detected_answers) if found.char_spans]
-    places = {found.text.lower(): found.char_spans[0][0] for found in detected}
-    answers = [Answer(text, places.get(text.lower())) for text in entry.answers]
+    detected = [found for found in entry.detected_answers if found.char_spans]
+    places = {found.text.lower(): found.char_spans[0] for found in reversed(detected)}
+    if detected and places.keys().isdisjoint(map(str.lower, entry.answers)):
+        places = {text.lower(): detected[0].char_spans[0] for text in entry.answers[:1]}
+    spans = {text: (first, last + 1) for text, (first, last) in places.items()}
+    answers = [Answer(text, *spans.get(text.lower(), ())) for text in entry.answers]
     ordered = tuple(sorted(answers, key=lambda answer: answer.start is None))
     return Question(entry.qid, entry.question, context, ordered)
 

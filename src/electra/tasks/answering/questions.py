@@ -11,6 +11,7 @@ class Answer:
 
     text: str
     start: int | None = None  # its first character in the context, where the data say so
+    end: int | None = None  # the character behind it, where the data say so: there it may be spelt otherwise
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,12 @@ def make_question(id: str, question: str, context: str, answers: Sequence[str] |
 def locate(answer: Answer, context: str) -> tuple[int, int] | None:
     """Give the first and the end character of an answer in its context, None where it does not occur.
 
-    The place that the data name counts if the answer stands there. Else it is the occurrence as a whole word that is
-    nearest to that place, if need be one of another case, with other spaces or inside a word.
+    The place that the data name counts if they name its end too, or if the answer stands there. Else it is the
+    occurrence as a whole word that is nearest to that place, if need be one of another case, with other spaces or
+    inside a word.
     """
+    if answer.start is not None and answer.end is not None:
+        return answer.start, answer.end
     if answer.start is not None and answer.text and context.startswith(answer.text, answer.start):
         return answer.start, answer.start + len(answer.text)
     words = answer.text.split()

@@ -120,6 +120,11 @@ class QuestionAnswering(Task[Question, Window, AnswerHead]):
         graded = _grade(examples, predictions)
         return graded.at(self.threshold) | {f"best_{name}": graded.best(name).score for name in graded.scores}
 
+    def note_strange(self, questions: Sequence[Question], notes: Notes) -> None:
+        """Note questions without an answer where training had none: the model always gives one."""
+        strange = 0 if self.unanswerable else sum(question.answers == () for question in questions)
+        notes.add("questions without an answer, which the model does not know of", strange)
+
     def is_labelled(self, example: Question) -> bool:
         """Say whether the right answers are known, or known not to exist."""
         return example.answers is not None

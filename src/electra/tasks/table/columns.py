@@ -8,6 +8,7 @@ from typing import Any
 from electra.config.keys import did_you_mean
 from electra.config.tasks import Kind
 from electra.errors import TaskError
+from electra.tasks.lines import read_cell
 
 Cells = Mapping[str, Any]
 MAY_BE_EMPTY = ("multilabel", "answering")  # no label at all, and no answer, are answers too
@@ -58,9 +59,9 @@ class Columns:
             raise TaskError(f"{where}: the label in column {self.label!r} is empty")
         return None
 
-    def read_id(self, cells: Cells) -> Any:
+    def read_id(self, cells: Cells, where: str) -> Any:
         """Give what predictions are to be known by, None where nothing is."""
-        return cells.get(self.id) if self.id else None
+        return read_cell(cells.get(self.id), where) if self.id else None
 
     def split_labels(self, raw: Any) -> list[str]:
         """Give the labels of one cell, where there may be several."""
@@ -72,7 +73,8 @@ def split_words(raw: Any, where: str) -> tuple[str, ...]:
     """Take a list of words, or split a text at its spaces."""
     if isinstance(raw, dict):
         raise TaskError(f"{where}: a record where words are meant")
-    words = tuple(map(str, raw)) if isinstance(raw, list) else tuple(str("" if raw is None else raw).split())
+    listed = raw if isinstance(raw, list) else str("" if raw is None else raw).split()
+    words = tuple("" if word is None else str(word) for word in listed)
     if not words:
         raise TaskError(f"{where}: a sentence without a word")
     return words
@@ -87,4 +89,4 @@ def missing_column(wanted: str, names: Iterable[str], where: str, key: str) -> s
 def _cell(cells: Cells, column: str, where: str, key: str) -> Any:
     if column not in cells:
         raise TaskError(missing_column(column, cells, where, key))
-    return cells[column]
+    return read_cell(cells[column], where)

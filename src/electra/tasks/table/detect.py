@@ -1,12 +1,13 @@
 """Which column is what: by what the user says, else by the names, else by what the cells hold."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from electra.config.tasks import Kind, TableConfig
 from electra.data.reading.records import Row
 from electra.errors import TaskError
+from electra.tasks.lines import read_cell
 from electra.tasks.table.columns import Columns, missing_column
 
 LABELS = (
@@ -23,13 +24,14 @@ WORDS = ("words", "tokens")
 TEXTS = (*WORDS, "text", "sentence", "review", "comment", "content", "document", "body", "message", "tweet", "question")
 IDS = ("id", "idx", "index", "guid", "uuid")
 SEPARATORS = ("|", ";")  # not the comma, which stands in many a label
-SAMPLE = 1000  # rows that are looked at
+SAMPLE = 1000  # rows that are looked at to find the columns
+LISTS = re.compile(r"""\s*(\[\s*(['"\d-].*)?\]|\{\s*['"].*\})\s*""", re.DOTALL)  # as pandas writes them into a CSV
 MANY = 20  # whole numbers with more values than this are measured, not named
 
 
 def find_columns(rows: Sequence[Row], settings: TableConfig) -> Columns:
-    """Tell the columns of a table of which some rows are given."""
-    rows = rows[:SAMPLE]
+    """Tell the columns of a table, and from all of its labels what they are."""
+    all_rows, rows = rows, rows[:SAMPLE]
     names = list(dict.fromkeys(name for row in rows for name in row.cells))
     where = rows[0].where
     for key in ("text", "pair", "label", "id"):
@@ -46,7 +48,11 @@ def find_columns(rows: Sequence[Row], settings: TableConfig) -> Columns:
         others = [name for name in names if name not in (label, pair)]
         text, found = _find_texts(rows, others)
         pair = pair or found
-    kind, separator = _find_kind(rows, text, pair, label, settings)
+    for name in (text, label):
+        values = _values(rows, name)
+        if values and all(isinstance(value, str) and LISTS.fullmatch(value) for value in values):
+            raise TaskError(f"{where}: column {name!r} holds lists or records as text; write JSON lines, or Parquet")
+    kind, separator = _find_kind(all_rows, text, pair, label, settings)
     return Columns(kind, text, pair, label, settings.id or _usual(names, IDS), separator)
 
 
@@ -57,7 +63,9 @@ def _usual(names: Sequence[str], usual: Iterable[str]) -> str | None:
 
 
 def _values(rows: Sequence[Row], name: str) -> list[Any]:
-    return [row.cells[name] for row in rows if row.cells.get(name) not in (None, "")]
+    cells = (row.cells.get(name) for row in rows)
+    there = (cell for cell in cells if cell not in (None, "") and cell == cell)  # NaN is nothing
+    return [cell.decode(errors="replace") if isinstance(cell, bytes) else cell for cell in there]
 
 
 def _fewest_values(rows: Sequence[Row], names: Sequence[str], settings: TableConfig) -> str:
@@ -104,7 +112,8 @@ def _find_kind(
     separator = settings.separator or _find_separator(values)
     if settings.kind:
         return settings.kind, (separator or ",") if settings.kind == "multilabel" else None
-    if pair and (text.lower(), pair.lower()) in QUESTIONS and label.lower().startswith("answer"):
+    asked = pair and (text.lower(), pair.lower()) in QUESTIONS and label.lower().startswith("answer")
+    if pair and asked and _stand_in(rows, label, pair):
         return "answering", None
     if text.lower() in WORDS or (values and isinstance(rows[0].cells.get(text), list)):
         return "tagging", None
@@ -125,6 +134,21 @@ def _find_kind(
             f"labels; set table.label, or table.kind=classification if they are"
         )
     return "classification", None
+
+
+def _stand_in(rows: Sequence[Row], label: str, context: str) -> bool:
+    """Tell whether at least half of the answers that are given stand in their contexts, as yes and no do not."""
+    found = []
+    for row in rows:
+        value = read_cell(row.cells.get(label), row.where)
+        value = value.get("text") if isinstance(value, Mapping) else value
+        several = value if isinstance(value, list) else [value]
+        answers = [str(answer) for answer in several if answer is not None and str(answer).strip()]
+        if answers:
+            words = "|".join(map(re.escape, answers))
+            place = re.search(rf"(?<!\w)({words})(?!\w)", str(row.cells.get(context)), re.ASCII | re.IGNORECASE)
+            found.append(place is not None)
+    return sum(found) * 2 >= len(found)
 
 
 def _find_separator(values: Sequence[Any]) -> str | None:

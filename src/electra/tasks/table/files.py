@@ -29,41 +29,52 @@ class Table:
     """The rows of each split; without a dev file, some of the training file's are held out, always the same ones.
 
     A model is scored on rows of another file than it was tuned on as a whole, but for those that it learned from. Rows
-    are told by what they hold, since a file may be copied, named from another folder, or have grown.
+    are told by their texts, since a file may be copied, named from another folder, or have grown.
     """
 
     def __init__(self, config: FinetuneConfig, known: Mapping[str, Any]) -> None:
         self._data = config.data
+        self.texts: Sequence[str] = ()  # the columns that tell a row from others
         self._rows: str | None = known.get("rows")  # the fingerprint of the training file's rows
-        self._learned: str = known.get("learned", "")  # short ones of those that a model learned from, one by one
+        self._by_cells = "learned" in known  # as models from before tell rows
+        self._learned: str = known.get("learned_texts", known.get("learned", ""))  # short ones of rows learned from
         self._file = config.file
-        self._fraction: float = known.get("dev_fraction", config.table.dev_fraction)
+        self._fraction = config.table.dev_fraction
 
     def learn(self, rows: Sequence[Row]) -> None:
         """Remember the training file's rows as those that a model is tuned on."""
-        held: Collection[int] = () if self._find("dev") else self._held_out(len(rows))
+        held: Collection[bytes] = () if self._find("dev") else self._held_out(rows)
         self._rows = fingerprint(rows)
-        learned = (_short(row) for number, row in enumerate(rows) if number not in held)
+        learned = (self._short(row) for row in rows if self._spelled(row) not in held)
         self._learned = base64.b64encode(b"".join(learned)).decode()
 
     def describe(self) -> dict[str, Any]:
         """Give what a stored model has to know of its rows."""
-        return {"rows": self._rows, "learned": self._learned, "dev_fraction": self._fraction}
+        return {"rows": self._rows, "learned" if self._by_cells else "learned_texts": self._learned}
 
     def read(self, split: Split, notes: Notes) -> list[Row]:
         """Read the rows of a split."""
         source = self._find(split)
-        if source and (split != "train" or self._find("dev")):
-            return _read(source)
-        rows = self.read_training_file()
-        if split != "train" and fingerprint(rows) != self._rows:
-            return self._not_learned(rows, notes)
-        if split == "test":
+        rows = _read(source) if source and split != "train" else self.read_training_file()
+        digests = base64.b64decode(self._learned)
+        short = {digests[start : start + SHORT] for start in range(0, len(digests), SHORT)}
+        learned = [row for row in rows if self._short(row) in short]
+        others = [row for row in rows if self._short(row) not in short]
+        tuned_on = fingerprint(rows) == self._rows
+        if split == "train" and tuned_on:
+            return learned
+        if source:
+            notes.add("of the rows stand in the training data too", len(learned))
+            return rows
+        if split == "test" and tuned_on:
             raise TaskError("no test file: name one with test_file=FILE, or put test.csv beside train.csv")
-        held = self._held_out(len(rows))
-        if split == "dev":
-            notes.add("of the rows are held out of the training file", len(held))
-        return [row for number, row in enumerate(rows) if (number in held) == (split == "dev")]
+        if not others:
+            raise TaskError("the model learned from every row of this table; score it on others, with data or dev_file")
+        if tuned_on:
+            notes.add("of the rows are held out of the training file", len(others))
+        else:
+            notes.add("of the rows were learned from and are left out", len(learned))
+        return others
 
     def read_training_file(self) -> list[Row]:
         """Read all rows of the training file, also those that are held out: labels need not stand in both parts."""
@@ -95,36 +106,32 @@ class Table:
         name = data if ":" in data else f"{data}:"
         return f"{name}:{HUB[split]}" if HUB[split] in dataset_splits(data) else None
 
-    def _not_learned(self, rows: list[Row], notes: Notes) -> list[Row]:
-        digests = base64.b64decode(self._learned)
-        learned = {digests[start : start + SHORT] for start in range(0, len(digests), SHORT)}
-        others = [row for row in rows if _short(row) not in learned]
-        if not others:
-            raise TaskError("the model learned from every row of this table; score it on others, with data or dev_file")
-        notes.add("of the rows were learned from and are left out", len(rows) - len(others))
-        return others
+    def _held_out(self, rows: Sequence[Row]) -> frozenset[bytes]:
+        """Draw the texts that are held out, in all rows that have them."""
+        texts = list(dict.fromkeys(map(self._spelled, rows)))
+        if len(texts) < 2:
+            raise TaskError("the table has 1 text: too few to hold one out; name a second table with dev_file=FILE")
+        count = min(max(1, round(len(texts) * self._fraction)), len(texts) - 1)
+        drawn = np.random.default_rng(HELD_OUT_SEED).permutation(len(texts))[:count]
+        return frozenset(texts[number] for number in drawn)
 
-    def _held_out(self, rows: int) -> frozenset[int]:
-        if rows < 2:
-            raise TaskError("the table has 1 row: too few to hold one out; name a second table with dev_file=FILE")
-        count = min(max(1, round(rows * self._fraction)), rows - 1)
-        return frozenset(np.random.default_rng(HELD_OUT_SEED).permutation(rows)[:count].tolist())
+    def _short(self, row: Row) -> bytes:
+        return hashlib.blake2b(self._spelled(row), digest_size=SHORT).digest()
+
+    def _spelled(self, row: Row) -> bytes:
+        return _json(row.cells if self._by_cells else [str(row.cells.get(name)) for name in self.texts])
 
 
 def fingerprint(rows: Sequence[Row]) -> str:
     """Give a number that tells these rows, in this order, from all others."""
     digest = hashlib.blake2b(digest_size=16)
     for row in rows:
-        digest.update(_spelled(row) + b"\n")
+        digest.update(_json(row.cells) + b"\n")
     return digest.hexdigest()
 
 
-def _short(row: Row) -> bytes:
-    return hashlib.blake2b(_spelled(row), digest_size=SHORT).digest()
-
-
-def _spelled(row: Row) -> bytes:
-    return json.dumps(row.cells, default=str).encode()
+def _json(value: Any) -> bytes:
+    return json.dumps(value, default=str).encode()
 
 
 def _find_in(folder: Path, stems: Sequence[str]) -> str | None:

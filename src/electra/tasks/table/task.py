@@ -32,8 +32,10 @@ def table_task(name: str, config: FinetuneConfig, known: Known) -> Task[Any, Any
         columns = Columns(**{**known["columns"], **named})
     else:
         rows = table.read_training_file()
-        table.learn(rows)
         columns = find_columns(rows, config.table)
+    table.texts = columns.texts
+    if not known:
+        table.learn(rows)
     if columns.kind == "tagging":
         return TableTagging(name, config, table, columns, rows, known)
     if columns.kind == "answering":
@@ -87,8 +89,8 @@ class TableTexts(TextTask):
 
     def inputs(self, source: str, notes: Notes) -> Iterator[TextExample]:
         """Read texts to predict from a table that has the columns, or from lines of text."""
-        for cells in read_inputs(source, self._columns.texts):
-            yield TextExample(self._columns.read_texts(cells, source), id=self._columns.read_id(cells))
+        for where, cells in read_inputs(source, self._columns.texts):
+            yield TextExample(self._columns.read_texts(cells, where), id=self._columns.read_id(cells, where))
 
     def _example(self, row: Row, labelled: bool) -> TextExample:
         columns = self._columns
@@ -96,7 +98,7 @@ class TableTexts(TextTask):
         label = None
         if raw is not None:
             label = self.kind.parse(columns.split_labels(raw) if columns.kind == "multilabel" else raw, row.where)
-        return TextExample(columns.read_texts(row.cells, row.where), label, columns.read_id(row.cells))
+        return TextExample(columns.read_texts(row.cells, row.where), label, columns.read_id(row.cells, row.where))
 
 
 class TableTagging(TaggingTask):
@@ -122,8 +124,8 @@ class TableTagging(TaggingTask):
 
     def inputs(self, source: str, notes: Notes) -> Iterator[Sentence]:
         """Read sentences to tag from a table that has the column of words, or from lines of text."""
-        for cells in read_inputs(source, self._columns.texts):
-            yield Sentence(self._columns.read_words(cells, source), id=self._columns.read_id(cells))
+        for where, cells in read_inputs(source, self._columns.texts):
+            yield Sentence(self._columns.read_words(cells, where), id=self._columns.read_id(cells, where))
 
     def _sentence(self, row: Row, labelled: bool = True) -> Sentence:
         words = self._columns.read_words(row.cells, row.where)
@@ -131,7 +133,7 @@ class TableTagging(TaggingTask):
         tags = None if raw is None else split_words(raw, row.where)
         if tags is not None and len(tags) != len(words):
             raise TaskError(f"{row.where}: {len(words)} words, but {len(tags)} tags; every word needs its tag")
-        return Sentence(words, tags, row.where, self._columns.read_id(row.cells))
+        return Sentence(words, tags, row.where, self._columns.read_id(row.cells, row.where))
 
 
 class TableAnswering(QuestionAnswering):
@@ -159,6 +161,7 @@ class TableAnswering(QuestionAnswering):
         """Read the rows of a split; those of a test file may come without answers."""
         rows = self._table.read(split, notes)
         questions = [self._question(row, number, split != "test") for number, row in enumerate(rows)]
+        self.note_strange(questions, notes)
         if len({question.id for question in questions}) == len(questions):
             return questions
         notes.add("questions are told apart by the numbers of their rows, as ids stand twice", len(questions))
@@ -166,12 +169,12 @@ class TableAnswering(QuestionAnswering):
 
     def inputs(self, source: str, notes: Notes) -> Iterator[Question]:
         """Read questions to answer from a table that has both columns, or from lines with a tab between the two."""
-        for number, cells in enumerate(read_inputs(source, self._columns.texts)):
-            yield self._question(Row(source, cells), number, labelled=False)
+        for number, row in enumerate(read_inputs(source, self._columns.texts)):
+            yield self._question(row, number, labelled=False)
 
     def _question(self, row: Row, number: int, labelled: bool = True) -> Question:
         question, context = self._columns.read_texts(row.cells, row.where)
-        given = self._columns.read_id(row.cells)
+        given = self._columns.read_id(row.cells, row.where)
         name = str(number if given is None else given)
         raw = self._columns.read_label(row.cells, row.where, labelled)
         if isinstance(raw, Mapping):  # as datasets of the hub have it: texts and their places

@@ -37,7 +37,7 @@ class ConllTask(TaggingTask):
         self._data, self._file = config.data, config.file
         self._settings = config.tagging
         plain = name == "pos"
-        super().__init__(config.tagging, known or learn_tags(self.read("train", Notes()), config.tagging, plain), plain)
+        super().__init__(config.tagging, known or self._learn(plain), plain)
         if not plain and not marks_spans(self.labels):
             raise TaskError(
                 f"the tags of {name} mark no spans as B-PER and I-PER do, but are {', '.join(self.labels[:4])} …; "
@@ -55,8 +55,15 @@ class ConllTask(TaggingTask):
         return sentences
 
     def inputs(self, source: str, notes: Notes) -> Iterator[Sentence]:
-        """Read sentences to tag, a word a line; further columns are passed over."""
-        return read_sentences(read_lines(source), source, self._settings, tagged=False)
+        """Read sentences to tag, a word a line; the further columns of the training file are passed over."""
+        width = self._known.get("width")  # which models from before do not know
+        return read_sentences(read_lines(source), source, self._settings, tagged=False, width=width)
+
+    def _learn(self, plain: bool) -> dict[str, Any]:
+        path = str(self._path("train"))
+        sentences = self.read("train", Notes())
+        width = next(len(cells) for _, cells in _lines(read_lines(path), path) if cells)
+        return {**learn_tags(sentences, self._settings, plain), "width": width}
 
     def _path(self, split: Split) -> Path:
         folder = task_folder(self._data, TASKS[self.name])
@@ -79,30 +86,49 @@ class WordColumns(NamedTuple):
     tag: int | None
 
 
-def read_sentences(lines: Iterable[str], name: str, settings: TaggingConfig, tagged: bool = True) -> Iterator[Sentence]:
-    """Read sentences, with or without their tags; every line has to have as many columns as the first."""
-    universal = name.endswith(UNIVERSAL)
+def read_sentences(
+    lines: Iterable[str], name: str, settings: TaggingConfig, tagged: bool = True, width: int | None = None
+) -> Iterator[Sentence]:
+    """Read sentences, with or without their tags; every line has to have as many columns as the first.
+
+    Where the `width` of the training file is given, lines have so many columns, or the word alone.
+    """
     columns: WordColumns | None = None
     words: list[str] = []
     tags: list[str] = []
     start = ""
-    for number, line in enumerate(chain(lines, [""]), 1):
-        where = f"{name} line {number}"
-        if not line.strip():
+    for where, cells in _lines(chain(lines, [""]), name):
+        if not cells:
             if words:
                 yield Sentence(tuple(words), tuple(tags) if tagged else None, start)
             words, tags = [], []
-        elif not line.startswith(DOCUMENT) and not (universal and NOT_A_WORD.fullmatch(line)):
-            cells = line.split("\t") if "\t" in line else line.split()
-            columns = columns or _find_columns(len(cells), settings, universal, tagged, where)
-            if len(cells) != columns.width:
-                raise TaskError(
-                    f"{where}: {len(cells)} columns, the first line has {columns.width}; every word needs its tag"
-                )
-            start = start if words else where
-            words.append(cells[columns.word])
-            if columns.tag is not None:
-                tags.append(cells[columns.tag])
+            continue
+        if width and len(cells) not in (1, width):
+            raise TaskError(
+                f"{where}: {len(cells)} columns, the training file has {width}; write a word a line, "
+                f"and a blank line after each sentence"
+            )
+        columns = columns or _find_columns(len(cells), settings, _is_universal(name), tagged, where)
+        if len(cells) != columns.width:
+            raise TaskError(
+                f"{where}: {len(cells)} columns, the first line has {columns.width}; every word needs its tag"
+            )
+        start = start if words else where
+        words.append(cells[columns.word])
+        if columns.tag is not None:
+            tags.append(cells[columns.tag])
+
+
+def _lines(lines: Iterable[str], name: str) -> Iterator[tuple[str, list[str]]]:
+    """Give the place and the columns of each line that is a word or blank; a blank one has no column."""
+    universal = _is_universal(name)
+    for number, line in enumerate(lines, 1):
+        if not line.startswith(DOCUMENT) and not (universal and NOT_A_WORD.fullmatch(line)):
+            yield f"{name} line {number}", line.split("\t") if line.strip() and "\t" in line else line.split()
+
+
+def _is_universal(name: str) -> bool:
+    return UNIVERSAL in Path(name).suffixes
 
 
 def _find_columns(width: int, settings: TaggingConfig, universal: bool, tagged: bool, where: str) -> WordColumns:

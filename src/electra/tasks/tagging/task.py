@@ -19,7 +19,7 @@ from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import TaskError
 from electra.model.heads import TaggingHead
 from electra.tasks.base import Batch, Defaults, Feature, Notes, Output, Prediction, Split, Task, mean_where
-from electra.tasks.tagging.spans import OUTSIDE, Span, find_spans, marks_spans, scheme_of, span_scores, write_tags
+from electra.tasks.tagging.spans import OUTSIDE, TAG, Span, find_spans, marks_spans, scheme_of, span_scores, write_tags
 from electra.tasks.texts.labels import listed
 
 Targets = list[int | None]  # the tag of each word that the encoder sees; None for one that training did not have
@@ -33,6 +33,11 @@ class Sentence:
     tags: tuple[str, ...] | None = None
     where: str = field(default="", repr=False)  # the file and line that it starts at: no part of what it holds
     id: Any = None  # by which a table knows it
+
+    def __post_init__(self) -> None:
+        """Refuse an empty tag, which is neither a tag nor outside of all spans."""
+        if not all(map(str.strip, self.tags or ())):
+            raise TaskError(f"{self.where}: an empty tag; every word needs its tag")
 
 
 @dataclass(frozen=True)
@@ -177,6 +182,8 @@ def network_tags(example: Sentence, settings: TaggingConfig, plain: bool) -> lis
         raise TaskError(f"{example.where}: a sentence without tags cannot be scored")
     if plain:
         return list(example.tags)
+    if odd := [tag for tag in example.tags if not TAG.fullmatch(tag)]:
+        raise TaskError(f"{example.where}: the tag {odd[0]!r} marks no span as B-PER, I-PER and O do")
     return write_tags(find_spans(example.tags, settings.spans), len(example.words), settings.scheme)
 
 

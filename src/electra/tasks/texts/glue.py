@@ -76,10 +76,10 @@ class GlueTask(TextTask):
     def inputs(self, source: str, notes: Notes) -> Iterator[TextExample]:
         """Read texts to predict: GLUE's own files, a table with the columns of those or of the hub's, or lines."""
         columns = self.benchmark.columns
-        own = (row.cells for row in read_own(Path(source), self.benchmark, columns, notes))
+        own = read_own(Path(source), self.benchmark, columns, notes)
         table = read_inputs(source, columns, dict(zip(self.fields, columns, strict=True)))
-        for cells in own if is_own(Path(source), self.benchmark) else table:
-            yield TextExample(tuple(str(cells[column]) for column in columns), id=cells.get("index"))
+        for row in own if is_own(Path(source), self.benchmark) else table:
+            yield TextExample(tuple(str(row.cells[column]) for column in columns), id=row.cells.get("index"))
 
     def files(self, examples: Sequence[TextExample], predictions: Sequence[Prediction]) -> dict[str, str]:
         """Give the files of a submission to the benchmark."""

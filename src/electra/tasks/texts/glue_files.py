@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from electra.data.reading.records import read_rows
+from electra.data.reading.records import START, read_rows, uses_quotes
 from electra.data.reading.sources import is_dataset
 from electra.errors import TaskError
 from electra.tasks.base import HUB, Defaults, Notes, Split, contents, task_folder
@@ -70,7 +71,12 @@ def is_own(path: Path, task: Benchmark) -> bool:
     if path.suffix != ".tsv" or not path.is_file():
         return False
     first = _first_fields(path)
-    return set(task.columns) <= set(first) or _without_header(first, task)
+    if _without_header(first, task):
+        return True
+    with path.open(encoding="utf-8-sig", newline="\n") as file:
+        start = list(islice(_decoded(file, path), START))
+    quoted = uses_quotes(start) and any('""' in line for line in start)  # its own files mean quotes as they stand
+    return set(task.columns) <= set(first) and not quoted
 
 
 def read_own(path: Path, task: Benchmark, needed: tuple[str, ...], notes: Notes) -> Iterator[GlueRow]:
