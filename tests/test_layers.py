@@ -19,7 +19,7 @@ LAYERS = [
     "cli",
 ]
 
-DATA = ["settings", "files", "reading", "tokens", "corpus", "feeding"]  # the way of a text, inside its layer
+DATA = ["settings", "mix", "files", "reading", "tokens", "corpus", "feeding"]  # the way of a text, inside its layer
 
 
 def layer(module: str) -> str:

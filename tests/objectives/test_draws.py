@@ -1,6 +1,7 @@
 import torch
 
-from electra.objectives.draws import Draws, draw, mix
+from electra.data.mix import mix
+from electra.objectives.draws import Draws, draw
 
 
 def numbers(draws: Draws) -> torch.Tensor:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from electra.data.mix import mix
+
 
 @dataclass(frozen=True)
 class Draws:
@@ -25,14 +27,3 @@ def draw(
     source = torch.Generator(device).manual_seed(mix(seed, number))
     everything = torch.rand(3, rows * parts, length, generator=source, device=device)
     return Draws(*everything[:, part * rows : (part + 1) * rows])
-
-
-def mix(*numbers: int) -> int:
-    """Hash whole numbers to 63 bits, so that neighbouring seeds and steps share nothing."""
-    state = 0
-    for number in numbers:  # the finaliser of splitmix64
-        state = (state + number + 0x9E3779B97F4A7C15) & (2**64 - 1)
-        state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
-        state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & (2**64 - 1)
-        state ^= state >> 31
-    return state >> 1

@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from electra.config.finetune import FinetuneConfig
 from electra.config.load import load_finetune_config
 from electra.data.files import folder_whole, read_table, write_json
+from electra.data.mix import mix
 from electra.errors import CheckpointError, ConfigError
 from electra.model.networks import TaskNetwork
 from electra.model.precision import as_used
 from electra.model.task_model import TaskModel, write_task_model
-from electra.objectives.draws import mix
 from electra.recipes.evaluate import forward
 from electra.recipes.hardware import fitting, record_environment
 from electra.recipes.results import Results, chosen_seed, summarize_seeds

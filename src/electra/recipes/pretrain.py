@@ -15,6 +15,7 @@ from electra.data.corpus.shards import Corpus, open_corpus
 from electra.data.feeding.batch import Batch
 from electra.data.feeding.loader import Loader
 from electra.data.files import folder_whole
+from electra.data.mix import mix
 from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 from electra.errors import CheckpointError, ConfigError, ElectraError
 from electra.model.networks import MaskedLM, plain_encoder
@@ -22,7 +23,7 @@ from electra.model.pretrained import Pretrained, fits_vocabulary, load
 from electra.objectives.base import Objective, Step, real_share
 from electra.objectives.build import build_objective
 from electra.objectives.doctor import diagnose
-from electra.objectives.draws import Draws, draw, mix
+from electra.objectives.draws import Draws, draw
 from electra.objectives.metrics import summarize
 from electra.objectives.samples import Sample, take_samples
 from electra.objectives.two_stage import FrozenGeneratorRTD

@@ -8,11 +8,12 @@ from typing import IO
 
 import numpy as np
 
+from electra.data.mix import mix
+
 SPACELESS = 20  # characters for each space; with more, text has no words that repeat, and training costs far more
 SPACELESS_COST = 10  # characters that one of such text counts for
 _BLOCK = 1 << 20  # characters read at a time
 _UNICODE = 0x110000
-_64_BITS = (1 << 64) - 1
 _LAST_LEVEL = 63
 
 
@@ -70,7 +71,7 @@ class Sample:
         for file in self.files:
             with file.open(encoding="utf-8", newline="\n") as stream:
                 for line in stream:
-                    if number % stride == _scrambled(number // stride) % stride:
+                    if number % stride == mix(number // stride) % stride:
                         yield line.rstrip("\n")
                     number += 1
 
@@ -103,15 +104,7 @@ def _level(number: int) -> int:
     if number == 0:
         return _LAST_LEVEL
     level = 0
-    while number > 1 and number & 1 == _scrambled(number >> 1 << 6 | level) & 1:
+    while number > 1 and number & 1 == mix(number >> 1, level) & 1:
         number >>= 1
         level += 1
     return level
-
-
-def _scrambled(number: int) -> int:
-    """Hash a number to 64 bits, as SplitMix64 does."""
-    number = (number + 1) * 0x9E3779B97F4A7C15 & _64_BITS
-    number = (number ^ number >> 30) * 0xBF58476D1CE4E5B9 & _64_BITS
-    number = (number ^ number >> 27) * 0x94D049BB133111EB & _64_BITS
-    return number ^ number >> 31

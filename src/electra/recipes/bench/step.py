@@ -7,8 +7,8 @@ from torch import Tensor
 
 from electra.config.load import load_config
 from electra.config.schema import PretrainConfig
+from electra.data.mix import mix
 from electra.data.tokens.tokenizer import SPECIAL_TOKENS
-from electra.objectives.draws import mix
 from electra.recipes.bench.huggingface import CarefulGlue, HuggingFaceStep, TypicalGlue
 from electra.recipes.bench.profile import profile
 from electra.recipes.bench.timing import Against, Bench, Row, Trial, measured, take_turns
