@@ -5,7 +5,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
@@ -129,6 +129,14 @@ def file_sha256(path: Path) -> str:
     """Give a file's checksum, as `sha256sum` prints it."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def fingerprint(parts: Iterable[bytes | memoryview]) -> str:
+    """Give a number that tells these bytes, one part after the other, from all others."""
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest()
 
 
 @contextmanager

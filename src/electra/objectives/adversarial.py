@@ -9,7 +9,7 @@ from electra.data.feeding.batch import Batch
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.model.encoder import glorot_linear
 from electra.model.networks import Discriminator, MaskedLM
-from electra.objectives.base import Step, detect, sampled_from, weighted_mean
+from electra.objectives.base import Step, detect, log_likelihood, sampled_from, weighted_mean
 from electra.objectives.draws import Draws
 from electra.objectives.rtd import ReplacedTokenDetection
 
@@ -40,7 +40,7 @@ class AdversarialRTD(ReplacedTokenDetection):
         baseline = self.baseline(hidden).squeeze(-1).float().gather(1, masked.positions)
         expected = -F.logsigmoid(baseline).detach()  # b(x^masked, t) = -log sigmoid(w · h_G + bias)
         policy = sampled_from(corrupted.logits, self.config.temperature, corrupted.forbidden)
-        log_p = policy.log_softmax(-1).gather(-1, corrupted.proposed[..., None]).squeeze(-1)
+        log_p = log_likelihood(policy, corrupted.proposed)
         policy_loss = weighted_mean(-(reward - expected) * log_p, masked.weights)
         # Cross-entropy between sigmoid(w · h_G + bias) and the probability whose -log the reward is.
         fit = F.binary_cross_entropy_with_logits(baseline, (-reward).exp(), reduction="none")

@@ -9,7 +9,7 @@ from electra.data.feeding.batch import Batch
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.model.encoder import glorot_linear
 from electra.model.networks import GeneratorNetwork, MaskedLM
-from electra.objectives.base import Predictions, Step, weighted_mean
+from electra.objectives.base import Predictions, Step, log_likelihood, weighted_mean
 from electra.objectives.corruption import CorruptingObjective
 from electra.objectives.draws import Draws
 from electra.objectives.masking import everywhere, real_tokens
@@ -32,7 +32,7 @@ class AllTokensMLM(CorruptingObjective):
         hidden = self.network.encoder(corrupted.ids, batch.attention, batch.types)
         logits = self.network.head(hidden, self.network.encoder.embeddings.vocabulary).float()  # (B, L, V)
         copy = self.copy(hidden).squeeze(-1).float()  # (B, L)
-        predicted = -F.cross_entropy(logits.flatten(0, 1), batch.ids.flatten(), reduction="none").view_as(copy)
+        predicted = log_likelihood(logits, batch.ids)
         copied = torch.where(corrupted.ids == batch.ids, F.logsigmoid(copy), -torch.inf)
         nll = -torch.logaddexp(copied, F.logsigmoid(-copy) + predicted)
         weights = real_tokens(batch).float()

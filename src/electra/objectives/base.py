@@ -79,19 +79,21 @@ def _over_processes(value: Tensor) -> Tensor:
     return value
 
 
+def log_likelihood(logits: Tensor, tokens: Tensor) -> Tensor:
+    """Give the (B, N) log-probabilities of tokens under (B, N, V) logits."""
+    return -F.cross_entropy(logits.float().flatten(0, 1), tokens.flatten(), reduction="none").view_as(tokens)
+
+
 def predict(logits: Tensor, masked: Masked) -> tuple[Tensor, Predictions]:
     """Give the masked-LM loss of (B, N, V) logits, and how the predictions did."""
     targets = masked.originals
-    rows, wanted = logits.flatten(0, 1), targets.flatten()
     if kernels.serve(logits):
         from electra.model.kernels.vocabulary import cross_entropy
 
-        nll, best = cross_entropy(rows, wanted)
+        nll, best = (part.view_as(targets) for part in cross_entropy(logits.flatten(0, 1), targets.flatten()))
     else:
-        nll, best = F.cross_entropy(rows.float(), wanted, reduction="none"), rows.detach().max(-1).indices
-    best = best.view_as(targets)
-    nll, right = nll.view_as(targets), best == targets
-    predictions = Predictions(nll.detach(), best, right, masked.positions, masked.weights, masked.hidden)
+        nll, best = -log_likelihood(logits, targets), logits.detach().max(-1).indices
+    predictions = Predictions(nll.detach(), best, best == targets, masked.positions, masked.weights, masked.hidden)
     return weighted_mean(nll, masked.weights), predictions
 
 

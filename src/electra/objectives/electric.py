@@ -3,7 +3,6 @@
 import math
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from electra.config.schema import ElectricObjective
@@ -11,7 +10,16 @@ from electra.data.feeding.batch import Batch
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.model.heads import at_positions
 from electra.model.networks import EnergyModel, GeneratorNetwork
-from electra.objectives.base import Objective, Predictions, Step, detect, sample, sampled_from, weighted_mean
+from electra.objectives.base import (
+    Objective,
+    Predictions,
+    Step,
+    detect,
+    log_likelihood,
+    sample,
+    sampled_from,
+    weighted_mean,
+)
 from electra.objectives.draws import Draws
 from electra.objectives.masking import Masker, everywhere, put_back
 
@@ -43,14 +51,13 @@ class Electric(Objective):
         counted = self.mask.candidates(batch).float()
         positions = everywhere(batch)
         logits = self.generator(batch.ids, batch.attention, batch.types, positions).float()  # (B, L, V)
-        nll = F.cross_entropy(logits.flatten(0, 1), batch.ids.flatten(), reduction="none").view_as(batch.ids)
+        nll = -log_likelihood(logits, batch.ids)
         generator_loss = weighted_mean(nll, counted)  # the cloze loss, over all tokens
         with torch.no_grad():
             at_masked = at_positions(logits, masked.positions)
             proposed = sample(at_masked, draws.sample[:, : masked.positions.size(1)], self.config.temperature)
             noisy = put_back(batch.ids, masked.positions, proposed, masked.weights)
-            noise_logits = sampled_from(logits, self.config.temperature)
-            log_q = -F.cross_entropy(noise_logits.flatten(0, 1), noisy.flatten(), reduction="none").view_as(noisy)
+            log_q = log_likelihood(sampled_from(logits, self.config.temperature), noisy)
         scores = self.network(noisy, batch.attention, batch.types).float() + log_q + self.offset
         noise = masked.chosen > 0  # also where it happens to be the true token
         discriminator_loss, verdicts = detect(scores, noise, counted)

@@ -44,7 +44,7 @@ def training_facts(run: Path) -> dict[str, str]:
     return facts | ({"on held-out text": ", ".join(found)} if found else {})
 
 
-def model_card(model: Pretrained, dtype: torch.dtype = torch.float32, facts: Mapping[str, str] | None = None) -> str:
+def model_card(model: Pretrained, dtype: torch.dtype, facts: Mapping[str, str]) -> str:
     """Write the card of a model folder whose weights are stored in a precision, with facts of its training."""
     config = model.encoder.config
     parameters = sum(parameter.numel() for parameter in model.network.parameters())
@@ -57,7 +57,7 @@ def model_card(model: Pretrained, dtype: torch.dtype = torch.float32, facts: Map
         else ""
     )
     tags = "" if isinstance(model.network, TaskNetwork) else "- replaced-token-detection\n"
-    rows = "".join(f"| {name} | {value} |\n" for name, value in (facts or {}).items())
+    rows = "".join(f"| {name} | {value} |\n" for name, value in facts.items())
     rounded = "" if dtype == torch.float32 else f", its weights rounded to {str(dtype).removeprefix('torch.')}"
     return f"""---
 library_name: transformers

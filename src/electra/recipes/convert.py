@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
 import torch
@@ -66,7 +67,7 @@ def import_model(source: str | Path, out: str | Path, generator: str | Path | No
 
 
 def write_model(
-    model: Pretrained, folder: Path, dtype: torch.dtype = torch.float32, facts: Mapping[str, str] | None = None
+    model: Pretrained, folder: Path, dtype: torch.dtype = torch.float32, facts: Mapping[str, str] = MappingProxyType({})
 ) -> None:
     """Write networks, tokenizer and model card, read the weights back and compare the logits."""
     pad_id = model.tokenizer.pad_id

@@ -1,6 +1,6 @@
 """Scoring a fine-tuned model, and the forward passes that scoring and prediction share."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,7 @@ from electra.model.precision import as_used, autocast
 from electra.model.pretrained import find_folder
 from electra.model.task_model import read_task, read_task_model
 from electra.recipes.tuning import check_length, check_types
-from electra.tasks.base import Feature, Notes, Output, Prediction, Split
+from electra.tasks.base import Feature, Known, Notes, Output, Prediction, Split
 from electra.tasks.batches import evaluation_order, make_batch
 from electra.tasks.build import AnyTask, build_task
 from electra.tasks.table.task import known_of
@@ -84,25 +84,36 @@ def evaluate(run: str | Path, overrides: Iterable[str] = (), split: Split = "dev
 def load_tuned(run: str | Path, overrides: Iterable[str] = ()) -> Tuned:
     """Load a fine-tuned run, its task as the config that was stored with it says, or as `overrides` say instead."""
     stored = read_task(find_folder(run))
-    settings = gather(FinetuneConfig, stored.get("config", "table"), overrides)
+    config, device = _configured(stored.get("config", "table"), overrides)
+    model = read_task_model(run, device)
+    network, shape = model.network, model.network.encoder.config
+    config = config.model_copy(update={"max_length": config.max_length or shape.max_length})
+    task = build_task(config, _known(stored, network, run))
+    check_length(config, shape)
+    if task.labels != network.labels:
+        ours, theirs = (", ".join(labels) or "spans" for labels in (network.labels, task.labels))
+        raise TaskError(f"the head of {run} does not fit task {task.name}: it has {ours}, not {theirs}")
+    return Tuned(network, model.tokenizer, task, config)
+
+
+def _configured(source: str | Mapping[str, Any], overrides: Iterable[str]) -> tuple[FinetuneConfig, str | None]:
+    """Give the config, and the device that `overrides` name: the run's own may not be here."""
+    settings = gather(FinetuneConfig, source, overrides)
     said = {key for key, setting in settings.items() if setting.origin == "command line"}
     if "data" in said and not said & FILES:
         settings = {key: setting for key, setting in settings.items() if key not in FILES}
     config = validate(FinetuneConfig, settings)
-    model = read_task_model(run, config.device if "device" in said else None)  # the run's own may not be here
-    if "config" in stored:
-        if "known" not in stored:
-            raise TaskError(f"the description of the task in {run} is damaged: it does not say what is known of it")
-        task = build_task(config, stored["known"])
-    else:  # tuned by others: its labels are known, the names of columns are the usual ones or the user's
-        longest = config.max_length or model.network.encoder.config.max_length
-        config = config.model_copy(update={"max_length": longest})
-        task = build_task(config, known_of(model.network))
-    check_length(config, model.network.encoder.config)
-    if task.labels != model.network.labels:
-        ours, theirs = (", ".join(labels) or "spans" for labels in (model.network.labels, task.labels))
-        raise TaskError(f"the head of {run} does not fit task {task.name}: it has {ours}, not {theirs}")
-    return Tuned(model.network.eval(), model.tokenizer, task, config)
+    return config, config.device if "device" in said else None
+
+
+def _known(stored: Mapping[str, Any], network: TaskNetwork, run: str | Path) -> Known:
+    """Give what is known of a model's task: what its training found, or of a model that others tuned its labels."""
+    if "config" not in stored:
+        return known_of(network)
+    if "known" not in stored:
+        raise TaskError(f"the description of the task in {run} is damaged: it does not say what is known of it")
+    known: Known = stored["known"]
+    return known
 
 
 @torch.inference_mode()

@@ -112,7 +112,7 @@ def glue(
 
 
 def plan_suite(
-    model: str, data: Sequence[str], out: str | Path, overrides: Sequence[str] = (), tasks: Sequence[str] = ()
+    model: str, data: Sequence[str], out: str | Path, overrides: Sequence[str], tasks: Sequence[str]
 ) -> Plan:
     """Read the files of every task, or of those named, and say what is there and how it would be fine-tuned for."""
     for name in tasks:

@@ -65,9 +65,7 @@ class Plan:
         return load_layers(self.preset, self.settings, more, self.overrides)
 
 
-def make_plan(
-    sources: Sequence[str | Path], *, hours: float, overrides: Sequence[str] = (), case: Case = "uncased"
-) -> Plan:
+def make_plan(sources: Sequence[str | Path], *, hours: float, overrides: Sequence[str], case: Case = "uncased") -> Plan:
     """Measure the text and the machine, and choose the largest model that both have enough for."""
     if not 0 < hours < math.inf:
         raise ConfigError(f"{hours:g} hours are no time to train; give a number above 0, such as 0.5 or 12")

@@ -20,7 +20,7 @@ from electra.training.run import Listener, Record
 
 
 def finetune_together(
-    preset: str, tasks: Mapping[str, Sequence[str]], together: int, listeners: Sequence[Listener] = ()
+    preset: str, tasks: Mapping[str, Sequence[str]], together: int, listeners: Sequence[Listener]
 ) -> list[Results]:
     """Fine-tune for each task with its keys on top of a preset, some at a time.
 

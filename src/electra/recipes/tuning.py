@@ -1,12 +1,12 @@
 """What a fine-tuning is going to be: the settings that follow task and model, the features, the number of updates."""
 
-import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from electra.config.finetune import FinetuneConfig
 from electra.config.schema import ModelConfig, TrainConfig
+from electra.data.files import fingerprint
 from electra.errors import ConfigError, TaskError
 from electra.model.encoder import Encoder
 from electra.model.networks import TaskNetwork
@@ -69,9 +69,9 @@ class Tuning:
         """Give what tells the weights and the examples from all others: their names may stay while they change."""
         weights = self.start.encoder.state_dict().values()
         return {
-            "model": _digest(memoryview(weight.contiguous().numpy()).cast("B") for weight in weights),
-            "training data": _digest(repr(example).encode() for example in self.train.examples),
-            "dev data": _digest(repr(example).encode() for example in self.dev.examples),
+            "model": fingerprint(memoryview(weight.contiguous().numpy()).cast("B") for weight in weights),
+            "training data": fingerprint(repr(example).encode() for example in self.train.examples),
+            "dev data": fingerprint(repr(example).encode() for example in self.dev.examples),
         }
 
     def factor(self, name: str) -> float:
@@ -144,13 +144,6 @@ def new_network(tuning: Tuning) -> TaskNetwork:
         encoder.load_state_dict(tuning.start.encoder.state_dict())
     task = tuning.task
     return TaskNetwork(encoder, task.head(encoder.config), task.labels, task.problem)
-
-
-def _digest(parts: Iterable[bytes | memoryview]) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        digest.update(part)
-    return digest.hexdigest()
 
 
 def _check_protocol(config: FinetuneConfig, tuned_on: str | None) -> None:

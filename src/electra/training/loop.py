@@ -145,7 +145,7 @@ class _Trainer:
         self.state.ending = (evaluated - began) + 2 * (saved - evaluated)  # writing the model is like a checkpoint
 
     def work(self) -> None:
-        """Update until the budget is spent or a stop is wanted, and write what came of it."""
+        """Update until the budget is spent or a stop is wanted."""
         job, state = self.job, self.state
         if state.step == 0:
             self._begin()
@@ -178,7 +178,11 @@ class _Trainer:
                 progress = self._progress()  # the clock went on meanwhile
             if state.step % job.checkpoint_every == 0 and not self._astray():
                 self._save()
-        astray = self._astray()
+        self._end(progress)
+
+    def _end(self, progress: float) -> None:
+        """Write what came of the run, and say what it lacks of a good end."""
+        job, state, astray = self.job, self.state, self._astray()
         if not astray:
             self._save()
             if self.processes.first and state.step:

@@ -6,7 +6,7 @@ import pytest
 from pyarrow import parquet
 
 from electra.data.reading import records
-from electra.data.reading.records import read_records, read_rows
+from electra.data.reading.records import read_rows, read_texts
 from electra.data.reading.sources import Source, find_sources
 from electra.data.reading.text import read_documents
 from electra.data.settings import Reading
@@ -118,7 +118,7 @@ def test_a_dataset_that_is_nowhere_is_a_missing_folder_too(monkeypatch):
 
 def test_a_dataset_is_streamed(tmp_path):
     write(tmp_path / "train.jsonl", '{"text": "one"}\n{"text": "two"}\n')
-    assert list(read_records(Source(str(tmp_path), "dataset"), None, [])) == ["one", "two"]
+    assert list(read_texts(Source(str(tmp_path), "dataset"), None, [])) == ["one", "two"]
 
 
 def test_the_usual_name_beats_the_longest_text(tmp_path):
@@ -164,7 +164,7 @@ def test_a_record_too_large_to_be_held_is_refused(tmp_path, monkeypatch):
 def test_parquet_from_standard_input_is_refused():
     [source] = find_sources(["-"], "parquet")[0]
     with pytest.raises(DataError, match="standard input cannot be Parquet"):
-        list(read_records(source, None, []))
+        list(read_texts(source, None, []))
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def names(*sources: str | Path) -> list[tuple[str, str]]:
 
 
 def read(source: Source) -> bytes:
-    return b"".join(read_chunks(source, lambda size: None))
+    return b"".join(read_chunks(source))
 
 
 @pytest.mark.parametrize("suffix", PACKERS)

@@ -1,6 +1,3 @@
-import base64
-import hashlib
-import json
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +7,7 @@ from electra.config.load import load_finetune_config
 from electra.data.reading.records import dataset_splits, read_rows
 from electra.errors import ElectraError
 from electra.tasks.base import Notes
-from electra.tasks.table.files import Table, fingerprint
+from electra.tasks.table.files import Table
 
 ROWS = "text,label\n" + "".join(f"text {number},{number % 2}\n" for number in range(20))
 
@@ -134,19 +131,6 @@ def test_no_row_of_the_training_file_counts_as_held_out_where_all_were_learned_f
     again.texts = ("text",)
     with pytest.raises(ElectraError, match="the model learned from every row"):
         again.read("dev", Notes())
-
-
-def test_a_model_from_before_knows_its_rows_by_all_of_their_cells(tmp_path):
-    path = tmp_path / "mine.csv"
-    path.write_text(ROWS)
-    rows = [*read_rows(str(path))]
-    shorts = [hashlib.blake2b(json.dumps(row.cells).encode(), digest_size=4).digest() for row in rows]
-    known = {"rows": fingerprint(rows), "learned": base64.b64encode(b"".join(shorts[:15])).decode()}
-    table, notes = Table(load_finetune_config("table", [f"data={path}"]), known), Notes()
-    table.texts = ("text",)
-    assert (table.read("dev", notes), table.read("train", notes)) == (rows[15:], rows[:15])
-    assert notes.counts == {"of the rows are held out of the training file": 5}
-    assert table.describe() == known
 
 
 def test_of_another_file_all_rows_are_its_training_split(tmp_path):

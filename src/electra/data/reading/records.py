@@ -35,18 +35,10 @@ def read_rows(name: str) -> Iterator[Row]:
     for source in sources:
         if source.format == "text":
             raise DataError(f"{name} is no table: give .csv, .tsv, .jsonl or .parquet")
-        if source.format == "parquet":
-            with _opened(source) as file:
-                yield from _parquet_rows(file, source)
-        elif source.format == "dataset":
-            yield from _dataset_rows(source)
-        else:
-            lines = _lines(Decoder(source.name).decode(read_chunks(source, lambda count: None)), source.name)
-            records = _json_records(lines, source.name) if source.format == "jsonl" else _csv_rows(lines, source)
-            for where, record in records:
-                if isinstance(record, str):
-                    raise DataError(f"{where}: a JSON string; each line has to be an object")
-                yield Row(where, whole(record, where) if source.format == "jsonl" else record)
+        for where, record in _records(source, _decoded(source)):
+            if isinstance(record, str):
+                raise DataError(f"{where}: a JSON string; each line has to be an object")
+            yield Row(where, whole(record, where) if source.format == "jsonl" else record)
 
 
 def whole(record: Mapping[str, Any], where: str) -> Mapping[str, Any]:
@@ -59,11 +51,11 @@ def whole(record: Mapping[str, Any], where: str) -> Mapping[str, Any]:
 def read_lines(name: str) -> Iterator[str]:
     """Read the lines of a file or of standard input (`-`), one at a time, without their ends."""
     for source in find_sources([name])[0]:
-        for line in _lines(Decoder(source.name).decode(read_chunks(source, lambda count: None)), source.name):
+        for line in _lines(_decoded(source), source.name):
             yield line.rstrip("\n")
 
 
-def read_records(
+def read_texts(
     source: Source,
     column: str | None,
     decoded: Iterable[str],
@@ -77,12 +69,25 @@ def read_records(
     """
     columns = {} if columns is None else columns
     if source.format == "parquet":
-        return _parquet(source, column, count_bytes, columns)
-    if source.format == "dataset":
-        return _texts(_dataset_rows(source), column, columns)
-    lines = _lines(decoded, source.name)
-    records = _json_records(lines, source.name) if source.format == "jsonl" else _csv_rows(lines, source)
-    return _texts(records, column, columns)
+        return _parquet_texts(source, column, count_bytes, columns)
+    return _texts(_records(source, decoded), column, columns)
+
+
+def _decoded(source: Source) -> Iterator[str]:
+    return Decoder(source.name).decode(read_chunks(source))
+
+
+def _records(source: Source, decoded: Iterable[str]) -> Iterator[tuple[str, Mapping[str, Any] | str]]:
+    """Give the records of a source, each with its place; `decoded` is its text, for the formats that are text."""
+    if source.format == "parquet":
+        with _opened(source) as file:
+            yield from _parquet_rows(file, source)
+    elif source.format == "dataset":
+        yield from _dataset_rows(source)
+    elif source.format == "jsonl":
+        yield from _json_records(_lines(decoded, source.name), source.name)
+    else:
+        yield from _csv_rows(_lines(decoded, source.name), source)
 
 
 def find_column(record: Mapping[str, Any], column: str | None, where: str) -> str:
@@ -205,7 +210,10 @@ def uses_quotes(start: list[str]) -> bool:
     return bool(begun) and all(re.fullmatch('"([^"]|"")*"', field) for field in begun)
 
 
-def _parquet(source: Source, column: str | None, count_bytes: Callable[[int], None], columns: Columns) -> Iterator[str]:
+def _parquet_texts(
+    source: Source, column: str | None, count_bytes: Callable[[int], None], columns: Columns
+) -> Iterator[str]:
+    """Give the text of each row; no other column is read than the one that holds it."""
     if source.name == "-":
         raise DataError("standard input cannot be Parquet, which is read from its end; name a file")
     with _opened(source) as file:
@@ -239,7 +247,7 @@ def _parquet_rows(
     while True:
         with readable(source.name):
             batch = next(batches, None)
-            records = [] if batch is None else batch.to_pylist() if names is None else _decoded(batch)
+            records = [] if batch is None else batch.to_pylist() if names is None else _with_bad_bytes(batch)
         if batch is None:
             return
         for record in records:
@@ -248,7 +256,7 @@ def _parquet_rows(
             yield Row(f"{source.name} row {number}", record)
 
 
-def _decoded(batch: Any) -> list[dict[str, Any]]:
+def _with_bad_bytes(batch: Any) -> list[dict[str, Any]]:
     """Give the rows of a batch; a byte that is no UTF-8 is half a surrogate pair, which `Decoder.mend` treats."""
     columns = [_strings(column) if _is_string(column.type) else column.to_pylist() for column in batch.columns]
     return [dict(zip(batch.schema.names, row, strict=True)) for row in zip(*columns, strict=True)]

@@ -238,7 +238,7 @@ def open_raw(source: Source) -> Iterator[IO[bytes]]:
             yield stream
 
 
-def read_chunks(source: Source, count: Callable[[int], None]) -> Iterator[bytes]:
+def read_chunks(source: Source, count: Callable[[int], None] = lambda size: None) -> Iterator[bytes]:
     """Read a source as plain bytes, compression undone; `count` is told of the bytes as they are stored."""
     with ExitStack() as stack:
         with readable(source.name):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from electra.data.reading.decode import Decoder
-from electra.data.reading.records import Columns, read_records
+from electra.data.reading.records import Columns, read_texts
 from electra.data.reading.sources import Source, find_sources, read_chunks
 from electra.data.settings import Documents, Reading
 from electra.errors import DataError
@@ -78,7 +78,7 @@ def _read_source(source: Source, reading: Reading, tally: Tally) -> Iterator[Pas
         yield from _gather(_cut_lines(chain([start], texts)), documents)
     else:
         documents = "record"
-        for text in read_records(source, reading.column, texts, tally.count_bytes, tally.columns):
+        for text in read_texts(source, reading.column, texts, tally.count_bytes, tally.columns):
             lines = decoder.mend(text).replace("\r\n", "\n").replace("\r", "\n")
             yield from _gather(_cut_lines([lines]), documents)
     tally.documents[documents] += 1

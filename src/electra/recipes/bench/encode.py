@@ -32,7 +32,7 @@ def bench_encode(
     batch: int,
     length: int,
     *,
-    texts: Texts | None = None,
+    texts: Texts | None,
     seconds: float,
     against: Against,
     device: torch.device,

@@ -102,7 +102,7 @@ def checked(questions: Iterable[Question], where: str) -> list[Question]:
 
 
 def _squad(source: str) -> Iterator[Question]:
-    content = b"".join(read_chunks(Source(source, "jsonl"), lambda count: None))
+    content = b"".join(read_chunks(Source(source, "jsonl")))
     try:
         tree = _SquadFile.model_validate_json(content)
     except ValidationError as problem:

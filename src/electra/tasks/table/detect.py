@@ -31,28 +31,23 @@ MANY = 20  # whole numbers with more values than this are measured, not named
 
 def find_columns(rows: Sequence[Row], settings: TableConfig) -> Columns:
     """Tell the columns of a table, and from all of its labels what they are."""
-    all_rows, rows = rows, rows[:SAMPLE]
-    names = list(dict.fromkeys(name for row in rows for name in row.cells))
-    where = rows[0].where
+    sample, where = rows[:SAMPLE], rows[0].where
+    names = list(dict.fromkeys(name for row in sample for name in row.cells))
     for key in ("text", "pair", "label", "id"):
         wanted = getattr(settings, key)
         if wanted is not None and wanted not in names:
             raise TaskError(missing_column(wanted, names, where, f"table.{key}"))
-    label = settings.label or _usual(names, LABELS) or _fewest_values(rows, names, settings)
-    if settings.label is None and _usual([label], LABELS) is None and label in map(str, _values(rows, label)):
-        raise TaskError(
-            f"{where}: the line above is no header: {label!r}, in it, is a label too; name the columns there"
-        )
+    label = settings.label or _usual(names, LABELS) or _fewest_values(sample, names, settings)
     text, pair = settings.text, settings.pair
     if text is None:
         others = [name for name in names if name not in (label, pair)]
-        text, found = _find_texts(rows, others)
+        text, found = _find_texts(sample, others)
         pair = pair or found
     for name in (text, label):
-        values = _values(rows, name)
+        values = _values(sample, name)
         if values and all(isinstance(value, str) and LISTS.fullmatch(value) for value in values):
             raise TaskError(f"{where}: column {name!r} holds lists or records as text; write JSON lines, or Parquet")
-    kind, separator = _find_kind(all_rows, text, pair, label, settings)
+    kind, separator = _find_kind(rows, text, pair, label, settings)
     return Columns(kind, text, pair, label, settings.id or _usual(names, IDS), separator)
 
 
@@ -75,6 +70,10 @@ def _fewest_values(rows: Sequence[Row], names: Sequence[str], settings: TableCon
     best = min(counts, key=lambda name: counts[name], default=None)
     if best is None or counts[best] < 2 or counts[best] > len(rows) / 2:
         raise TaskError(f"{rows[0].where}: which column is the label? set table.label, one of {', '.join(names)}")
+    if best in map(str, _values(rows, best)):
+        raise TaskError(
+            f"{rows[0].where}: the line above is no header: {best!r}, in it, is a label too; name the columns there"
+        )
     return best
 
 

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from electra.config.finetune import FinetuneConfig
+from electra.data.files import fingerprint
 from electra.data.reading.records import Row, dataset_splits, read_rows
 from electra.data.reading.sources import is_dataset
 from electra.errors import TaskError
-from electra.tasks.base import HUB, Notes, Split
+from electra.tasks.base import HUB, Notes, Split, contents
 
 STEMS: dict[Split, tuple[str, ...]] = {
     "train": ("train",),
@@ -36,41 +37,41 @@ class Table:
         self._data = config.data
         self.texts: Sequence[str] = ()  # the columns that tell a row from others
         self._rows: str | None = known.get("rows")  # the fingerprint of the training file's rows
-        self._by_cells = "learned" in known  # as models from before tell rows
-        self._learned: str = known.get("learned_texts", known.get("learned", ""))  # short ones of rows learned from
+        self._learned: str = known.get("learned_texts", "")  # short ones of rows learned from
         self._file = config.file
         self._fraction = config.table.dev_fraction
 
     def learn(self, rows: Sequence[Row]) -> None:
         """Remember the training file's rows as those that a model is tuned on."""
         held: Collection[bytes] = () if self._find("dev") else self._held_out(rows)
-        self._rows = fingerprint(rows)
+        self._rows = _fingerprint(rows)
         learned = (self._short(row) for row in rows if self._spelled(row) not in held)
         self._learned = base64.b64encode(b"".join(learned)).decode()
 
     def describe(self) -> dict[str, Any]:
         """Give what a stored model has to know of its rows."""
-        return {"rows": self._rows, "learned" if self._by_cells else "learned_texts": self._learned}
+        return {"rows": self._rows, "learned_texts": self._learned}
 
     def read(self, split: Split, notes: Notes) -> list[Row]:
-        """Read the rows of a split."""
+        """Read the rows of a split: its own file's, or those of the training file that are held out."""
         source = self._find(split)
-        rows = _read(source) if source and split != "train" else self.read_training_file()
-        digests = base64.b64decode(self._learned)
-        short = {digests[start : start + SHORT] for start in range(0, len(digests), SHORT)}
-        learned = [row for row in rows if self._short(row) in short]
-        others = [row for row in rows if self._short(row) not in short]
-        tuned_on = fingerprint(rows) == self._rows
-        if split == "train" and tuned_on:
+        if source is None and split != "train":
+            return self._read_held_out(split, notes)
+        rows = _read(source) if source else self.read_training_file()
+        learned, _ = self._parted(rows)
+        if split == "train" and self._tuned_on(rows):
             return learned
-        if source:
-            notes.add("of the rows stand in the training data too", len(learned))
-            return rows
-        if split == "test" and tuned_on:
+        notes.add("of the rows stand in the training data too", len(learned))
+        return rows
+
+    def _read_held_out(self, split: Split, notes: Notes) -> list[Row]:
+        rows = self.read_training_file()
+        learned, others = self._parted(rows)
+        if split == "test" and self._tuned_on(rows):
             raise TaskError("no test file: name one with test_file=FILE, or put test.csv beside train.csv")
         if not others:
             raise TaskError("the model learned from every row of this table; score it on others, with data or dev_file")
-        if tuned_on:
+        if self._tuned_on(rows):
             notes.add("of the rows are held out of the training file", len(others))
         else:
             notes.add("of the rows were learned from and are left out", len(learned))
@@ -78,15 +79,14 @@ class Table:
 
     def read_training_file(self) -> list[Row]:
         """Read all rows of the training file, also those that are held out: labels need not stand in both parts."""
-        source = self._find("train")
-        if self._data is None and source is None:
+        if source := self._find("train"):
+            return _read(source)
+        if self._data is None:
             raise TaskError("which table? set data=FILE (.csv, .tsv, .jsonl, .parquet), or data=FOLDER with train.csv")
-        if source is None and is_dataset(str(self._data)):
-            raise TaskError(f"{self._data} has no split train, but {', '.join(dataset_splits(str(self._data)))}")
-        if source is None:
-            there = ", ".join(sorted(entry.name for entry in Path(str(self._data)).iterdir())) or "nothing"
-            raise TaskError(f"no train.csv, .tsv, .jsonl or .parquet in {self._data}; found {there}")
-        return _read(source)
+        if is_dataset(self._data):
+            raise TaskError(f"{self._data} has no split train, but {', '.join(dataset_splits(self._data))}")
+        there = contents(Path(self._data).expanduser())
+        raise TaskError(f"no train.csv, .tsv, .jsonl or .parquet in {self._data}; found {there}")
 
     def _find(self, split: Split) -> str | None:
         """Name the file or hub dataset of a split, None where there is none."""
@@ -115,19 +115,25 @@ class Table:
         drawn = np.random.default_rng(HELD_OUT_SEED).permutation(len(texts))[:count]
         return frozenset(texts[number] for number in drawn)
 
+    def _tuned_on(self, rows: Sequence[Row]) -> bool:
+        return _fingerprint(rows) == self._rows
+
+    def _parted(self, rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+        """Part the rows that the model learned from and the others."""
+        digests = base64.b64decode(self._learned)
+        short = {digests[start : start + SHORT] for start in range(0, len(digests), SHORT)}
+        learned = [row for row in rows if self._short(row) in short]
+        return learned, [row for row in rows if self._short(row) not in short]
+
     def _short(self, row: Row) -> bytes:
         return hashlib.blake2b(self._spelled(row), digest_size=SHORT).digest()
 
     def _spelled(self, row: Row) -> bytes:
-        return _json(row.cells if self._by_cells else [str(row.cells.get(name)) for name in self.texts])
+        return _json([str(row.cells.get(name)) for name in self.texts])
 
 
-def fingerprint(rows: Sequence[Row]) -> str:
-    """Give a number that tells these rows, in this order, from all others."""
-    digest = hashlib.blake2b(digest_size=16)
-    for row in rows:
-        digest.update(_json(row.cells) + b"\n")
-    return digest.hexdigest()
+def _fingerprint(rows: Sequence[Row]) -> str:
+    return fingerprint(_json(row.cells) + b"\n" for row in rows)
 
 
 def _json(value: Any) -> bytes:

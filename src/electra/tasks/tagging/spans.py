@@ -59,7 +59,7 @@ def find_spans(tags: Sequence[str], rule: Rule = "conlleval") -> list[Span]:
     return spans
 
 
-def write_tags(spans: Iterable[Span], length: int, scheme: Scheme = "bio") -> list[str]:
+def write_tags(spans: Iterable[Span], length: int, scheme: Scheme) -> list[str]:
     """Write spans as tags."""
     tags = [OUTSIDE] * length
     for start, end, kind in spans:
