@@ -1,6 +1,16 @@
+import pytest
 from rich.style import Style
 
-from electra.cli.colours import shade
+from electra.cli.colours import shade, shows_colours
+
+
+@pytest.mark.parametrize(("setting", "shown"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)])
+def test_colours_are_for_terminals_that_have_them(monkeypatch, setting, shown):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    for name, value in ({"TERM": "xterm-256color"} | setting).items():
+        monkeypatch.setenv(name, value)
+    assert shows_colours() == shown
 
 
 def test_the_likelier_a_token_is_replaced_the_redder_it_is():

@@ -1,7 +1,10 @@
+import math
+
 import pytest
 import torch
 
-from electra.objectives.base import Predictions, Step, detect
+from electra.objectives.base import Predictions, Step, Verdicts, detect
+from electra.objectives.doctor import diagnose
 from electra.objectives.metrics import auc, summarize
 
 NOTHING = torch.empty(0)  # what the network read makes no metric
@@ -18,6 +21,25 @@ def test_auc_is_the_share_of_pairs_in_the_right_order(seed):
     scores = torch.randint(0, 8, (60,), generator=source).float()  # with many ties
     positive = torch.rand(60, generator=source) < 0.3
     assert auc(scores, positive) == pytest.approx(brute_force(scores, positive))
+
+
+def test_scores_that_are_no_numbers_are_no_verdict():
+    scores = torch.tensor([[0.5, math.nan, -1.0, 2.0]])
+    replaced = torch.tensor([[True, True, False, False]])
+    verdicts = Verdicts(scores, replaced, torch.ones(1, 4), torch.ones(1, 4))
+    found = summarize([Step(torch.tensor(1.0), torch.zeros(1, 4), verdicts=verdicts)])
+    for name in ("accuracy", "precision", "recall", "auc"):
+        assert math.isnan(found[f"discriminator_{name}"])
+
+
+def test_a_collapse_to_either_side_is_seen():
+    said = [
+        diagnose({"progress": 0.5, "heldout_discriminator_recall": recall, "heldout_discriminator_auc": 0.5})
+        for recall in (0.0, 0.5, 1.0)
+    ]
+    assert ["calls every token original" in line for line in said[0]] == [True]
+    assert not said[1]
+    assert ["calls every token replaced" in line for line in said[2]] == [True]
 
 
 def test_auc_is_a_half_where_one_kind_is_missing():

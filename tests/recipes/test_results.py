@@ -39,6 +39,12 @@ def test_a_printed_score_names_its_protocol():
     )
 
 
+def test_a_printed_score_of_a_sweep_names_the_rate():
+    results = summarize_seeds(SEEDS) | {"task": "rte", "metric": "accuracy", "seeds": SEEDS, "protocol": "single"}
+    sweep = {"sweep": {"0.0001": {}, "0.0003": {}}, "learning_rate": 3e-4, "start": "pretrained"}
+    assert describe(results | sweep).endswith("± 12.91), learning_rate 0.0003, the best of 2, protocol single")
+
+
 def test_a_printed_score_counts_the_seeds_that_learned_nothing():
     seeds = [seed | {"constant": seed["seed"] > 1} for seed in SEEDS]
     results = summarize_seeds(seeds) | {"task": "rte", "metric": "accuracy", "seeds": seeds, "protocol": "single"}

@@ -80,6 +80,20 @@ def test_the_plan_reads_the_text_forty_times_at_most(plan):
     assert "less than 1000 hours" in describe(plan)[-1]
 
 
+def test_a_batch_that_grows_leaves_time_for_more_steps(text, plan):
+    growing = ["train.start_batch_size=4", "train.batch_warmup_steps=1_000_000"]
+    grown = make_plan([text], hours=1000, overrides=[*SMALL, *growing])
+    assert grown.config().train.smallest_batch == 4
+    assert grown.steps > 1.5 * plan.steps
+    assert grown.epochs == pytest.approx(plan.epochs, rel=0.05)
+
+
+def test_a_budget_beyond_the_hours_is_spoken_of(text):
+    said = describe(make_plan([text], hours=1e-6, overrides=[*SMALL, "train.steps=100_000"]))
+    assert any("more than 0 seconds: the steps or tokens that are set decide" in line for line in said)
+    assert any("the text runs dry" in line for line in said)
+
+
 def test_fewer_hours_are_not_put_down_to_the_text_where_it_is_hardly_read(plan):
     assert not any("too often" in line for line in describe(replace(plan, epochs=0.2)))
 

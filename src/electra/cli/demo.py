@@ -1,14 +1,13 @@
 """`electra demo`: the whole of it, small, on this machine."""
 
 import re
-import sys
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from electra.cli.colours import shade
+from electra.cli.colours import shade, shows_colours
 from electra.cli.options import Quiet
 
 if TYPE_CHECKING:
@@ -37,11 +36,15 @@ def demo(
 
 def _print(shown: "Demonstration") -> None:
     typer.echo("\nSentences it has not seen, with some tokens replaced at random; the discriminator looks for them.")
+    coloured = shows_colours()
     typer.echo(
-        "[new was:old 0.90] a replaced token, and how likely it seems so; word(0.60) an original one under suspicion.\n"
+        "Underlined is what was replaced; the redder a token, the likelier it seems so.\n"
+        if coloured
+        else "[new was:old 0.90] a replaced token, and how likely it seems so; word(0.60) an original one under "
+        "suspicion.\n"
     )
     for sentence in shown.sentences:
-        if sys.stdout.isatty():
+        if coloured:
             _print_coloured(sentence)
         else:
             spelled = " ".join(map(_spell, sentence))

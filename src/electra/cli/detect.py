@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from electra.cli.colours import shade
+from electra.cli.colours import shade, shows_colours
 from electra.cli.options import AnyModel, Json
 from electra.data.files import is_there
 
@@ -45,7 +45,7 @@ def detect(
             for token, probability, (start, end) in detections
         ]
         typer.echo(json.dumps({"text": text, "tokens": tokens}))
-    elif sys.stdout.isatty():
+    elif shows_colours():
         from rich.console import Console
         from rich.text import Text
 

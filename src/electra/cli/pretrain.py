@@ -1,5 +1,6 @@
 """`electra pretrain`: train a generator and a discriminator on a corpus."""
 
+import os
 from typing import Annotated
 
 import typer
@@ -35,4 +36,5 @@ def pretrain(
 
     with LiveLine(quiet) as line:
         folder = run(config, [line])
-    typer.echo(f"{folder}: the model is in {folder / 'model'}")
+    if os.environ.get("RANK", "0") == "0":  # of several processes, the first
+        typer.echo(f"{folder}: the model is in {folder / 'model'}")

@@ -1,5 +1,6 @@
 """One live line on standard error: where a run stands."""
 
+import shutil
 import sys
 import time
 from types import TracebackType
@@ -23,6 +24,7 @@ class LiveLine:
         self.quiet = quiet
         self.live = sys.stderr.isatty()
         self.printed = 0.0
+        self.first: dict[int | None, dict[str, Any]] = {}  # records of this process, by the seed
 
     def __enter__(self) -> Self:
         return self
@@ -45,8 +47,17 @@ class LiveLine:
             self._write(f"{_place(record)} held out: {self._metrics(record, 'heldout_')}", keep=True)
         elif self.live or time.monotonic() - self.printed > 10:
             self.printed = time.monotonic()
-            left = record["seconds"] * (1 - record["progress"]) / max(record["progress"], 1e-9)
-            self._write(f"{_place(record)} {self._metrics(record, '')} left {_duration(left)}", keep=not self.live)
+            place, left, metrics = _place(record), self._left(record), self._metrics(record, "")
+            self._write(f"{place}{left} {metrics}" if self.live else f"{place} {metrics}{left}", keep=not self.live)
+
+    def _left(self, record: dict[str, Any]) -> str:
+        """Say how long the rest takes at the pace since the first record: what comes before it happens once."""
+        first = self.first.get(record.get("seed"), record)
+        if record["progress"] <= first["progress"]:  # it is the first, or that of another stage
+            self.first[record.get("seed")] = record
+            return ""
+        pace = (record["seconds"] - first["seconds"]) / (record["progress"] - first["progress"])
+        return f" left {_duration(pace * (1 - record['progress']))}"
 
     def _metrics(self, record: dict[str, Any], prefix: str) -> str:
         shown = {name: SHOWN[name] for name in SHOWN if prefix + name in record}
@@ -56,6 +67,8 @@ class LiveLine:
         return " · ".join(f"{label} {format(record[prefix + name], form)}" for name, (label, form) in shown.items())
 
     def _write(self, text: str, keep: bool) -> None:
+        if not keep:
+            text = text[: shutil.get_terminal_size().columns - 1]  # only the row of the cursor can be written again
         sys.stderr.write(f"\r\033[K{text}" if self.live else text)
         sys.stderr.write("\n" if keep else "")
         sys.stderr.flush()

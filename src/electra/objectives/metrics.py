@@ -1,5 +1,6 @@
 """What one can know of some steps: losses, accuracies, and how well replaced tokens are found."""
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -42,12 +43,17 @@ def _verdicts(parts: Sequence[Verdicts]) -> dict[str, float]:
     losses = torch.cat([part.losses[here] for part, here in counted])
     flagged = scores > 0
     right = (flagged & replaced).sum().item()
-    return {
-        "discriminator_loss": losses.mean().item(),
+    found = {
         "discriminator_accuracy": (flagged == replaced).float().mean().item(),
         "discriminator_precision": right / max(flagged.sum().item(), 1),
         "discriminator_recall": right / max(replaced.sum().item(), 1),
         "discriminator_auc": auc(scores, replaced),
+    }
+    if scores.isnan().any():  # which would rank above all numbers
+        found = dict.fromkeys(found, math.nan)
+    return {
+        "discriminator_loss": losses.mean().item(),
+        **found,
         "replaced_fraction": replaced.float().mean().item(),
     }
 

@@ -190,7 +190,7 @@ def _training(
         *(f"{key}={quick[key]}" for key in AS_IN_QUICK),
         *([f"train.start_length={start}", f"train.length_warmup_steps={short}"] if length % start == 0 else []),
         f"train.batch_size={batch}",
-        f"train.micro_batch_size={math.gcd(batch, speed.micro_batch_size)}",
+        f"train.micro_batch_size={math.gcd(batch, asked.start_batch_size or batch, speed.micro_batch_size)}",
         f"train.warmup_steps={max(1, int(WARMUP_SHARE * steps))}",
         f"evaluate.every={often}",
         f"evaluate.batches={min(config.evaluate.batches, often // 5)}",  # a fifteenth of the time at most
@@ -200,7 +200,9 @@ def _training(
 
 
 def _steps(config: PretrainConfig, tokens: float) -> int:
-    return max(1, int(tokens / (config.train.batch_size * config.train.length)))
+    """Count the steps that read so many tokens, with a batch that may grow."""
+    budget = {"steps": None, "hours": None, "tokens": max(1, int(tokens))}
+    return max(1, total_steps(config.train.model_copy(update=budget)) or 1)
 
 
 def _with_steps(config: PretrainConfig, steps: int) -> PretrainConfig:

@@ -57,7 +57,10 @@ def pretrain(config: PretrainConfig, listeners: Sequence[Listener] = ()) -> Path
             if first is not None and not whole.checkpoints.hold_updates():
                 stage = _Pretraining(first, processes, list(listeners), whole=config)
                 with stage.opened():
+                    stage.tell("the first of two stages: a masked LM")
                     stage.work()
+            if first is not None:
+                whole.tell("the second of two stages: the discriminator starts from it")
             whole.work()
     return Path(config.out)
 
@@ -79,7 +82,7 @@ class _Pretraining:
         listeners: list[Listener],
         whole: PretrainConfig | None = None,
     ) -> None:
-        self.config, self.processes = config, processes
+        self.config, self.processes, self.listeners = config, processes, listeners
         self.whole = whole or config  # what was asked for, of which this may be a stage
         assert config.out is not None
         assert self.whole.out is not None
@@ -109,6 +112,11 @@ class _Pretraining:
             if self.processes.largest(float(refusal is not None)):
                 raise refusal or CheckpointError(f"{self.run.folder}: the first process says why it does not begin")
             yield
+
+    def tell(self, what: str) -> None:
+        """Tell the listeners what comes now."""
+        for listener in self.listeners if self.processes.first else ():
+            listener({"step": 0, "detected": what})
 
     def work(self) -> None:
         """Run the loop until the budget is spent."""

@@ -40,7 +40,9 @@ def describe(results: Results) -> str:
     constant = constant_seeds(results)
     failed = f", {constant} of {count} gave every example the same answer" if constant else ""
     start = "" if results["start"] == "pretrained" else f", start {results['start']}"
-    return f"{results['task']}: {scores}{spread}, protocol {results['protocol']}{start}{failed}"
+    swept = results.get("sweep", ())
+    rate = f", learning_rate {results['learning_rate']:g}, the best of {len(swept)}" if swept else ""
+    return f"{results['task']}: {scores}{spread}{rate}, protocol {results['protocol']}{start}{failed}"
 
 
 def constant_seeds(results: Results) -> int:

@@ -147,6 +147,10 @@ def describe(plan: Plan) -> list[str]:
     ]
     if known and plan.train_hours < plan.hours and plan.epochs > 0.9 * MOST_EPOCHS:
         lines.append(f"            less than {_time(plan.hours)}: more would read the same text too often")
+    if plan.train_hours > 1.05 * plan.hours:
+        lines.append(f"            more than {_time(plan.hours)}: the steps or tokens that are set decide")
+    if known and plan.epochs > 1.05 * MOST_EPOCHS:
+        lines.append("            the text runs dry: more of it, or fewer steps, would do better")
     return lines
 
 

@@ -285,7 +285,7 @@ class _Trainer:
             "step": self.state.step,
             "tokens": self.state.tokens,
             "seconds": round(time.monotonic() - self.started, 3),
-            "progress": round(min(1.0, self._progress()), 6),
+            "progress": round(min(1.0, self._progress()), 9),
         }
 
     def _save(self, best: bool = False) -> None:

@@ -7,10 +7,11 @@ from electra.objectives.doctor import diagnose
 from electra.recipes.report.explain import EXPLANATIONS, explain_warnings
 
 MAJORITY = {"heldout_discriminator_recall": 0.0, "heldout_discriminator_auc": 0.5}
+COLLAPSED = {"heldout_discriminator_recall": 1.0, "heldout_discriminator_auc": 0.5}
 TOO_STRONG = {"heldout_sampled_accuracy": 0.9}
 
 
-@pytest.mark.parametrize("metrics", [MAJORITY, TOO_STRONG])
+@pytest.mark.parametrize("metrics", [MAJORITY, COLLAPSED, TOO_STRONG])
 def test_what_the_doctor_finds_is_explained(metrics):
     (text,) = diagnose({"step": 7, "progress": 0.5, **metrics})
     (found,) = explain_warnings([{"step": 7, "warning": text}])

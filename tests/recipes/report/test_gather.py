@@ -46,8 +46,23 @@ def test_the_first_of_two_stages_counts(make_run):
     shutil.copytree(make_run("b", "objective.name=mlm"), folder / "first_stage")
     both, first = only(folder)["cost"], only(folder / "first_stage")["cost"]
     assert (both["tokens"], both["seconds"]) == (200_000, 400.0)
+    before = only(folder)["before"]
+    assert (before["tokens"], before["seconds"], before["flops"]) == (100_000, 200.0, first["flops"])
     for convention in ("paper", "standard"):
         assert both["flops"][convention] == pytest.approx(alone["flops"][convention] + first["flops"][convention])
+
+
+def test_a_sweep_counts_all_its_rates(tmp_path):
+    (tmp_path / "results.json").write_text('{"task": "table"}')
+    for number, rate in enumerate(("rate-0.0001", "rate-0.3")):
+        seed = tmp_path / rate / "seeds" / "0"
+        seed.mkdir(parents=True)
+        (seed / "metrics.jsonl").write_text(json.dumps({"step": 3, "warning": f"seed 0: {CONSTANT}"}) + "\n")
+        (seed / "result.json").write_text(json.dumps({"seconds": 2.0 + number}))
+        (tmp_path / rate / "environment.json").write_text('[{"device": "a GPU"}]')
+    run = only(tmp_path)
+    assert (run["cost"], run["environment"]) == ({"seconds": 5.0}, [{"device": "a GPU"}])
+    assert [warning["times"] for warning in run["warnings"]] == [2]
 
 
 def test_an_unfinished_run_says_how_far_it_is_and_how_long_the_rest_takes(make_run):

@@ -25,6 +25,13 @@ EXPLANATIONS = (
         "short sequences first (train.start_length=16, train.length_warmup_steps=1000), as the preset quick does.",
     ),
     Explanation(
+        "calls every token replaced",
+        "The discriminator says “replaced” of every token: recall is 1, AUC near the 0.5 of guessing. Its states "
+        "have collapsed, and a network rarely recovers from that.",
+        "Remove the checkpoints that are newer than the one named in RUN/checkpoints/best, and go on with half the "
+        "train.learning_rate; if it happened at once, start again with a longer train.warmup_steps.",
+    ),
+    Explanation(
         "the generator is too strong",
         "Nearly every token that the generator puts in is the one that stood there before, and such tokens count as "
         "original. Hardly anything is left to be found, so the discriminator learns from few examples.",

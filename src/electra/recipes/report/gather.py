@@ -66,8 +66,9 @@ def _run(folder: Path, points: int) -> Data:
         "curves": {"training": _curves(training, points), "heldout": _curves(heldout, points)},
         "flops_per_token": per_token,
         "flops_problem": problem,
+        "before": _before(folder),
         "cost": _cost(folder, records, training, per_token),
-        "environment": _json(folder / ENVIRONMENT) or [],
+        "environment": next((found for path in (folder, *_rates(folder)) if (found := _json(path / ENVIRONMENT))), []),
         "warnings": explain_warnings(records + _of_seeds(folder)),
         "samples": _spread(read_records(run.samples), MOST_SAMPLES) if run.samples.is_file() else [],
         "results": results,
@@ -76,7 +77,29 @@ def _run(folder: Path, points: int) -> Data:
 
 def _of_seeds(folder: Path) -> list[Record]:
     """Read what the seeds of a fine-tuning have reported."""
-    return [record for path in sorted(folder.glob("seeds/*/metrics.jsonl")) for record in read_records(path)]
+    places = (folder, *_rates(folder))
+    return [
+        record
+        for place in places
+        for path in sorted(place.glob("seeds/*/metrics.jsonl"))
+        for record in read_records(path)
+    ]
+
+
+def _rates(folder: Path) -> list[Path]:
+    """List the runs of a sweep over learning rates."""
+    return sorted(folder.glob("rate-*"))
+
+
+def _before(folder: Path) -> Data:
+    """Say what came before a pre-training: the first of its two stages, or nothing."""
+    first = folder / "first_stage"
+    state = _state(read_records(first / "metrics.jsonl")) if (first / "metrics.jsonl").is_file() else None
+    if state is None:
+        return {"tokens": 0, "seconds": 0.0, "flops": {"paper": 0.0, "standard": 0.0}}
+    per_token, _ = _flops_per_token(first)
+    flops = {name: count * state["tokens"] for name, count in per_token.items()} if per_token else None
+    return {"tokens": state["tokens"], "seconds": state["seconds"], "flops": flops}
 
 
 def _config(folder: Path) -> Data:
@@ -114,8 +137,9 @@ def _state(records: Sequence[Record]) -> Data | None:
     if not placed:
         return None
     last = placed[-1]
-    done = last["progress"]
-    left = last["seconds"] * (1 - done) / done if done else None
+    done, first = last["progress"], next((record for record in placed if "learning_rate" in record), last)
+    gone = done - first["progress"]
+    left = (last["seconds"] - first["seconds"]) * (1 - done) / gone if gone > 0 else None
     return {"finished": done >= 1, "progress": done, "seconds_left": left, **{key: last[key] for key in POSITION}}
 
 
@@ -132,20 +156,17 @@ def _latest(training: Sequence[Record], heldout: Sequence[Record]) -> Data:
 
 
 def _cost(folder: Path, records: Sequence[Record], training: Sequence[Record], per_token: Data | None) -> Data | None:
-    """Say what a pre-training took, its first stage included where it has one."""
-    state = _state(records)
+    """Say what a pre-training took, its first stage included where it has one, or a fine-tuning with all its seeds."""
+    state, before = _state(records), _before(folder)
     if state is None:
-        return None
-    stages = [(state, per_token)]
-    first = folder / "first_stage"
-    if (first / "metrics.jsonl").is_file() and (before := _state(read_records(first / "metrics.jsonl"))):
-        stages.append((before, _flops_per_token(first)[0]))
+        seeds = [_json(path) for place in (folder, *_rates(folder)) for path in place.glob("seeds/*/result.json")]
+        return {"seconds": sum(seed["seconds"] for seed in seeds)} if seeds else None
     flops: Data | None = None
-    if all(each for _, each in stages):
-        flops = {name: sum(each[name] * stage["tokens"] for stage, each in stages if each) for name in per_token or ()}
+    if per_token and before["flops"]:
+        flops = {name: count * state["tokens"] + before["flops"][name] for name, count in per_token.items()}
     return {
-        "seconds": sum(stage["seconds"] for stage, _ in stages),
-        "tokens": sum(stage["tokens"] for stage, _ in stages),
+        "seconds": state["seconds"] + before["seconds"],
+        "tokens": state["tokens"] + before["tokens"],
         "flops": flops,
         "tokens_per_second": _median(training, "tokens_per_second"),
         "peak_share": _median(training, "peak_share"),

@@ -26,7 +26,9 @@ def report(runs: str | Path | Sequence[str | Path], out: str | Path | None = Non
         raise ConfigError("a report of what? name a run")
     found = gather(sources)
     configs = [_compare(kind, [run for run in found if run["kind"] == kind and run["config"]]) for kind in SCHEMAS]
-    data = {"electra": __version__, "runs": found, "configs": [table for table in configs if table["runs"]]}
+    data: Data = finite(
+        {"electra": __version__, "runs": found, "configs": [table for table in configs if table["runs"]]}
+    )
     if out is not None:
         _write(data, Path(out).expanduser())
     return data
@@ -52,7 +54,7 @@ def _write(data: Data, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     page = _part("page.html").replace("/*CSS*/", _part("page.css")).replace("/*JS*/", "".join(map(_part, SCRIPTS)))
     # Inside a script element only "<" could end it early; JSON may write it as an escape.
-    inert = json.dumps(finite(data), ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    inert = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
     write_whole(path, page.replace("/*DATA*/", inert))
 
 

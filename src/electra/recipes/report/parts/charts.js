@@ -1,12 +1,14 @@
 // What can stand on the horizontal axis, and how each point's place on it is found.
 const AXES = {
   step: { write: many, of: (run, curve) => curve.step },
-  tokens: { write: many, of: (run, curve) => curve.tokens },
+  tokens: { write: many, of: (run, curve) => curve.tokens.map((count) => count + run.before.tokens) },
   FLOPs: {
     write: flops,
-    of: (run, curve) => run.flops_per_token && curve.tokens.map((count) => count * run.flops_per_token.standard),
+    of: ({ flops_per_token: each, before }, curve) => {
+      return each && before.flops && curve.tokens.map((count) => count * each.standard + before.flops.standard);
+    },
   },
-  hours: { write: plain, of: (run, curve) => curve.seconds.map((seconds) => seconds / 3600) },
+  hours: { write: plain, of: (run, curve) => curve.seconds.map((count) => (count + run.before.seconds) / 3600) },
 };
 const CHARTS = [
   { metric: "generator_loss", title: "Generator loss", unit: "nats a token", write: plain },

@@ -50,7 +50,7 @@ function many(value) {
 }
 function plain(value) {
   if (!value) return "0";
-  if (Math.abs(value) >= 1e4) return many(value);
+  if (Math.abs(value) >= 1e3) return many(value);
   return Math.abs(value) < 1e-3 ? value.toExponential(1) : value.toPrecision(3);
 }
 function duration(seconds) {

@@ -72,9 +72,9 @@ function drawWarnings() {
     return `${run.name} at step ${exact(first)}${times > 1 ? `, ${times} times up to step ${exact(last)}` : ""}`;
   };
   const drawn = [...found.values()].map((group) => {
-    const [{ text, meaning, advice }] = group;
+    const [{ meaning, advice }] = group, texts = [...new Set(group.map((warning) => warning.text))];
     return make("div", { class: "warning" },
-      make("p", { class: "what" }, text),
+      ...texts.map((text) => make("p", { class: "what" }, text)),
       make("p", { class: "where" }, group.map(place).join(" · ")),
       meaning ? make("p", {}, meaning) : null,
       advice ? make("p", {}, make("b", {}, "What to do. "), advice) : null);
@@ -123,9 +123,10 @@ function drawSamples() {
 function drawFinetuning() {
   const tuned = visible().filter((run) => run.results);
   if (!show("#finetuning", tuned.length)) return;
-  const tasks = [...new Set(tuned.map((run) => run.results.task))], width = chartWidth("#finetuning .grid");
-  const of = (task) => tuned.filter((run) => run.results.task === task);
-  fill("#finetuning .grid", tasks.map((task) => drawScores(task, of(task), width)));
+  const width = chartWidth("#finetuning .grid");
+  const alike = ({ results: { task, metric }, config }) => JSON.stringify([task, metric, task === "table" && config.data]);
+  const groups = [...new Set(tuned.map(alike))].map((kind) => tuned.filter((run) => alike(run) === kind));
+  fill("#finetuning .grid", groups.map((group) => drawScores(group[0].results.task, group, width)));
   const scores = ({ median, std, seeds }) => Object.entries(median).map(([metric, value]) => {
     return `${metric} ${score(metric, value)}${seeds.length > 1 ? ` ± ${score(metric, std[metric])}` : ""}`;
   });
