@@ -17,9 +17,9 @@ from electra.model.pretrained import load
 from electra.recipes import plan as planning
 from electra.recipes import speed
 from electra.recipes.flops import flops
-from electra.recipes.plan import choose, make_plan, measure_text
+from electra.recipes.plan import choose, describe, make_plan, measure_text
 from electra.recipes.pretrain import pretrain
-from electra.recipes.train import PLAN, describe, train
+from electra.recipes.train import PLAN, train
 
 SMALL = ["model.layers=1", "model.hidden_size=32", "model.embedding_size=16", "model.heads=1"]
 SET = [*SMALL, "train.steps=3", "model.vocab_size=100"]

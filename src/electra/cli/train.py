@@ -36,7 +36,8 @@ def train(
     Run it again to go on where it stopped. RUN/model is a Hugging Face folder.
     """
     from electra.cli.progress import LiveLine
-    from electra.recipes.train import describe, planned
+    from electra.recipes.plan import describe
+    from electra.recipes.train import planned
     from electra.recipes.train import train as run
 
     overrides = overrides or []

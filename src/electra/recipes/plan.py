@@ -13,6 +13,7 @@ import torch
 
 from electra.config.load import gather, load_layers
 from electra.config.schema import PretrainConfig
+from electra.data.reading.sources import LOOKED_FOR
 from electra.data.reading.text import Tally, read_documents
 from electra.errors import ConfigError, DataError, ElectraError
 from electra.model.precision import find_device
@@ -119,6 +120,43 @@ def _shape(text_bytes: int, overrides: Sequence[str]) -> list[str]:
     sizes = [f"model.vocab_size={vocabulary(text_bytes)}", f"model.max_length={LENGTH}", f"train.length={LENGTH}"]
     length = gather(PretrainConfig, "tiny", sizes, overrides)["train.length"].value
     return [*sizes, f"train.start_length={length}", "train.length_warmup_steps=1"]
+
+
+def describe(plan: Plan) -> list[str]:
+    """Put a plan into words."""
+    speeds = ", ".join(f"{name} {speed:,.0f}" for name, speed in plan.tokens_per_second.items())
+    batch = plan.config().train.batch_size
+    known = plan.text_known
+    more = "" if known else "more than "
+    times = f"{plan.epochs:.1f} times the text, " if known else ""
+    lines = [
+        f"text        {more}{plan.text_bytes / 1e6:,.1f} MB, {more or 'about '}{plan.text_tokens:,} tokens",
+        *([f"left out    {_left_out(plan)}"] if plan.left_out else []),
+        f"machine     {plan.device}: tokens/s measured for {speeds}",
+        f"model       {plan.preset}, {plan.parameters:,} parameters, vocabulary of {plan.vocab_size:,}",
+        f"training    about {plan.steps:,} steps of {batch} sequences in {written_time(plan.train_hours)}",
+        f"            {plan.tokens:,} tokens, {times}{plan.flops:.2e} FLOPs",
+    ]
+    if known and plan.train_hours < plan.hours and plan.epochs > 0.9 * MOST_EPOCHS:
+        lines.append(f"            less than {written_time(plan.hours)}: more would read the same text too often")
+    if plan.train_hours > 1.05 * plan.hours:
+        lines.append(f"            more than {written_time(plan.hours)}: the steps or tokens that are set decide")
+    if known and plan.epochs > 1.05 * MOST_EPOCHS:
+        lines.append("            the text runs dry: more of it, or fewer steps, would do better")
+    return lines
+
+
+def _left_out(plan: Plan) -> str:
+    files = "a file that is" if plan.left_out == 1 else f"{plan.left_out:,} files that are"
+    return f"{files} no text by name, such as {plan.left_out_example}; read are {LOOKED_FOR}"
+
+
+def written_time(hours: float) -> str:
+    """Write hours in the unit that suits them."""
+    seconds = round(3600 * hours)
+    if seconds < 60:
+        return f"{seconds} seconds"
+    return f"{round(hours, 2):g} hours" if hours >= 0.1 else f"{round(60 * hours, 1):g} minutes"
 
 
 def _speeds(

@@ -12,12 +12,12 @@ from electra.config.load import load_config, text_override
 from electra.data.corpus.build import build_corpus
 from electra.data.corpus.shards import MANIFEST, Corpus, open_corpus
 from electra.data.files import write_json
-from electra.data.reading.sources import LOOKED_FOR, find_sources, names_of
+from electra.data.reading.sources import find_sources, names_of
 from electra.data.settings import Building, Vocabulary
 from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 from electra.data.tokens.vocab import MOST_UNKNOWN, REPORT, read_report, train_vocab
 from electra.errors import CheckpointError, ConfigError, DataError
-from electra.recipes.plan import MOST_EPOCHS, Case, Plan, make_plan
+from electra.recipes.plan import Case, Plan, describe, make_plan, written_time
 from electra.recipes.pretrain import pretrain
 from electra.training.processes import launched
 from electra.training.run import Listener, begun, check_place, held
@@ -130,42 +130,6 @@ def _corpus(names: list[str], tokenizer: Tokenizer, building: Building, place: P
     return corpus
 
 
-def describe(plan: Plan) -> list[str]:
-    """Put a plan into words."""
-    speeds = ", ".join(f"{name} {speed:,.0f}" for name, speed in plan.tokens_per_second.items())
-    batch = plan.config().train.batch_size
-    known = plan.text_known
-    more = "" if known else "more than "
-    times = f"{plan.epochs:.1f} times the text, " if known else ""
-    lines = [
-        f"text        {more}{plan.text_bytes / 1e6:,.1f} MB, {more or 'about '}{plan.text_tokens:,} tokens",
-        *([f"left out    {_left_out(plan)}"] if plan.left_out else []),
-        f"machine     {plan.device}: tokens/s measured for {speeds}",
-        f"model       {plan.preset}, {plan.parameters:,} parameters, vocabulary of {plan.vocab_size:,}",
-        f"training    about {plan.steps:,} steps of {batch} sequences in {_time(plan.train_hours)}",
-        f"            {plan.tokens:,} tokens, {times}{plan.flops:.2e} FLOPs",
-    ]
-    if known and plan.train_hours < plan.hours and plan.epochs > 0.9 * MOST_EPOCHS:
-        lines.append(f"            less than {_time(plan.hours)}: more would read the same text too often")
-    if plan.train_hours > 1.05 * plan.hours:
-        lines.append(f"            more than {_time(plan.hours)}: the steps or tokens that are set decide")
-    if known and plan.epochs > 1.05 * MOST_EPOCHS:
-        lines.append("            the text runs dry: more of it, or fewer steps, would do better")
-    return lines
-
-
-def _left_out(plan: Plan) -> str:
-    files = "a file that is" if plan.left_out == 1 else f"{plan.left_out:,} files that are"
-    return f"{files} no text by name, such as {plan.left_out_example}; read are {LOOKED_FOR}"
-
-
-def _time(hours: float) -> str:
-    seconds = round(3600 * hours)
-    if seconds < 60:
-        return f"{seconds} seconds"
-    return f"{round(hours, 2):g} hours" if hours >= 0.1 else f"{round(60 * hours, 1):g} minutes"
-
-
 def _recall(folder: Path, names: list[str], wanted: dict[str, Any]) -> Plan | None:
     """Read the plan of an earlier call; before the first update is saved other hours and settings make another plan."""
     path = folder / PLAN
@@ -203,7 +167,7 @@ def _hours_left(plan: Plan, began: float) -> float:
     spent = (time.monotonic() - began) / 3600
     if spent >= plan.hours:
         raise ConfigError(
-            f"preparing the text took {_time(spent)}, which leaves nothing of {_time(plan.hours)}; "
+            f"preparing the text took {written_time(spent)}, which leaves nothing of {written_time(plan.hours)}; "
             "the same command again starts to train: what is prepared stays"
         )
     return min(plan.hours - spent, plan.train_hours)
