@@ -7,7 +7,8 @@ import pytest
 from electra.config.load import load_config, load_finetune_config
 from electra.config.schema import LogConfig
 from electra.errors import CheckpointError, ConfigError
-from electra.training.run import PREPARED, Run, check_place, read_records, trackers
+from electra.training.run import PREPARED, Run, check_place, read_records
+from electra.training.trackers import trackers
 
 
 @pytest.fixture

@@ -37,8 +37,9 @@ from electra.training.checkpoint import Checkpoints
 from electra.training.loop import Job, train
 from electra.training.optim import Factor
 from electra.training.processes import Processes, joined
-from electra.training.run import Listener, Record, Run, check_place, read_records, trackers
+from electra.training.run import Listener, Record, Run, check_place, read_records
 from electra.training.schedule import length_at, micro_batches, micro_batches_before, total_steps
+from electra.training.trackers import trackers
 from electra.training.update import Network
 
 DRY = "the text runs dry"

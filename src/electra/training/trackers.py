@@ -1,0 +1,43 @@
+"""TensorBoard and Weights & Biases, for those who want them."""
+
+from pathlib import Path
+from uuid import uuid4
+
+from electra.config.schema import LogConfig
+from electra.data.files import write_whole
+from electra.errors import ConfigError
+from electra.training.run import Listener, Record
+
+
+def trackers(folder: Path, log: LogConfig) -> list[Listener]:
+    """Give the listeners that TensorBoard and Weights & Biases need, if they are asked for and installed."""
+    found: list[Listener] = []
+    if log.tensorboard:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise ConfigError("log.tensorboard needs an extra: pip install -e '.[track]' in the checkout") from None
+        writer = SummaryWriter(str(folder / "tensorboard"))
+
+        def to_tensorboard(record: Record) -> None:
+            for name, value in record.items():
+                if isinstance(value, int | float):
+                    writer.add_scalar(name, value, record["step"])
+            writer.flush()
+
+        found.append(to_tensorboard)
+    if log.wandb:
+        try:
+            import wandb
+        except ImportError:
+            raise ConfigError("log.wandb needs an extra: pip install -e '.[track]' in the checkout") from None
+        wandb.init(dir=str(folder), name=folder.name, resume="allow", id=_own_id(folder / ".wandb-id"))
+        found.append(lambda record: wandb.log(record, step=record["step"]))
+    return found
+
+
+def _own_id(path: Path) -> str:
+    """Give what tells a run from others of the same name, wherever they are."""
+    if not path.is_file():
+        write_whole(path, uuid4().hex)
+    return path.read_text()
