@@ -4,9 +4,7 @@ import json
 import signal
 from pathlib import Path
 from shutil import rmtree
-from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 
@@ -18,7 +16,7 @@ from electra.data.feeding.batch import Batch
 from electra.errors import CheckpointError, ConfigError, DataError, ElectraError
 from electra.model.networks import Discriminator, EnergyModel, MaskedLM
 from electra.recipes import pretrain as pretraining
-from electra.recipes.pretrain import _token_counts, check, pretrain
+from electra.recipes.pretrain import check, pretrain
 from electra.training.run import read_records
 
 TWO_STAGE = ["objective.algorithm=two_stage", "objective.generator.width=1.0", "objective.generator.sharing=none"]
@@ -345,29 +343,6 @@ def test_text_that_is_read_too_often_is_reported_once(config, records):
     assert warning.startswith("the text runs dry")
 
 
-@pytest.mark.parametrize(("weights", "warned"), [(None, False), ([1.0, 3.0], True)])
-def test_of_a_mixture_the_part_that_is_read_most_often_counts(
-    config, corpus, tokenizer, records, tmp_path, weights, warned
-):
-    (tmp_path / "text.txt").write_text("the chef ate the soup .\n\n" * 8)
-    build_corpus([tmp_path / "text.txt"], tokenizer, length=16, out=tmp_path / "few", heldout=0.0, workers=0)
-    mixture = [f'data=["{corpus}", "{tmp_path / "few"}"]', *([f"data_weights={weights}"] if weights else [])]
-    run = pretrain(config(*mixture, "train.steps=30"))
-    assert any("runs dry" in line.get("warning", "") for line in records(run)) == warned
-
-
-@pytest.mark.parametrize(
-    ("heldout", "weights", "first"), [(0.1, [1.0, 1e-4], True), (0.1, [1e-4, 1.0], False), (0.0, [1e-4, 1.0], True)]
-)
-def test_held_out_text_is_mixed_as_the_text_is(config, corpus, tokenizer, tmp_path, heldout, weights, first):
-    documents = (f"{number:09b}".replace("0", "o ").replace("1", "x ") for number in range(400))
-    (tmp_path / "text.txt").write_text("\n\n".join(documents))
-    build_corpus([tmp_path / "text.txt"], tokenizer, length=16, out=tmp_path / "other", heldout=heldout, workers=0)
-    folders = json.dumps([str(corpus), str(tmp_path / "other")])
-    run = pretrain(config(f"data={folders}", f"data_weights={weights}", "train.steps=1"))
-    assert ('"original": [" the"' in (run / "samples.jsonl").read_text()) == first
-
-
 def test_text_that_is_read_too_often_in_some_hours_is_reported_once(config, corpus, records, monkeypatch):
     monkeypatch.setattr(pretraining, "MOST_EPOCHS", 2)
     sequences = sum(len(shard) for shard in open_corpus(corpus).shards("train"))
@@ -395,11 +370,6 @@ def test_a_micro_batch_counts_by_its_tokens_that_are_no_padding(config, monkeypa
 def test_a_run_goes_on_by_another_execution(config, records):
     pretrain(config("train.execution=plain"))
     assert records(pretrain(config("train.steps=12")))[-1]["step"] == 12
-
-
-def test_weights_for_no_corpus_are_refused(config):
-    with pytest.raises(DataError, match="0 weights for 1 corpora; give one for each"):
-        pretrain(config("data_weights=[]"))
 
 
 def test_two_segments_need_two_types(config, tokenizer, tmp_path):
@@ -437,17 +407,3 @@ def test_more_steps_for_the_second_of_two_stages_leave_its_generator_alone(confi
     assert records(pretrain(config(*TWO_STAGE, "train.steps=13")))[-1]["step"] == 13
     for ours, theirs in zip(before, electra.load(run).generator.parameters(), strict=True):
         assert torch.equal(ours, theirs)
-
-
-def test_the_unigram_generator_knows_a_mixture_by_its_weights():
-    special = {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 4}
-
-    def corpus(*tokens):
-        shard = np.array([[2, *tokens, 3]])
-        return SimpleNamespace(shards=lambda split: [shard], manifest=SimpleNamespace(special_ids=special))
-
-    corpora = [corpus(5, 5, 5, 6), corpus(6, 1)]
-    assert _token_counts(corpora, None, 7).tolist() == [0, 1, 0, 0, 0, 3, 2]
-    mixed = _token_counts(corpora, [1.0, 3.0], 7)
-    assert mixed.sum() == 6
-    assert (mixed / 6).tolist() == pytest.approx([0, 0.375, 0, 0, 0, 0.1875, 0.4375])

@@ -144,6 +144,8 @@ def _bar() -> Iterator[Callable[["Progress"], None]]:
 
 
 def _summary(path: str, manifest: "Manifest") -> str:
+    from electra.data.tokens.vocab import MOST_UNKNOWN
+
     report: dict[str, Any] = manifest.report
     heldout = manifest.splits["heldout"]
     kept = manifest.tokens / report["tokens_read"]
@@ -161,7 +163,7 @@ def _summary(path: str, manifest: "Manifest") -> str:
         lines.append(f"  dropped   {dropped['documents']:,} documents, {dropped['characters']:,} characters: {reason}")
         lines += [f"            such as: {example}" for example in dropped["examples"]]
     if unknown := report.get("unknown_tokens", 0) / max(1, report["tokens_read"]):
-        hint = "; a vocabulary made of this text would know them: electra vocab" if unknown > 0.01 else ""
+        hint = "; a vocabulary made of this text would know them: electra vocab" if unknown > MOST_UNKNOWN else ""
         lines.append(f"  unknown   {unknown:.2%} of the tokens are in no piece of the vocabulary{hint}")
     if report["invalid_places"]:
         lines.append(f"  invalid   {report['invalid_places']:,} places were no UTF-8")

@@ -12,11 +12,24 @@ from electra.tasks.table.files import Table
 ROWS = "text,label\n" + "".join(f"text {number},{number % 2}\n" for number in range(20))
 
 
+def opened(*overrides, known=None) -> Table:
+    """Open a table, of which a stored model may know something."""
+    table = Table(load_finetune_config("table", overrides), known or {})
+    table.texts = ("text",)
+    return table
+
+
+def learned(*overrides) -> Table:
+    """Open a table that a model is tuned on."""
+    table = opened(*overrides)
+    table.learn(table.read_training_file())
+    return table
+
+
 def read(split, *overrides, tuned_on: Path | None = None) -> tuple[list[str], dict[str, int]]:
     """Read a split of the table that a model is, or that another one was, tuned on."""
     notes = Notes()
-    table = Table(load_finetune_config("table", overrides), {})
-    table.texts = ("text",)
+    table = opened(*overrides)
     table.learn([*read_rows(str(tuned_on))] if tuned_on else table.read_training_file())
     rows = table.read(split, notes)
     return [row.cells["text"] for row in rows], dict(notes.counts)
@@ -57,11 +70,8 @@ def test_the_rows_held_out_are_the_same_for_every_seed(tmp_path):
 def test_a_stored_model_is_scored_on_the_rows_that_were_held_out_whatever_is_said_later(tmp_path):
     path = tmp_path / "mine.csv"
     path.write_text(ROWS)
-    tuned = Table(load_finetune_config("table", [f"data={path}"]), {})
-    tuned.texts = ("text",)
-    tuned.learn(tuned.read_training_file())
-    again = Table(load_finetune_config("table", [f"data={path}", "table.dev_fraction=0.5"]), tuned.describe())
-    again.texts = ("text",)
+    tuned = learned(f"data={path}")
+    again = opened(f"data={path}", "table.dev_fraction=0.5", known=tuned.describe())
     assert again.read("dev", Notes()) == tuned.read("dev", Notes())
 
 
@@ -111,11 +121,8 @@ def test_rows_that_were_learned_from_are_known_by_their_texts_alone(tmp_path):
 def test_a_dev_file_with_rows_that_were_learned_from_is_noted(tmp_path):
     path = tmp_path / "mine.csv"
     path.write_text(ROWS)
-    tuned = Table(load_finetune_config("table", [f"data={path}"]), {})
-    tuned.texts = ("text",)
-    tuned.learn(tuned.read_training_file())
-    again, notes = Table(load_finetune_config("table", [f"dev_file={path}"]), tuned.describe()), Notes()
-    again.texts = ("text",)
+    tuned = learned(f"data={path}")
+    again, notes = opened(f"dev_file={path}", known=tuned.describe()), Notes()
     assert len(again.read("dev", notes)) == 20
     assert notes.counts == {"of the rows stand in the training data too": 18}
 
@@ -124,11 +131,8 @@ def test_no_row_of_the_training_file_counts_as_held_out_where_all_were_learned_f
     path = tmp_path / "mine.csv"
     path.write_text(ROWS)
     (tmp_path / "dev.csv").write_text("text,label\nanother,0\n")
-    tuned = Table(load_finetune_config("table", [f"data={path}", f"dev_file={tmp_path / 'dev.csv'}"]), {})
-    tuned.texts = ("text",)
-    tuned.learn(tuned.read_training_file())
-    again = Table(load_finetune_config("table", [f"data={path}"]), tuned.describe())
-    again.texts = ("text",)
+    tuned = learned(f"data={path}", f"dev_file={tmp_path / 'dev.csv'}")
+    again = opened(f"data={path}", known=tuned.describe())
     with pytest.raises(ElectraError, match="the model learned from every row"):
         again.read("dev", Notes())
 

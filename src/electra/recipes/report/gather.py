@@ -57,6 +57,7 @@ def _run(folder: Path, points: int) -> Data:
     config, results = _config(folder), _json(folder / "results.json")
     pretraining = "objective.name" in config or not (config or results)
     per_token, problem = _flops_per_token(folder) if config and pretraining else (None, None)
+    before = _before(folder)
     return {
         "folder": str(folder),
         "kind": "pretraining" if pretraining else "finetuning",
@@ -66,8 +67,8 @@ def _run(folder: Path, points: int) -> Data:
         "curves": {"training": _curves(training, points), "heldout": _curves(heldout, points)},
         "flops_per_token": per_token,
         "flops_problem": problem,
-        "before": _before(folder),
-        "cost": _cost(folder, records, training, per_token),
+        "before": before,
+        "cost": _cost(folder, records, training, per_token, before),
         "environment": next((found for path in (folder, *_rates(folder)) if (found := _json(path / ENVIRONMENT))), []),
         "warnings": explain_warnings(records + _of_seeds(folder)),
         "samples": _spread(read_records(run.samples), MOST_SAMPLES) if run.samples.is_file() else [],
@@ -155,9 +156,11 @@ def _latest(training: Sequence[Record], heldout: Sequence[Record]) -> Data:
     }
 
 
-def _cost(folder: Path, records: Sequence[Record], training: Sequence[Record], per_token: Data | None) -> Data | None:
+def _cost(
+    folder: Path, records: Sequence[Record], training: Sequence[Record], per_token: Data | None, before: Data
+) -> Data | None:
     """Say what a pre-training took, its first stage included where it has one, or a fine-tuning with all its seeds."""
-    state, before = _state(records), _before(folder)
+    state = _state(records)
     if state is None:
         seeds = [_json(path) for place in (folder, *_rates(folder)) for path in place.glob("seeds/*/result.json")]
         return {"seconds": sum(seed["seconds"] for seed in seeds)} if seeds else None
