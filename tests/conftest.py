@@ -1,9 +1,11 @@
 """Small models and tasks that many tests look at from different sides."""
 
+import os
 import random
 import signal
 from pathlib import Path
 
+import hypothesis
 import pytest
 import torch
 
@@ -16,11 +18,16 @@ from electra.recipes.convert import write_model
 WORDS = "the chef ate cooked meal soup a cat dog sat on mat and then it was good".split()
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
+# Machines that are busy with other work are slow at times: no property is at fault then.
+hypothesis.settings.register_profile("patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("patient")
+
 
 @pytest.fixture(autouse=True, scope="session")
 def one_thread() -> None:
     """Tests share the cores, and sums come out the same on every machine of a kind."""
     torch.set_num_threads(1)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the processes that tests start
 
 
 @pytest.fixture(autouse=True, scope="session")

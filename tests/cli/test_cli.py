@@ -4,7 +4,6 @@ import json
 import resource
 import subprocess
 import sys
-import time
 from types import SimpleNamespace
 
 import pytest
@@ -40,9 +39,9 @@ except SystemExit:
     print(sorted({"torch", "numpy", "pydantic", "tokenizers", "transformers"} & set(sys.modules)))"""
     times = []
     for _ in range(3):
-        start = time.perf_counter()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
         result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        times.append(time.perf_counter() - start)
+        times.append(resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before)
     assert result.stdout.splitlines()[-1] == "[]"
     assert min(times) < 1
 

@@ -19,7 +19,7 @@ def shown(tmp_path_factory):
 
 
 def test_the_demo_keeps_to_its_time(shown):
-    assert shown[2] < 60 * MINUTES + 40  # where other tests hold the cores
+    assert shown[2] < 60 * MINUTES + 90  # where other tests hold the cores
 
 
 def test_the_demo_leaves_a_run(shown):

@@ -11,6 +11,7 @@ import pytest
 import electra
 from electra.errors import CheckpointError, ConfigError, TaskError
 from electra.recipes.glue import SUITE, _for_task, _submit, published
+from electra.recipes.together import finetune_together
 from electra.tasks.build import TASKS
 
 QUICK = "epochs=0.5 batch_size=8 learning_rate=2e-3 layer_decay=1.0 optimizer=adamw".split()
@@ -139,6 +140,21 @@ def test_tasks_together_have_the_scores_that_they_have_one_after_the_other(
     found = electra.glue(tiny_folder, tasks_folder, tmp_path, keys, (), [heard.append], together=2)
     assert found.scores == alone.scores
     assert sorted(record["detected"].split(":")[0] for record in heard if "detected" in record) == ["mnli", "sst-2"]
+
+
+@pytest.mark.parametrize(("cores", "together", "share"), [(16, 6, 8), (2, 6, 1), (1, 2, 1)])
+def test_tasks_together_share_the_cores(cores, together, share, monkeypatch):
+    asked = []
+    monkeypatch.setattr("electra.recipes.together.available_cores", lambda: cores)
+
+    def start(*arguments, threads, **settings):
+        asked.append(threads)
+        raise TaskError("enough")
+
+    monkeypatch.setattr("electra.recipes.together.start_module", start)
+    with pytest.raises(TaskError, match="enough"):
+        finetune_together("glue", {"rte": [], "cola": []}, together, [])
+    assert asked == [share, share]
 
 
 def test_a_task_that_fails_among_others_is_named(tiny_folder, tasks_folder, tmp_path):

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
 
 from electra.config.load import load_finetune_config
-from electra.data.corpus.workers import start_module
+from electra.data.corpus.workers import available_cores, start_module
 from electra.errors import ElectraError, TaskError
 from electra.recipes.finetune import finetune
 from electra.recipes.results import Results, describe
@@ -27,6 +27,7 @@ def finetune_together(
     A task that fails is told of at once and stops no other; in the end the first of them is the error.
     """
     turn = threading.Lock()
+    threads_each = max(1, available_cores() // min(together, len(tasks)))
     running: set[subprocess.Popen[bytes]] = set()
 
     def tell(record: Record) -> None:
@@ -38,7 +39,8 @@ def finetune_together(
         said: Results = {}
         with tempfile.TemporaryFile() as errors:
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors.fileno()}
-            with start_module(__name__, preset, *tasks[name], **pipes) as process:  # its input is open while we live
+            process = start_module(__name__, preset, *tasks[name], threads=threads_each, **pipes)
+            with process:  # its input is open while we live
                 running.add(process)
                 assert process.stdout is not None
                 for line in filter(_is_ours, process.stdout):

@@ -75,7 +75,7 @@ def test_packing_keeps_every_token_in_order(tmp_path):
     assert manifest.report["tokens_read"] == len(expected)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.text(st.characters(codec="utf-8"), max_size=40), max_size=12), st.sampled_from(["packed", "paper"]))
 def test_no_text_breaks_a_build(tmp_path_factory, lines, cut):
     folder = tmp_path_factory.mktemp("corpus")

@@ -80,9 +80,9 @@ def test_iteration_starts_at_any_step(corpus):
 def test_resuming_far_ahead_takes_no_longer(corpus):
     loader = Loader([corpus], batch_size=6, seed=5)
     next(loader.batches(0))
-    began = time.perf_counter()
+    began = time.process_time()
     next(loader.batches(10**12))
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 1
 
 
 @pytest.mark.parametrize("world_size", [2, 4])

@@ -233,7 +233,7 @@ def test_too_little_text_gives_a_smaller_vocabulary_and_says_so(tmp_path):
 
 
 @pytest.mark.parametrize("model", MODELS)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.text(st.characters(codec="utf-8", exclude_characters="\0")))
 @example("\u200b\ufeff\x7f")  # nothing is left of it
 @example("Ж")

@@ -64,10 +64,10 @@ def test_numbers_that_lie_apart_are_read_where_they_lie(device):
 
 
 def test_samples_follow_the_distribution(device):
-    heat = torch.tensor([0.0, 1.0, 2.0, 0.5, -1.0], device=device).repeat(400, 1)
-    found = sample(heat, uniform(400, device), 1.0, None)
-    shares = torch.bincount(found, minlength=5) / 400
-    assert torch.allclose(shares, heat[0].softmax(-1), atol=0.08)
+    heat = torch.tensor([0.0, 1.0, 2.0, 0.5, -1.0], device=device).repeat(50, 1)
+    found = sample(heat, (torch.arange(50, device=device) + 0.5) / 50, 1.0, None)
+    shares = torch.bincount(found, minlength=5) / 50
+    assert torch.allclose(shares, heat[0].softmax(-1), atol=1 / 50)
 
 
 @pytest.mark.parametrize("through_the_kernel", [True, False])

@@ -91,13 +91,13 @@ def tokenize_in_order(
             yield first, answer.result()
 
 
-def start_module(name: str, *arguments: str, **settings: int) -> subprocess.Popen[bytes]:
-    """Start a module of ours in another process."""
+def start_module(name: str, *arguments: str, threads: int = 1, **settings: int) -> subprocess.Popen[bytes]:
+    """Start a module of ours in another process; `threads` are for its sums, unless the environment says how many."""
     home = str(Path(electra.__file__).parents[1])
     path = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH")]))
     process: subprocess.Popen[bytes] = subprocess.Popen(
         [sys.executable, "-P", "-m", name, *arguments],  # -P: no module of the working directory
-        env={**os.environ, "PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false"},
+        env={"OMP_NUM_THREADS": str(threads), **os.environ, "PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false"},
         **settings,  # type: ignore[call-overload]
     )
     return process
