@@ -23,7 +23,7 @@ from electra.recipes.train import PLAN, train
 
 SMALL = ["model.layers=1", "model.hidden_size=32", "model.embedding_size=16", "model.heads=1"]
 SET = [*SMALL, "train.steps=3", "model.vocab_size=100"]
-HOURS = 30 / 3600
+HOURS = 0.1
 
 
 @pytest.fixture(scope="module", autouse=True)
