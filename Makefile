@@ -4,12 +4,15 @@ BIN := .venv/bin
 # --no-compile: what is imported is compiled then, and most of it never is
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 
-.PHONY: demo test check format docs clean
+.PHONY: demo test suite check format docs clean
 
 demo: .venv/installed
 	$(BIN)/electra demo
 
-test: .venv/installed-dev check
+test: .venv/installed-dev
+	$(MAKE) --jobs 2 check suite
+
+suite: .venv/installed-dev
 	$(BIN)/python -m pytest --numprocesses auto
 
 check: .venv/installed-dev
