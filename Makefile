@@ -1,7 +1,8 @@
 # Two commands set a fresh machine up: `make demo` and `make test`. Each makes its own .venv.
 PYTHON ?= python3
 BIN := .venv/bin
-# --no-compile: what is imported is compiled then, and most of it never is
+# What is imported is compiled then, once, and kept; most of the packages' files never are.
+unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 
 .PHONY: demo test suite check format docs clean
