@@ -257,7 +257,7 @@ def test_a_corrupted_model_is_one_line(electra, tiny_folder, tmp_path):
     copy = shutil.copytree(tiny_folder, tmp_path / "copy")
     weights = copy / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:1000])
-    assert_refused(electra("detect", str(copy), "the"), "is corrupted or cut short")
+    assert_refused(electra("detect", str(copy), "the"), "is corrupted or truncated")
 
 
 def test_export_and_import_say_what_they_did(electra, tiny_folder, tmp_path):

@@ -30,7 +30,7 @@ def direct_probabilities(model: Pretrained, pieces: list[int]) -> torch.Tensor:
         return torch.sigmoid(model.network(ids))[0, 1:-1]
 
 
-def test_detect_gives_each_token_with_its_probability_and_place(model):
+def test_detect_returns_each_token_with_its_probability_and_span(model):
     text = "The chef cooked  soup."
     found = model.detect(text)
     assert [detection.token for detection in found] == ["the", "chef", "cooked", "soup", "."]
@@ -46,10 +46,10 @@ def test_a_text_longer_than_the_model_loses_no_token(model):
     assert len(encoding.ids) == 520
 
 
-def test_a_long_texts_tokens_are_judged_in_the_window_that_shows_most_around_them(model):
+def test_tokens_of_a_long_text_are_judged_in_the_window_with_most_context(model):
     found = model.detect(LONG)
     ids = model.tokenizer.encode([LONG])[0].ids
-    size = 14  # of the model's 16 places two are [CLS] and [SEP]
+    size = 14  # the model's 16 positions minus [CLS] and [SEP]
     starts = [*range(0, 520 - size, size // 2), 520 - size]
     for place in (0, 6, 100, 257, 479):
         best = max(starts, key=lambda start: min(place - start, start + size - 1 - place))
@@ -74,7 +74,7 @@ def test_every_script_is_read(model, text):
         assert token not in ("[MASK]", "[CLS]")
 
 
-def test_a_piece_that_marks_a_words_beginning_has_no_characters_where_no_space_is(tmp_path):
+def test_a_word_start_marker_has_an_empty_span_where_there_is_no_space(tmp_path):
     (tmp_path / "text.txt").write_text("猫が本を食べました。\n\n犬が水を飲みました。\n\n" * 30)
     tokenizer = train_vocab(tmp_path / "text.txt", size=60, out=tmp_path / "tokenizer", model="unigram")
     config = load_config("tiny", [f"model.vocab_size={tokenizer.vocab_size}"]).model
@@ -96,7 +96,7 @@ def test_encode_averages_the_states_of_a_text(model):
     np.testing.assert_allclose(model.encode([text], pooling="tokens")[0], hidden[1:-1], rtol=1e-4, atol=1e-5)
 
 
-def test_a_batch_encodes_as_its_texts_do_alone(model):
+def test_texts_encode_the_same_in_a_batch_and_one_by_one(model):
     texts = ["the chef", "", LONG, "a cat sat on the mat .", "it"]
     together = model.encode(texts)
     assert together.shape == (5, 128)
@@ -116,23 +116,23 @@ def test_no_texts_encode_to_no_vectors(model):
 
 
 @pytest.mark.parametrize("text", ["half a smile \ud83d", None, b"bytes"])
-def test_what_is_no_text_is_one_line(model, text):
+def test_input_that_is_not_text_is_a_one_line_error(model, text):
     with pytest.raises(DataError, match="texts have to be strings of whole characters"):
         model.encode([text])
 
 
-def test_a_device_that_is_none_is_one_line(tiny_folder):
+def test_an_unknown_device_is_a_one_line_error(tiny_folder):
     with pytest.raises(ConfigError, match="no device 'gpu'; say auto, cpu, cuda or cuda:N"):
         load(tiny_folder, device="gpu")
 
 
 @pytest.mark.parametrize("name", ["", "a" * 300])
-def test_a_name_that_is_none_is_one_line(name):
+def test_an_invalid_name_is_a_one_line_error(name):
     with pytest.raises(CheckpointError, match=r"hub does not give a model of that name|no file or folder"):
         load(name)
 
 
-def test_texts_may_come_one_after_the_other(model):
+def test_texts_may_be_an_iterator(model):
     texts = ["the chef ate", "soup"]
     np.testing.assert_array_equal(model.encode(iter(texts)), model.encode(texts))
 
@@ -142,7 +142,7 @@ def test_detect_takes_one_text(model):
         model.detect(["the chef", "ate"])
 
 
-def test_a_text_is_not_taken_for_a_list_of_letters(model):
+def test_a_single_text_is_not_read_as_a_list_of_characters(model):
     with pytest.raises(DataError, match=r"one text where a list of texts is wanted"):
         model.encode("the chef")
 
@@ -155,9 +155,9 @@ def test_an_unknown_pooling_is_refused(model):
 TEXTS = ["the chef", "", "a cat sat on the mat .", "it was good and then the dog ate"]
 
 
-@pytest.mark.gpu  # on a CPU, bf16 products can change how later float32 ones of the process are rounded
+@pytest.mark.gpu  # on a CPU, bf16 products can change the rounding of later float32 products in the process
 def test_bf16_stays_near_float32(tiny_folder):
-    """2 % of a vector's length and 0.03 of a probability, as docs/performance.md says."""
+    """Within 2 % of a vector's length and 0.03 of a probability, as docs/performance.md states."""
     rounded, model = (load(tiny_folder, precision=precision) for precision in ("bf16", "float32"))
     for pooling in ("mean", "first"):
         found, exact = rounded.encode(TEXTS, pooling), model.encode(TEXTS, pooling)
@@ -170,7 +170,7 @@ def test_bf16_stays_near_float32(tiny_folder):
     np.testing.assert_allclose(rounded.propose([7, 8, 9], [1]), model.propose([7, 8, 9], [1]), atol=0.03)
 
 
-def test_what_computes_in_bf16_is_written_in_full(tiny_folder, tmp_path):
+def test_a_model_used_in_bf16_is_written_in_float32(tiny_folder, tmp_path):
     rounded = load(tiny_folder, precision="bf16")
     assert as_used(rounded.network, rounded) is not rounded.network
     write_model(rounded, tmp_path / "again")
@@ -186,7 +186,7 @@ def test_an_unknown_precision_is_refused(tiny_folder):
 def test_a_bare_encoder_cannot_detect(tiny_config, tokenizer, tmp_path):
     write_network(Encoder(tiny_config.model), tmp_path)
     tokenizer.save(tmp_path)
-    with pytest.raises(CheckpointError, match="this model is without a discriminator head"):
+    with pytest.raises(CheckpointError, match="this model has no discriminator head"):
         load(tmp_path).detect("the")
 
 
@@ -195,7 +195,7 @@ def test_a_vocabulary_that_does_not_match_the_embedding_is_refused(tiny_folder, 
     (copy / "tokenizer.json").unlink()
     with (copy / "vocab.txt").open("a") as vocab:
         vocab.write("more\n")
-    with pytest.raises(CheckpointError, match=r"vocabulary .* has 75 entries, the embedding 74"):
+    with pytest.raises(CheckpointError, match=r"vocabulary .* has 75 entries, but the embedding has 74"):
         load(copy)
 
 
@@ -210,7 +210,7 @@ def test_a_missing_folder_is_named(tmp_path):
 
 
 def test_a_hub_name_is_found_in_the_local_cache(tiny_folder, tmp_path, monkeypatch):
-    """The hub's cache layout, written by hand: no network is needed for what is already here."""
+    """The hub's cache layout, written by hand: a cached model needs no network."""
     import huggingface_hub.constants
 
     repository = tmp_path / "models--someone--tiny"
@@ -228,10 +228,10 @@ def test_a_generator_folder_without_a_generator_is_refused(tiny_folder, tmp_path
     copy = shutil.copytree(tiny_folder, tmp_path / "copy")
     shutil.copy(copy / "model.safetensors", copy / "generator")
     shutil.copy(copy / "config.json", copy / "generator")
-    with pytest.raises(CheckpointError, match="holds no generator"):
+    with pytest.raises(CheckpointError, match="is not a generator"):
         load(copy)
 
 
-def test_the_folder_says_what_it_is(tiny_folder):
+def test_the_config_names_the_architecture(tiny_folder):
     assert json.loads((tiny_folder / "config.json").read_text())["architectures"] == ["ElectraForPreTraining"]
     assert json.loads((tiny_folder / "generator/config.json").read_text())["architectures"] == ["ElectraForMaskedLM"]

@@ -1,4 +1,4 @@
-"""Fine-tuned models on disk: ours read by `transformers`, theirs read by us, logits equal."""
+"""Fine-tuned models on disk: `transformers` reads ours, we read theirs, with equal logits."""
 
 import json
 
@@ -38,7 +38,7 @@ TASK = {"name": "mood", "columns": {"text": "review"}}
 
 @pytest.fixture
 def make(tiny_config, tokenizer):
-    """Make an untrained task model whose weights are all off their start."""
+    """Return a function that makes an untrained task model with perturbed weights."""
 
     def make(kind, labels=LABELS, problem=None) -> TaskModel:
         torch.manual_seed(3)
@@ -101,7 +101,7 @@ def test_an_export_loads_in_transformers_with_equal_logits(make, kind, labels, p
 
 
 @pytest.mark.parametrize("kind", [ClassificationHead, HuggingFaceClassificationHead, TaggingHead])
-def test_what_was_written_reads_back_equal(make, kind, tmp_path):
+def test_a_task_model_survives_a_round_trip(make, kind, tmp_path):
     problem = None if kind is TaggingHead else "multi_label_classification"
     model = make(kind, LABELS, problem)
     write_task_model(model, tmp_path)
@@ -113,7 +113,7 @@ def test_what_was_written_reads_back_equal(make, kind, tmp_path):
 
 
 @pytest.mark.parametrize("kind", [QuestionAnsweringHead, HuggingFaceSpanHead])
-def test_heads_of_spans_read_back_equal(make, kind, tmp_path):
+def test_span_heads_survive_a_round_trip(make, kind, tmp_path):
     model = make(kind, ())
     write_task_model(model, tmp_path)
     again = read_task_model(tmp_path).network
@@ -147,7 +147,7 @@ def their_shape(tokenizer, **more) -> dict:
         (ElectraForQuestionAnswering, HuggingFaceSpanHead),
     ],
 )
-def test_their_fine_tuned_model_is_read_whole(kind, head, tokenizer, tmp_path):
+def test_a_model_of_transformers_is_read_with_its_head(kind, head, tokenizer, tmp_path):
     labels = {} if head is HuggingFaceSpanHead else {"id2label": {0: "no", 1: "yes", 2: "maybe"}}
     theirs = save_theirs(kind(ElectraConfig(**their_shape(tokenizer, **labels))), tokenizer, tmp_path)
     model = read_task_model(tmp_path)
@@ -157,14 +157,14 @@ def test_their_fine_tuned_model_is_read_whole(kind, head, tokenizer, tmp_path):
     assert_equal_logits(model.network, theirs)
 
 
-def test_labels_without_names_are_called_as_transformers_does(tokenizer, tmp_path):
+def test_unnamed_labels_get_the_names_that_transformers_gives_them(tokenizer, tmp_path):
     save_theirs(ElectraForSequenceClassification(ElectraConfig(**their_shape(tokenizer))), tokenizer, tmp_path)
     network = read_task_model(tmp_path).network
     assert network.labels == ("LABEL_0", "LABEL_1")
     assert network.problem == "single_label_classification"
 
 
-def test_a_bert_tagger_is_read_whole(tokenizer, tmp_path):
+def test_a_bert_tagger_is_read_with_its_head(tokenizer, tmp_path):
     theirs = BertForTokenClassification(BertConfig(**their_shape(tokenizer, num_labels=5)))
     theirs = save_theirs(theirs, tokenizer, tmp_path)
     assert_equal_logits(read_task_model(tmp_path).network, theirs)
@@ -173,19 +173,19 @@ def test_a_bert_tagger_is_read_whole(tokenizer, tmp_path):
 @pytest.mark.parametrize(
     "build",
     [
-        lambda shape: BertForSequenceClassification(BertConfig(**shape)),  # with a pooler, which no head here has
+        lambda shape: BertForSequenceClassification(BertConfig(**shape)),  # has a pooler, unlike our heads
         lambda shape: ElectraForMultipleChoice(ElectraConfig(**shape)),
     ],
 )
-def test_a_head_that_is_unknown_here_leaves_the_encoder(build, tokenizer, tmp_path):
+def test_an_unknown_head_is_dropped_and_the_encoder_is_loaded(build, tokenizer, tmp_path):
     save_theirs(build(their_shape(tokenizer)), tokenizer, tmp_path)
     assert isinstance(electra.load(tmp_path).network, Encoder)
-    with pytest.raises(CheckpointError, match=r"has no head for a task; make one with: electra finetune"):
+    with pytest.raises(CheckpointError, match=r"has no task head; fine-tune it with: electra finetune"):
         read_task_model(tmp_path)
 
 
-def test_a_pretrained_model_has_no_head_for_a_task(tiny_folder):
-    with pytest.raises(CheckpointError, match="has no head for a task"):
+def test_a_pretrained_model_has_no_task_head(tiny_folder):
+    with pytest.raises(CheckpointError, match="has no task head"):
         read_task_model(tiny_folder)
 
 
@@ -201,7 +201,7 @@ def test_the_papers_question_answering_head_is_not_exported(make, tmp_path):
     assert not (tmp_path / "hf").exists()
 
 
-def test_more_labels_than_hugging_faces_head_can_hold_are_refused(make, tmp_path):
+def test_more_labels_than_fit_the_hugging_face_head_are_not_exported(make, tmp_path):
     write_task_model(make(ClassificationHead, [f"label {number}" for number in range(65)]), tmp_path / "run")
     with pytest.raises(CheckpointError, match=r"with 65 labels; fine-tune with head=huggingface"):
         electra.export(tmp_path / "run", tmp_path / "hf")
@@ -228,7 +228,7 @@ def test_labels_that_do_not_fit_the_head_are_refused(make, changes, message, tmp
         read_task_model(tmp_path)
 
 
-def test_a_description_that_is_no_json_is_refused(make, tmp_path):
+def test_a_task_description_that_is_not_json_is_refused(make, tmp_path):
     write_task_model(make(TaggingHead), tmp_path)
     (tmp_path / "task.json").write_text("{")
     with pytest.raises(CheckpointError, match=r"task\.json is not the description of a task"):

@@ -8,7 +8,7 @@ from electra.errors import CheckpointError
 from electra.model.tensors import read_tensors, write_tensors
 
 
-def test_tensors_come_back_as_they_were(tmp_path):
+def test_tensors_survive_a_round_trip(tmp_path):
     tensors = {"a": torch.randn(3, 4), "b": torch.arange(5)}
     write_tensors(tensors, tmp_path / "model.safetensors")
     for name, tensor in read_tensors(tmp_path).items():
@@ -16,11 +16,11 @@ def test_tensors_come_back_as_they_were(tmp_path):
 
 
 @pytest.mark.parametrize("kept", [0, 5, 60, 100])
-def test_a_file_cut_short_is_refused(kept, tmp_path):
+def test_a_truncated_file_is_refused(kept, tmp_path):
     path = tmp_path / "model.safetensors"
     write_tensors({"a": torch.randn(30, 40)}, path)
     path.write_bytes(path.read_bytes()[:kept])
-    with pytest.raises(CheckpointError, match="corrupted or cut short"):
+    with pytest.raises(CheckpointError, match="corrupted or truncated"):
         read_tensors(tmp_path)
 
 
@@ -28,21 +28,21 @@ def test_a_corrupted_header_is_refused(tmp_path):
     path = tmp_path / "model.safetensors"
     write_tensors({"a": torch.randn(3)}, path)
     path.write_bytes(b"\xff" * 8 + path.read_bytes()[8:])
-    with pytest.raises(CheckpointError, match="corrupted or cut short"):
+    with pytest.raises(CheckpointError, match="corrupted or truncated"):
         read_tensors(tmp_path)
 
 
-def test_weights_can_be_read_by_whoever_can_read_other_files(tmp_path):
+def test_weights_have_the_default_file_mode(tmp_path):
     (tmp_path / "other").touch()
     write_tensors({"a": torch.randn(3)}, tmp_path / "model.safetensors")
     assert (tmp_path / "model.safetensors").stat().st_mode == (tmp_path / "other").stat().st_mode
 
 
-def test_a_full_disk_is_one_line(tmp_path):
+def test_a_full_disk_is_a_one_line_error(tmp_path):
     most = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, most[1]))
     try:
-        with pytest.raises(CheckpointError, match=r"cannot be written: .*; make room and run the same command again"):
+        with pytest.raises(CheckpointError, match=r"cannot write .*; free disk space and run the command again"):
             write_tensors({"a": torch.randn(1000)}, tmp_path / "model.safetensors")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, most)
@@ -82,20 +82,20 @@ def test_a_truncated_pickle_is_refused(tmp_path):
     path = tmp_path / "pytorch_model.bin"
     torch.save({"a": torch.randn(30, 40)}, path)
     path.write_bytes(path.read_bytes()[:500])
-    with pytest.raises(CheckpointError, match="corrupted or cut short"):
+    with pytest.raises(CheckpointError, match="corrupted or truncated"):
         read_tensors(tmp_path)
 
 
 @pytest.mark.parametrize("content", [b"", b"version https://git-lfs.github.com/spec/v1\noid sha256:12\n", b"<html>"])
-def test_what_is_no_file_of_pytorchs_is_called_so(tmp_path, content):
+def test_a_file_that_is_not_from_pytorch_is_refused(tmp_path, content):
     (tmp_path / "pytorch_model.bin").write_bytes(content)
-    with pytest.raises(CheckpointError, match=r"is not a file of PyTorch's: broken, or a pointer of Git LFS"):
+    with pytest.raises(CheckpointError, match="is broken or a Git LFS pointer, not a PyTorch file"):
         read_tensors(tmp_path)
 
 
 def test_a_pickle_of_something_else_is_refused(tmp_path):
     torch.save([1, 2], tmp_path / "pytorch_model.bin")
-    with pytest.raises(CheckpointError, match="not a table of tensors"):
+    with pytest.raises(CheckpointError, match="does not contain a dictionary of tensors"):
         read_tensors(tmp_path)
 
 

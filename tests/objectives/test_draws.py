@@ -16,16 +16,16 @@ def test_the_same_seed_and_step_give_the_same_numbers():
     assert torch.equal(numbers(draw(4, 7, 3, 16, device="cpu")), numbers(draw(4, 7, 3, 16, device="cpu")))
 
 
-def test_the_parts_of_a_batch_together_draw_what_the_whole_draws():
-    whole = numbers(draw(4, 7, 12, 16, device="cpu"))
+def test_the_parts_of_a_batch_draw_the_same_numbers_as_the_full_batch():
+    full = numbers(draw(4, 7, 12, 16, device="cpu"))
     parts = [numbers(draw(4, 7, 3, 16, part=part, parts=4, device="cpu")) for part in range(4)]
-    assert torch.equal(torch.cat(parts, dim=1), whole)
+    assert torch.equal(torch.cat(parts, dim=1), full)
 
 
 def test_steps_seeds_and_decisions_are_independent():
     first = numbers(draw(4, 7, 64, 128, device="cpu"))
     for other in (draw(4, 8, 64, 128, device="cpu"), draw(5, 7, 64, 128, device="cpu")):
-        assert abs(correlation(first, numbers(other))) < 0.03  # 5 deviations of 24,576 independent pairs
+        assert abs(correlation(first, numbers(other))) < 0.03  # 5 standard deviations for 24,576 independent pairs
     assert abs(correlation(first[0], first[1])) < 0.055
     assert abs(correlation(first[1], first[2])) < 0.055
 

@@ -7,7 +7,7 @@ from electra.objectives.base import Predictions, Step, Verdicts, detect
 from electra.objectives.doctor import diagnose
 from electra.objectives.metrics import auc, summarize
 
-NOTHING = torch.empty(0)  # what the network read makes no metric
+NOTHING = torch.empty(0)  # metrics do not depend on what the network read
 
 
 def brute_force(scores, positive):
@@ -23,7 +23,7 @@ def test_auc_is_the_share_of_pairs_in_the_right_order(seed):
     assert auc(scores, positive) == pytest.approx(brute_force(scores, positive))
 
 
-def test_scores_that_are_no_numbers_are_no_verdict():
+def test_nan_scores_make_the_metrics_nan():
     scores = torch.tensor([[0.5, math.nan, -1.0, 2.0]])
     replaced = torch.tensor([[True, True, False, False]])
     verdicts = Verdicts(scores, replaced, torch.ones(1, 4), torch.ones(1, 4))
@@ -32,22 +32,22 @@ def test_scores_that_are_no_numbers_are_no_verdict():
         assert math.isnan(found[f"discriminator_{name}"])
 
 
-def test_a_collapse_to_either_side_is_seen():
-    said = [
+def test_a_collapse_to_either_class_is_reported():
+    warnings = [
         diagnose({"progress": 0.5, "heldout_discriminator_recall": recall, "heldout_discriminator_auc": 0.5})
         for recall in (0.0, 0.5, 1.0)
     ]
-    assert ["calls every token original" in line for line in said[0]] == [True]
-    assert not said[1]
-    assert ["calls every token replaced" in line for line in said[2]] == [True]
+    assert ["calls every token original" in line for line in warnings[0]] == [True]
+    assert not warnings[1]
+    assert ["calls every token replaced" in line for line in warnings[2]] == [True]
 
 
-def test_auc_is_a_half_where_one_kind_is_missing():
+def test_auc_is_one_half_if_a_class_is_missing():
     assert auc(torch.randn(4), torch.zeros(4, dtype=torch.bool)) == 0.5
     assert auc(torch.randn(4), torch.ones(4, dtype=torch.bool)) == 0.5
 
 
-def test_padding_does_not_raise_auc():  # P52: 0.8333 where padding counts as true negatives, 0.5 without it
+def test_padding_does_not_raise_auc():  # P52: 0.8333 if padding counts as true negatives, 0.5 without it
     scores = torch.tensor([[0.7, 0.2, 0.7, 0.2, 0.0, 0.0, 0.0, 0.0]])
     replaced = torch.tensor([[1, 1, 0, 0, 0, 0, 0, 0]]).bool()
     weights = torch.tensor([[1.0, 1, 1, 1, 0, 0, 0, 0]])
@@ -56,7 +56,7 @@ def test_padding_does_not_raise_auc():  # P52: 0.8333 where padding counts as tr
     assert auc(scores.flatten(), replaced.flatten()) == pytest.approx(0.8333, abs=1e-4)
 
 
-def test_verdicts_of_several_steps_are_taken_together():
+def test_verdicts_of_several_steps_are_combined():
     steps = [
         Step(
             torch.tensor(1.0),
@@ -80,12 +80,12 @@ def test_verdicts_of_several_steps_are_taken_together():
 
 
 @pytest.mark.parametrize(("score", "accuracy"), [(-0.1, 1.0), (0.0, 1.0), (0.1, 0.0)])
-def test_a_score_of_zero_says_original(score, accuracy):  # P27
+def test_a_score_of_zero_means_original(score, accuracy):  # P27
     _, verdicts = detect(torch.full((1, 3), score), torch.zeros(1, 3).bool(), torch.ones(1, 3))
     assert summarize([Step(torch.tensor(0.0), NOTHING, verdicts=verdicts)])["discriminator_accuracy"] == accuracy
 
 
-def test_predictions_leave_unused_slots_out():
+def test_predictions_ignore_unused_slots():
     predictions = Predictions(
         nll=torch.tensor([[1.0, 3.0, 100.0]]),
         best=torch.tensor([[7, 8, 9]]),
@@ -98,5 +98,5 @@ def test_predictions_leave_unused_slots_out():
     found = summarize([Step(torch.tensor(0.0), NOTHING, generator=predictions, main=predictions)])
     assert found["generator_loss"] == found["mlm_loss"] == 2.0
     assert found["generator_accuracy"] == 0.5
-    assert found["generator_hidden_accuracy"] == 0.0  # the one that was right stood there to be copied
+    assert found["generator_hidden_accuracy"] == 0.0  # the correct token was not hidden, so it could be copied
     assert found["sampled_accuracy"] == 0.0

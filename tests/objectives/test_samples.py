@@ -1,4 +1,4 @@
-"""What is told of a step in words, for every objective."""
+"""Human-readable samples of a step, for every objective."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ DETECTING = ["electra", "electra_15", "corrective", "electric"]
 
 @pytest.fixture
 def taken(make_objective, make_batch, tokenizer):
-    """A function from the name of an objective to a batch, its step and its samples."""
+    """Return a function from the name of an objective to a batch, its step and its samples."""
 
     def take(name, *tokens):
         batch = make_batch(*tokens)
@@ -29,7 +29,7 @@ def spelled(tokenizer, ids):
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_a_sample_is_the_text_and_what_the_network_read(taken, tokenizer, name):
+def test_a_sample_contains_the_text_and_what_the_network_read(taken, tokenizer, name):
     batch, step, (first, *_) = taken(name, 30, 20)
     assert first.original == spelled(tokenizer, batch.ids[0, 1:29])
     assert first.shown == spelled(tokenizer, step.shown[0, 1:29])
@@ -37,19 +37,19 @@ def test_a_sample_is_the_text_and_what_the_network_read(taken, tokenizer, name):
 
 
 @pytest.mark.parametrize("name", DETECTING)
-def test_a_discriminator_gives_its_probabilities_for_tokens_that_count(taken, name):
+def test_a_discriminator_gives_probabilities_for_tokens_that_count_in_its_loss(taken, name):
     _, step, (first, *_) = taken(name, 30, 20)
     assert (first.predicted is None) == (name != "corrective")
     expected = step.verdicts.scores[0, 1:29].sigmoid().tolist()
     counted = (step.verdicts.weights[0, 1:29] > 0).tolist()
     assert len(first.replaced) == 28
-    for told, probability, counts in zip(first.replaced, expected, counted, strict=True):
-        assert told == (pytest.approx(probability, abs=5e-4) if counts else None)
-    assert (None in first.replaced) == (name == "electra_15")  # which learns from masked tokens alone
+    for found, probability, counts in zip(first.replaced, expected, counted, strict=True):
+        assert found == (pytest.approx(probability, abs=5e-4) if counts else None)
+    assert (None in first.replaced) == (name == "electra_15")  # which only learns from masked tokens
 
 
 @pytest.mark.parametrize("name", ["mlm", "replace_mlm"])
-def test_a_masked_lm_gives_its_predictions_at_masked_tokens(taken, tokenizer, name):
+def test_a_masked_lm_gives_predictions_at_masked_tokens(taken, tokenizer, name):
     _, step, (first, *_) = taken(name, 30, 20)
     used = step.main.weights[0] > 0
     places = (step.main.positions[0, used] - 1).tolist()
@@ -64,7 +64,7 @@ def test_all_tokens_mlm_predicts_every_token(taken):
     assert None not in first.predicted
 
 
-def test_the_longest_stretches_are_told_up_to_a_limit_in_a_fixed_order(taken):
+def test_the_longest_excerpts_are_taken_up_to_a_limit_in_a_fixed_order(taken):
     _, _, samples = taken("electra", 10, 60, 20, 64, 5, 20)
     assert len(samples) == SEQUENCES
     assert [len(sample.original) for sample in samples] == [TOKENS, TOKENS, 18, 18]

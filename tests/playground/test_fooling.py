@@ -119,5 +119,5 @@ def test_an_empty_sentence_asks_for_one(tiny_model):
 
 def test_without_a_generator_nothing_is_proposed(tiny_model):
     alone = Pretrained(tiny_model.network, tiny_model.tokenizer)
-    with pytest.raises(CheckpointError, match="comes without its generator"):
+    with pytest.raises(CheckpointError, match="this model has no generator"):
         alone.propose([7], [0])

@@ -221,7 +221,7 @@ def test_a_corpus_of_another_vocabulary_is_refused_in_one_line(config, tokenizer
 def test_a_run_that_was_killed_says_that_its_model_is_missing(config):
     run = pretrain(config("train.steps=1"))
     rmtree(run / "model")
-    with pytest.raises(CheckpointError, match="is a run without a model yet: its command makes one when it ends or"):
+    with pytest.raises(CheckpointError, match="has no model yet; its command writes one when it finishes or"):
         electra.load(run)
 
 

@@ -1,4 +1,4 @@
-"""A fine-tuned model as a folder: the network, its tokenizer, and what the task was."""
+"""A fine-tuned model in a folder: the network, its tokenizer and a description of the task."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,30 +17,30 @@ from electra.model.pretrained import TASK, find_folder, load
 
 @dataclass(frozen=True)
 class TaskModel:
-    """A network with the head of a task, its tokenizer, and a description of the task that JSON can hold."""
+    """A network with a task head, its tokenizer, and a JSON-serializable description of the task."""
 
     network: TaskNetwork
     tokenizer: Tokenizer
-    task: Mapping[str, Any]  # empty for a folder that others wrote
+    task: Mapping[str, Any]  # empty for a folder written by another tool
 
 
 def write_task_model(model: TaskModel, folder: Path, dtype: torch.dtype = torch.float32) -> None:
-    """Write a model folder in Hugging Face's layout, the task's description in `task.json` beside it."""
+    """Write a model folder in Hugging Face's layout, with the description of the task in `task.json`."""
     write_network(model.network, folder, dtype, model.tokenizer.pad_id)
     model.tokenizer.save(folder)
     write_json(folder / TASK, model.task)
 
 
 def read_task_model(source: str | Path, device: str | None = None) -> TaskModel:
-    """Read a fine-tuned run of ours, a Hugging Face folder with a head of fine-tuning, or a hub name."""
+    """Read a fine-tuned model from a run, a Hugging Face folder with a task head, or a hub name."""
     folder = find_folder(source)
     model = load(folder, device)
     if not isinstance(model.network, TaskNetwork):
-        raise CheckpointError(f"{source} has no head for a task; make one with: electra finetune PRESET model={source}")
+        raise CheckpointError(f"{source} has no task head; fine-tune it with: electra finetune PRESET model={source}")
     return TaskModel(model.network, model.tokenizer, read_task(folder))
 
 
 def read_task(folder: Path) -> dict[str, Any]:
-    """Read the description of the task beside a model; it is empty for a folder that others wrote."""
+    """Read the description of a model's task, which is empty for a folder written by another tool."""
     path = folder / TASK
     return read_table(path, "the description of a task", CheckpointError) if path.is_file() else {}

@@ -1,4 +1,4 @@
-"""Tensors in files: safetensors, and old PyTorch files through the loader that runs no code."""
+"""Tensor files: safetensors, and old PyTorch files through the loader that runs no code."""
 
 import pickle
 from pathlib import Path
@@ -18,7 +18,7 @@ PATTERNS = ("*.safetensors", SAFE_INDEX, PICKLE)
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:
-    """Read all tensors of a model folder, whole or in several safetensors files, as float32 where they are real."""
+    """Read all tensors of a model folder, from one or several files; floating-point tensors become float32."""
     if (folder / SAFE).is_file():
         tensors = read_safe(folder / SAFE)
     elif (folder / SAFE_INDEX).is_file():
@@ -27,7 +27,7 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
     elif (folder / PICKLE).is_file():
         tensors = _read_pickle(folder / PICKLE)
     else:
-        raise CheckpointError(f"no weights in {folder}: it has neither {SAFE} nor {PICKLE}")
+        raise CheckpointError(f"no weights in {folder}: expected {SAFE}, {SAFE_INDEX} or {PICKLE}")
     return {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
 
 
@@ -36,42 +36,40 @@ def read_safe(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
     except (SafetensorError, OSError) as problem:
-        raise CheckpointError(f"{path} is corrupted or cut short: {problem}") from None
+        raise CheckpointError(f"{path} is corrupted or truncated: {problem}") from None
 
 
 def write_tensors(tensors: dict[str, Tensor], path: Path) -> None:
     """Write tensors as one safetensors file that Hugging Face reads as PyTorch weights."""
     path.touch()
-    mode = path.stat().st_mode  # of any file here; safetensors makes one that its owner alone can read
+    mode = path.stat().st_mode  # the default for new files; safetensors creates files that only the owner can read
     try:
         save_file(
             {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, path, {"format": "pt"}
         )
     except SafetensorError as problem:
-        raise CheckpointError(
-            f"{path} cannot be written: {problem}; make room and run the same command again"
-        ) from None
+        raise CheckpointError(f"cannot write {path}: {problem}; free disk space and run the command again") from None
     path.chmod(mode)
 
 
 def _indexed(index: Path) -> list[str]:
-    """Give the names of the files that a model's tensors lie in."""
+    """Return the names of the files that an index lists."""
     found = read_table(index, "an index of tensors", CheckpointError).get("weight_map")
     if not isinstance(found, dict) or not all(isinstance(file, str) for file in found.values()):
-        raise CheckpointError(f"{index} is not an index of tensors: it has no weight_map of names to files")
+        raise CheckpointError(f"{index} is not an index of tensors: it has no weight_map from names to files")
     return sorted(set(found.values()))
 
 
 def _read_pickle(path: Path) -> dict[str, Tensor]:
     with path.open("rb") as file:
-        if not file.read(2).startswith((b"PK", b"\x80")):  # an archive of today, a pickle of old
-            raise CheckpointError(f"{path} is not a file of PyTorch's: broken, or a pointer of Git LFS to one")
+        if not file.read(2).startswith((b"PK", b"\x80")):  # a zip archive, or a pickle in the old format
+            raise CheckpointError(f"{path} is broken or a Git LFS pointer, not a PyTorch file; download it again")
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:
-        raise CheckpointError(f"{path} is refused: it holds more than tensors, and loading it could run code") from None
+        raise CheckpointError(f"{path} contains more than tensors and could run code; use {SAFE} instead") from None
     except (RuntimeError, EOFError, OSError) as problem:
-        raise CheckpointError(f"{path} is corrupted or cut short: {str(problem).partition(chr(10))[0]}") from None
+        raise CheckpointError(f"{path} is corrupted or truncated: {str(problem).partition(chr(10))[0]}") from None
     if not isinstance(content, dict) or not all(isinstance(tensor, Tensor) for tensor in content.values()):
-        raise CheckpointError(f"{path} is not a table of tensors")
+        raise CheckpointError(f"{path} does not contain a dictionary of tensors")
     return content

@@ -1,4 +1,4 @@
-"""Token ids of many lengths as batches that are hardly padded.
+"""Batches of token sequences of different lengths, with little padding.
 
 Shapes: B rows, L tokens.
 """
@@ -13,33 +13,33 @@ from torch import Tensor
 
 
 class Limits(NamedTuple):
-    """Where a batch ends."""
+    """When a batch is full."""
 
-    tokens: int  # padding included, for the memory
-    padding: int  # tokens whose work takes as long as starting another batch does
+    tokens: int  # including padding, to bound the memory
+    padding: int  # padding tokens that take as long to compute as starting another batch
 
 
 LIMITS = {"cpu": Limits(16_384, 64), "cuda": Limits(65_536, 8_192)}  # measured on a CPU; estimated for a GPU
 
 
 class WindowBatch(NamedTuple):
-    """Some windows, padded to the longest of them."""
+    """Some windows, padded to the longest one."""
 
-    windows: np.ndarray  # (B,) their numbers
+    windows: np.ndarray  # (B,) their indices
     ids: Tensor  # (B, L)
-    attention: Tensor | None  # (B, L) is 1, and 0 for padding; None where there is none
+    attention: Tensor | None  # (B, L) 1 for tokens, 0 for padding; None if there is no padding
 
     def sums(self, states: Tensor) -> Tensor:
-        """Add up the states (B, L, H) of each window, in float32 (B, H)."""
+        """Return the sum of the states (B, L, H) of each window, in float32 (B, H)."""
         if self.attention is not None:
             states = states.masked_fill(self.attention[..., None] == 0, 0)
         return states.sum(1, dtype=torch.float32)
 
 
 def batches(windows: Sequence[Sequence[int]], pad_id: int, device: torch.device) -> Iterator[WindowBatch]:
-    """Sort windows, none of them empty, into batches of like length, the longest first.
+    """Yield batches of windows of similar length, longest first; windows must not be empty.
 
-    The ids go to the device all at once, and batches are cut out of them there: nothing waits for the host.
+    All ids are copied to the device at once and batches are cut out of them there, so the device never waits.
     """
     lengths = np.fromiter(map(len, windows), np.int64, len(windows))
     order = np.argsort(-lengths, kind="stable")

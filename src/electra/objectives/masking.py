@@ -1,6 +1,6 @@
-"""Which tokens are hidden from the generator, and how tokens are put back into a sequence.
+"""Choosing tokens to mask, and writing tokens back into a sequence.
 
-Shapes: B sequences, L tokens, N slots for masked tokens: as many as a full sequence can need.
+Shapes: B sequences, L tokens, N slots for masked tokens, enough for a full sequence.
 """
 
 from dataclasses import dataclass
@@ -16,28 +16,28 @@ from electra.objectives.draws import Draws
 
 @dataclass(frozen=True)
 class Masked:
-    """A batch with some tokens hidden."""
+    """A batch with some tokens masked."""
 
-    ids: Tensor  # (B, L) with [MASK] in
-    positions: Tensor  # (B, N) where the chosen tokens stand
-    weights: Tensor  # (B, N) 1 for a chosen token, 0 for a slot that the sequence does not need
+    ids: Tensor  # (B, L) with [MASK] in place of masked tokens
+    positions: Tensor  # (B, N) of the chosen tokens
+    weights: Tensor  # (B, N) 1 for a chosen token, 0 for an unused slot
     originals: Tensor  # (B, N) the chosen tokens
-    hidden: Tensor  # (B, N) whether [MASK] stands in their place
+    hidden: Tensor  # (B, N) whether [MASK] replaces the chosen token
 
     @property
     def chosen(self) -> Tensor:
-        """Give (B, L): 1 where a token was chosen, else 0."""
+        """Return (B, L): 1 where a token was chosen, else 0."""
         nowhere = torch.zeros_like(self.ids, dtype=self.weights.dtype)
         return nowhere.scatter_reduce(1, self.positions, self.weights, "amax")
 
 
 def slots(mask_fraction: float, length: int) -> int:
-    """Give N: the masked tokens of a full sequence, and a little room."""
+    """Return N: the number of masked tokens of a full sequence, with a small margin."""
     return min(length, max(1, int((mask_fraction + 0.005) * length)))
 
 
 class Masker(nn.Module):
-    """Chooses tokens to mask: never [CLS], [SEP], [MASK] or padding."""
+    """Chooses tokens to mask, but never [CLS], [SEP], [MASK] or padding."""
 
     starts_word: Tensor
 
@@ -71,26 +71,26 @@ class Masker(nn.Module):
         )
 
     def candidates(self, batch: Batch[Tensor]) -> Tensor:
-        """Tell (B, L) which tokens may be masked."""
+        """Return which tokens (B, L) may be masked."""
         real = real_tokens(batch)
         for special in self.special_ids:
             real = real & (batch.ids != special)
         return real
 
     def _wanted(self, batch: Batch[Tensor], candidates: Tensor, count: int) -> Tensor:
-        """Give (B, 1): the share of all tokens, [CLS] and [SEP] too, rounded half to even as in the original."""
-        tokens = real_tokens(batch).sum(1, keepdim=True)
+        """Return how many tokens to mask (B, 1): a share of all, rounded half to even as in the original."""
+        tokens = real_tokens(batch).sum(1, keepdim=True)  # including [CLS] and [SEP]
         wanted = (tokens.float() * self.config.mask_fraction).round().clamp(1, count)
         return torch.minimum(wanted.long(), candidates.sum(1, keepdim=True))
 
 
 def real_tokens(batch: Batch[Tensor]) -> Tensor:
-    """Tell (B, L) which places are no padding."""
+    """Return which positions (B, L) are not padding."""
     return torch.ones_like(batch.ids, dtype=torch.bool) if batch.attention is None else batch.attention != 0
 
 
 def everywhere(batch: Batch[Tensor]) -> Tensor:
-    """Give (B, L): every position of each sequence."""
+    """Return all positions (B, L) of each sequence."""
     return torch.arange(batch.ids.size(1), device=batch.ids.device).expand_as(batch.ids)
 
 
@@ -100,7 +100,7 @@ def _distinct(candidates: Tensor, wanted: Tensor, order: Tensor, count: int) -> 
 
 
 def _with_replacement(candidates: Tensor, wanted: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
-    """Draw each slot anew, as the original does; a position may come twice."""
+    """Draw each slot independently, as the original does; a position may be drawn twice."""
     number = candidates.long().cumsum(1)  # 1 for the first candidate, 2 for the second, …
     total = number[:, -1:]
     pick = (draws * total).long().clamp(max=(total - 1).clamp(min=0)) + 1
@@ -111,12 +111,12 @@ def _with_replacement(candidates: Tensor, wanted: Tensor, draws: Tensor) -> tupl
 def _whole_words(
     candidates: Tensor, starts: Tensor, wanted: Tensor, order: Tensor, count: int
 ) -> tuple[Tensor, Tensor]:
-    """Take words in random order for as long as they fit whole."""
-    begins = starts | ~candidates  # a special token is a word of its own
-    begins[:, 0] = True  # also where the sequence was cut inside a word
-    word = begins.long().cumsum(1)  # (B, L) number of the word
+    """Take words in random order, as long as all tokens of a word fit."""
+    begins = starts | ~candidates  # a special token counts as a word
+    begins[:, 0] = True  # even if the sequence starts inside a word
+    word = begins.long().cumsum(1)  # (B, L) index of the word, from 1
     size = torch.zeros_like(word).scatter_add(1, word - 1, candidates.long()).gather(1, word - 1)
-    of_first = torch.where(begins, order, 0.0)  # one number a word, whatever its length
+    of_first = torch.where(begins, order, 0.0)  # one random number per word, regardless of its length
     first = torch.zeros_like(order).scatter_reduce(1, word - 1, of_first, "amax")
     key = torch.where(candidates, first.gather(1, word - 1), -1.0)
     positions = key.sort(dim=1, descending=True, stable=True).indices[:, :count]
@@ -130,8 +130,8 @@ def _whole_words(
 def put_back(ids: Tensor, positions: Tensor, tokens: Tensor, weights: Tensor) -> Tensor:
     """Write (B, N) tokens into (B, L) ids where their weight is not 0.
 
-    Where two different tokens meet at one position, their mean, rounded down, is written: the original does so, and it
-    can happen in its with-replacement draw alone.
+    If several tokens share a position, which only happens when drawing with replacement, the mean of their ids is
+    written, rounded down as in the original.
     """
     used = (weights > 0).long()
     times = torch.zeros_like(ids).scatter_add(1, positions, used)

@@ -1,4 +1,4 @@
-"""What one can know of some steps: losses, accuracies, and how well replaced tokens are found."""
+"""Metrics of steps: losses, accuracies, and how well replaced tokens are detected."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from electra.objectives.base import Predictions, Step, Verdicts
 
 
 def summarize(steps: Sequence[Step], shares: Sequence[float] = ()) -> dict[str, float]:
-    """Give the metrics of several steps taken together, by name, padding left out; their losses count by `shares`."""
+    """Return the metrics of several steps combined, by name, without padding; `shares` weight the losses."""
     shares = shares or [1.0] * len(steps)
     losses = [step.loss.item() * share for step, share in zip(steps, shares, strict=True)]
     found = {"loss": sum(losses) / sum(shares)}
@@ -49,7 +49,7 @@ def _verdicts(parts: Sequence[Verdicts]) -> dict[str, float]:
         "discriminator_recall": right / max(replaced.sum().item(), 1),
         "discriminator_auc": auc(scores, replaced),
     }
-    if scores.isnan().any():  # which would rank above all numbers
+    if scores.isnan().any():  # NaN would rank above all numbers
         found = dict.fromkeys(found, math.nan)
     return {
         "discriminator_loss": losses.mean().item(),
@@ -59,7 +59,7 @@ def _verdicts(parts: Sequence[Verdicts]) -> dict[str, float]:
 
 
 def auc(scores: Tensor, positive: Tensor) -> float:
-    """Give the chance that a positive scores above a negative, ties counting half; 0.5 where one kind is missing."""
+    """Return the probability that a positive scores above a negative, ties counting half; 0.5 if a class is missing."""
     negatives = scores[~positive].sort().values
     wanted = scores[positive]
     if not len(negatives) or not len(wanted):

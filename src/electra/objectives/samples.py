@@ -1,4 +1,4 @@
-"""What the networks made of a few sequences, in words that a person can look at."""
+"""Human-readable samples: the tokens of a few sequences and what the networks made of them."""
 
 from dataclasses import dataclass
 
@@ -9,21 +9,21 @@ from electra.data.feeding.batch import Batch
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.objectives.base import Step
 
-SEQUENCES, TOKENS = 4, 40  # as many as one looks at
+SEQUENCES, TOKENS = 4, 40  # enough for a quick look
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A stretch of text, token by token; what begins a word has a space before it."""
+    """An excerpt of text as tokens; a token that begins a word has a leading space."""
 
     original: list[str]
-    shown: list[str]  # what the main network read: samples of the generator, or [MASK], where tokens were masked
-    replaced: list[float | None] | None  # how likely each token is a replacement, thinks a discriminator
-    predicted: list[str | None] | None  # what stood there, thinks a main network that predicts tokens
+    shown: list[str]  # what the main network read: at masked positions, the generator's samples or [MASK]
+    replaced: list[float | None] | None  # a discriminator's probability that each token was replaced
+    predicted: list[str | None] | None  # tokens predicted by a main network that predicts tokens
 
 
 def take_samples(step: Step, batch: Batch[Tensor], tokenizer: Tokenizer) -> list[Sample]:
-    """Tell what a step made of the sequences of its batch that begin with the longest stretches of one document."""
+    """Return samples of a step from the sequences that begin with the longest excerpts of one document."""
     ends = (batch.ids == tokenizer.sep_id) | (batch.ids == tokenizer.pad_id)
     lengths = torch.where(ends.any(1), ends.int().argmax(1), batch.ids.size(1)).clamp(max=TOKENS + 1)
     chosen = lengths.sort(descending=True, stable=True).indices[:SEQUENCES]

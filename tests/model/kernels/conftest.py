@@ -1,4 +1,4 @@
-"""Tests of the kernels: on a GPU with `-m gpu`, elsewhere in Triton's interpreter; see ../test_kernels.py."""
+"""Tests of the kernels: on a GPU with `-m gpu`, otherwise in Triton's interpreter; see ../test_kernels.py."""
 
 import os
 
@@ -29,7 +29,7 @@ def dtype(request, device):
 
 @pytest.fixture
 def normal(device, dtype):
-    """A function that draws tensors which want a gradient."""
+    """Return a function that draws normal tensors that require a gradient."""
     source = torch.Generator(device).manual_seed(0)
 
     def draw(*shape):
@@ -45,9 +45,9 @@ def seeds(device):
 
 @pytest.fixture
 def agree(dtype):
-    """A function that holds a kernel's tensors against the plain ones, which are computed in float32.
+    """Return a function that compares a kernel's tensors with the reference, computed in float32.
 
-    What went through several layers was rounded as many times.
+    The tolerance grows with the number of layers, each of which rounds.
     """
 
     def check(found, expected, layers=1):

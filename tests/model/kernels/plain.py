@@ -1,4 +1,4 @@
-"""What the kernels compute, said in plain PyTorch, with the same dropout."""
+"""Reference implementations of the kernels in plain PyTorch, with the same dropout."""
 
 import math
 
@@ -13,7 +13,7 @@ WORD = 2**32 - 1
 
 
 def kept(seeds: Tensor, shape: torch.Size, chance: float) -> Tensor:
-    """Say which numbers are kept of a tensor whose last dimension is its columns, all others its rows."""
+    """Return which numbers of a tensor are kept; its last dimension holds the columns, all others the rows."""
     rows, columns = shape[:-1].numel(), shape[-1]
     of_row = hashed(torch.arange(rows, device=seeds.device), seeds[0])
     of_column = hashed(torch.arange(columns, device=seeds.device), seeds[1]) | 1
@@ -21,7 +21,7 @@ def kept(seeds: Tensor, shape: torch.Size, chance: float) -> Tensor:
 
 
 def hashed(place: Tensor, seed: Tensor) -> Tensor:
-    """Mix the bits of places in 32-bit words."""
+    """Hash positions to 32-bit words."""
     mixed = place ^ (seed.long() & WORD)
     mixed = (mixed ^ (mixed >> 16)) * 0x7FEB352D & WORD
     mixed = (mixed ^ (mixed >> 15)) * 0x846CA68B & WORD
@@ -38,24 +38,24 @@ def add_and_norm(
     chance: float,
     eps: float,
 ) -> Tensor:
-    """Give norm(residual + dropout(branch + bias))."""
+    """Return norm(residual + dropout(branch + bias))."""
     added = (branch + bias) * kept(seeds, branch.shape, chance) / (1 - chance)
     return F.layer_norm(residual + added, residual.shape[-1:], gain, shift, eps)
 
 
 def normalize(summed: Tensor, gain: Tensor, shift: Tensor, seeds: Tensor, chance: float, eps: float) -> Tensor:
-    """Give dropout(norm(sum))."""
+    """Return dropout(norm(summed))."""
     normal = F.layer_norm(summed, summed.shape[-1:], gain, shift, eps)
     return normal * kept(seeds, summed.shape, chance) / (1 - chance)
 
 
 def bias_gelu(x: Tensor, bias: Tensor) -> Tensor:
-    """Give gelu(x + bias)."""
+    """Return gelu(x + bias)."""
     return F.gelu(x + bias)
 
 
 def attend(projected: Tensor, heads: int, texts: Tensor | None, seeds: Tensor, chance: float) -> Tensor:
-    """Mix (B, L, 3H) projected states as (B, L, H)."""
+    """Compute attention (B, L, H) over projected states (B, L, 3H)."""
     query, key, value = projected.unflatten(-1, (3, heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
     scores = query @ key.transpose(-1, -2) / math.sqrt(query.size(-1))
     if texts is not None:
@@ -65,7 +65,7 @@ def attend(projected: Tensor, heads: int, texts: Tensor | None, seeds: Tensor, c
 
 
 def run_blocks(x: Tensor, weights: list[Tensor], texts: Tensor | None, seeds: Tensor, settings: Settings) -> Tensor:
-    """Send (B, L, H) states through blocks of 12 weights each, in the order of their use."""
+    """Run states (B, L, H) through blocks of 12 weights each, in order of use."""
     heads, share_dropout, dropout, eps = settings
     for layer, (attention, branch, last) in enumerate(seeds):
         qkv, qkv_bias, output, output_bias, gain, shift = weights[12 * layer : 12 * layer + 6]
@@ -78,7 +78,7 @@ def run_blocks(x: Tensor, weights: list[Tensor], texts: Tensor | None, seeds: Te
 
 
 def cross_entropy(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Give each row's negative log-likelihood of its target, and its likeliest token."""
+    """Return each row's negative log-likelihood of its target, and its most likely token."""
     return F.cross_entropy(logits.float(), targets, reduction="none"), logits.detach().argmax(-1)
 
 

@@ -1,4 +1,4 @@
-"""The parts of a Transformer block, forward and backward, against what they are to compute."""
+"""The kernels of a Transformer block, forward and backward, against the reference."""
 
 import pytest
 import torch
@@ -22,7 +22,7 @@ def summed(partial):
 
 
 @pytest.mark.parametrize(("tokens", "hidden", "chance"), [(37, 48, 0.1), (64, 64, 0.0), (5, 256, 0.3), (40, 768, 0.1)])
-def test_the_end_of_a_branch(normal, seeds, agree, tokens, hidden, chance):
+def test_add_and_norm_equals_the_reference(normal, seeds, agree, tokens, hidden, chance):
     branch, residual, gradient = (normal(tokens, hidden) for _ in range(3))
     bias, gain, shift = (normal(hidden) for _ in range(3))
     expected = plain.add_and_norm(*floats(branch, bias, residual, gain, shift), seeds, chance, 1e-12)
@@ -38,7 +38,7 @@ def test_the_end_of_a_branch(normal, seeds, agree, tokens, hidden, chance):
 
 
 @pytest.mark.parametrize("chance", [0.0, 0.1])
-def test_the_end_of_the_embeddings(normal, seeds, agree, chance):
+def test_normalize_equals_the_reference(normal, seeds, agree, chance):
     added, gradient = normal(3, 17, 64), normal(3, 17, 64)
     last = torch.nn.LayerNorm(64, eps=1e-12, device=added.device, dtype=added.dtype)
     with torch.no_grad():
@@ -52,7 +52,7 @@ def test_the_end_of_the_embeddings(normal, seeds, agree, chance):
 
 
 @pytest.mark.parametrize(("tokens", "width"), [(37, 48), (9, 1024), (3, 4096)])
-def test_gelu(normal, agree, tokens, width):
+def test_gelu_equals_the_reference(normal, agree, tokens, width):
     x, bias, gradient = normal(tokens, width), normal(width), normal(tokens, width)
     expected = plain.bias_gelu(*floats(x * 3, bias))
     to_all = torch.autograd.grad(expected, [x, bias], gradient.float())
@@ -69,24 +69,24 @@ def test_gelu(normal, agree, tokens, width):
     ("kernels", "length", "heads", "size", "chance", "layout"),
     [
         (attention, 17, 3, 16, 0.1, "mixed"),
-        (attention, 32, 2, 32, 0.0, "whole"),
+        (attention, 32, 2, 32, 0.0, "full"),
         (attention, SHORT, 1, 64, 0.2, "mixed"),
         (long_attention, 130, 1, 16, 0.1, "mixed"),
-        (long_attention, 192, 2, 32, 0.0, "whole"),
-        (long_attention, 200, 1, 64, 0.1, "padded"),  # blocks of keys that some queries see nothing of
+        (long_attention, 192, 2, 32, 0.0, "full"),
+        (long_attention, 200, 1, 64, 0.1, "padded"),  # some queries see no key of a block
     ],
 )
-def test_attention(normal, seeds, agree, dtype, device, kernels, length, heads, size, chance, layout):
+def test_attention_is_correct(normal, seeds, agree, dtype, device, kernels, length, heads, size, chance, layout):
     if dtype == torch.bfloat16 and device.type == "cpu":
-        pytest.skip("the interpreter multiplies bf16 matrices wrongly")
+        pytest.skip("the interpreter computes bf16 matrix products incorrectly")
     if dtype == torch.float32 and device.type == "cuda":
-        pytest.skip("exact float32 products take minutes to compile; nothing uses them")
+        pytest.skip("exact float32 products take minutes to compile and are not used on a GPU")
     projected, gradient = normal(2, length, 3 * heads * size), normal(2, length, heads * size)
     source = torch.Generator().manual_seed(0)
     texts = {
         "mixed": torch.randint(0, 3, (2, length), generator=source).to(device),
         "padded": (torch.arange(length, device=device) < length // 4).long().expand(2, -1).contiguous(),
-        "whole": None,
+        "full": None,
     }[layout]
     expected = plain.attend(projected.float(), heads, texts, seeds, chance)
     (to_projected,) = torch.autograd.grad(expected, [projected], gradient.float())

@@ -1,4 +1,4 @@
-"""A whole step through the kernels is the plain step."""
+"""A training step with the kernels equals the plain step."""
 
 import pytest
 import torch
@@ -12,9 +12,9 @@ from electra.objectives.draws import draw
 
 
 @pytest.mark.parametrize("padded", [False, True])
-def test_a_step_of_replaced_token_detection(device, monkeypatch, padded):
+def test_a_step_of_replaced_token_detection_equals_the_plain_one(device, monkeypatch, padded):
     if device.type == "cuda":
-        pytest.skip("the kernels take bf16 alone there")
+        pytest.skip("on a GPU, the kernels only support bf16")
     config = load_config("tiny", ["model.layers=1", "model.vocab_size=300"])
     torch.manual_seed(0)
     objective = build_objective(config.objective, config.model, wordpiece(SPECIAL_TOKENS))

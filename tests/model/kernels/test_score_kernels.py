@@ -9,7 +9,7 @@ from electra.model.kernels.scores import UNSEEN, numbers
 
 @pytest.mark.parametrize("size", [16, 32, 64, 80, 128])
 def test_scaling_an_unseen_score_is_exact(size):
-    """A GPU does not round the product before it subtracts the rounded one: what is left becomes an exponent of two."""
+    """A fused multiply-add subtracts a rounded product from an exact one: any difference becomes an exponent of 2."""
     _, bits, _ = numbers(torch.empty(1, 1, 3 * size), heads=1, chance=0.1)
     unseen, scale = np.float32(UNSEEN.value), np.float32(bits)
     assert Fraction(float(unseen * scale)) == Fraction(float(unseen)) * Fraction(float(scale))

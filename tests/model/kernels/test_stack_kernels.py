@@ -1,4 +1,4 @@
-"""All blocks of an encoder as one operation, against the same blocks one by one."""
+"""All blocks of an encoder as one operation, against the reference."""
 
 import pytest
 import torch
@@ -14,11 +14,11 @@ SETTINGS = Settings(HEADS, share_dropout=0.1, dropout=0.2, eps=1e-12)
 
 @pytest.fixture
 def make(normal, dtype, device):
-    """A function that draws states, the weights of some blocks, texts, seeds and a gradient."""
+    """Return a function that draws states, the weights of some blocks, texts, seeds and a gradient."""
     if dtype == torch.bfloat16 and device.type == "cpu":
-        pytest.skip("the interpreter multiplies bf16 matrices wrongly")
+        pytest.skip("the interpreter computes bf16 matrix products incorrectly")
     if dtype == torch.float32 and device.type == "cuda":
-        pytest.skip("the kernels take bf16 alone there")
+        pytest.skip("on a GPU, the kernels only support bf16")
 
     def draw(layers, sequences=2, length=17):
         shapes = [(3 * HIDDEN, HIDDEN), (3 * HIDDEN,), (HIDDEN, HIDDEN), (HIDDEN,), (HIDDEN,), (HIDDEN,)]
@@ -35,7 +35,7 @@ def make(normal, dtype, device):
 
 
 def check(agree, states, weights, texts, seeds, gradient, settings=SETTINGS):
-    """Hold the output and every gradient against those of the plain blocks."""
+    """Compare the output and all gradients with those of the reference."""
     expected = plain.run_blocks(states.float(), [w.float() for w in weights], texts, seeds, settings)
     found = run_blocks(states, weights, texts, seeds, settings)
     agree([found], [expected], len(seeds))
@@ -46,20 +46,20 @@ def check(agree, states, weights, texts, seeds, gradient, settings=SETTINGS):
 
 
 @pytest.mark.parametrize(("layers", "length"), [(3, 17), (1, 32)])
-def test_a_stack_is_its_blocks_one_after_the_other(make, agree, layers, length):
+def test_a_stack_equals_its_blocks_in_sequence(make, agree, layers, length):
     check(agree, *make(layers, length=length))
 
 
-def test_a_stack_of_longer_sequences(make, agree, monkeypatch):
+def test_a_stack_with_long_attention_equals_its_blocks(make, agree, monkeypatch):
     monkeypatch.setattr(stack, "SHORT", 64)
     check(agree, *make(2, sequences=1, length=70))
 
 
-def test_without_dropout_both_gradients_of_a_norm_are_kept_apart(make, agree):
+def test_without_dropout_the_two_gradients_of_a_norm_stay_separate(make, agree):
     check(agree, *make(2), Settings(HEADS, 0.0, 0.0, 1e-12))
 
 
-def test_layers_in_groups(make, agree, monkeypatch):
+def test_gradients_do_not_depend_on_the_grouping_of_layers(make, agree, monkeypatch):
     states, *others = make(3)
     layer = 2 * 17 * (5 * HIDDEN + WIDE) * states.element_size()
     monkeypatch.setattr(stack, "GROUP", 2 * layer)
@@ -70,7 +70,7 @@ def test_layers_in_groups(make, agree, monkeypatch):
     ("layers", "size", "expected"),
     [(12, 2**28, [(0, 12)]), (5, 2**31, [(3, 5), (1, 3), (0, 1)]), (2, 2**33, [(1, 2), (0, 1)])],
 )
-def test_groups_hold_what_may_wait_and_at_least_one_layer(layers, size, expected):
+def test_groups_respect_the_byte_limit_and_hold_at_least_one_layer(layers, size, expected):
     assert [(group.start, group.stop) for group in stack.cut_into_groups(layers, size)] == expected
 
 
@@ -86,7 +86,7 @@ def test_weights_and_states_may_be_frozen(make, agree):
     check(agree, states, weights, *others)
 
 
-def test_gradients_can_be_added_up(make, agree):
+def test_gradients_accumulate(make, agree):
     states, weights, texts, seeds, gradient = make(1)
     for _ in range(2):
         run_blocks(states, weights, texts, seeds, SETTINGS).backward(gradient)
@@ -94,7 +94,7 @@ def test_gradients_can_be_added_up(make, agree):
     agree([weight.grad for weight in weights], twice)
 
 
-def test_where_no_gradient_is_wanted_one_layer_is_held(make, agree):
+def test_without_gradients_only_one_layer_is_kept(make, agree):
     states, weights, texts, seeds, _ = make(2)
     kept = run_blocks(states, weights, texts, seeds, SETTINGS)
     with torch.no_grad():

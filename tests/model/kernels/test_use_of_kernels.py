@@ -1,4 +1,4 @@
-"""A whole model in use, through the kernels and without them."""
+"""Inference with and without the kernels."""
 
 from types import SimpleNamespace
 
@@ -13,14 +13,14 @@ from electra.model.pretrained import load
 TEXTS = ["the chef", "a cat sat on the mat .", "it was good and then the dog ate"]
 
 
-def test_encode_and_detect_are_the_same_through_the_kernels(tiny_folder, device, monkeypatch):
-    """In bf16 on a GPU; in the interpreter, which multiplies bf16 wrongly, in float32."""
+def test_encode_and_detect_are_the_same_with_the_kernels(tiny_folder, device, monkeypatch):
+    """In bf16 on a GPU; in float32 in the interpreter, which computes bf16 products incorrectly."""
     model = load(tiny_folder, device=device.type)
     found, detections = model.encode(TEXTS), model.detect(TEXTS[1])
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     plain = load(tiny_folder, device=device.type, precision="float32")
     bound = 2e-5 if device.type == "cpu" else 2e-2
-    assert not np.array_equal(found, plain.encode(TEXTS))  # the kernels were at work
+    assert not np.array_equal(found, plain.encode(TEXTS))  # the kernels were used
     np.testing.assert_allclose(found, plain.encode(TEXTS), rtol=0, atol=bound * np.abs(found).max())
     for ours, theirs in zip(detections, plain.detect(TEXTS[1]), strict=True):
         assert abs(ours.probability - theirs.probability) < 1.5 * bound
@@ -28,7 +28,7 @@ def test_encode_and_detect_are_the_same_through_the_kernels(tiny_folder, device,
 
 @pytest.mark.parametrize("segments", [False, True])
 @pytest.mark.parametrize("disentangled", [False, True])
-def test_embeddings_of_16_bits_stay_such_and_so_go_through_the_kernels(tiny_config, device, segments, disentangled):
+def test_16_bit_embeddings_stay_16_bit_so_that_the_kernels_are_used(tiny_config, device, segments, disentangled):
     embeddings = Embeddings(tiny_config.model)
     if disentangled:
         embeddings = DisentangledEmbeddings(tiny_config.model, embeddings)
@@ -43,7 +43,7 @@ def test_embeddings_of_16_bits_stay_such_and_so_go_through_the_kernels(tiny_conf
     ("chip", "tokens", "head_size", "fits"),
     [(233_472, 128, 128, True), (102_400, 128, 64, False), (102_400, 128, 32, True), (102_400, 64, 64, True)],
 )
-def test_all_scores_of_a_head_are_kept_on_the_chip_where_they_fit(monkeypatch, chip, tokens, head_size, fits):
+def test_all_scores_of_a_head_stay_on_the_chip_if_they_fit(monkeypatch, chip, tokens, head_size, fits):
     found = SimpleNamespace(shared_memory_per_multiprocessor=chip)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: found)
     assert attention.fits(tokens, head_size, torch.device("cuda")) == fits

@@ -1,4 +1,4 @@
-"""The loss over the vocabulary and sampling from it, against what they are to compute."""
+"""The loss over the vocabulary and sampling from it, against the reference."""
 
 import math
 
@@ -25,7 +25,7 @@ def uniform(count, device):
     return torch.rand(count, generator=torch.Generator().manual_seed(1)).to(device)
 
 
-def test_the_loss_the_likeliest_token_and_the_gradient(rows, targets, agree):
+def test_loss_most_likely_token_and_gradient_equal_the_reference(rows, targets, agree):
     (expected, likeliest), (nll, best) = plain.cross_entropy(rows, targets), cross_entropy(rows, targets)
     agree([nll], [expected])
     assert torch.equal(best, likeliest)
@@ -35,8 +35,8 @@ def test_the_loss_the_likeliest_token_and_the_gradient(rows, targets, agree):
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 @pytest.mark.parametrize("forbids", [False, True])
-def test_a_sample_stands_where_its_uniform_number_falls(rows, targets, temperature, forbids):
-    """In the cumulative distribution, to float32's rounding: two neighbours may change places at their border."""
+def test_samples_invert_the_cumulative_distribution_at_their_uniform_number(rows, targets, temperature, forbids):
+    """Up to float32 rounding: at the border of two neighbors, either may be sampled."""
     drawn = uniform(6, rows.device)
     forbidden = targets if forbids else None
     found = sample(rows.detach(), drawn, temperature, forbidden)
@@ -51,14 +51,14 @@ def test_a_sample_stands_where_its_uniform_number_falls(rows, targets, temperatu
     assert (drawn <= upper + 1e-5).all()
 
 
-def test_nothing_is_sampled_from_a_block_that_is_forbidden_whole(device):
+def test_nothing_is_sampled_from_a_completely_forbidden_block(device):
     last = vocabulary.BLOCK  # the only token of its block
     heat, forbidden = torch.zeros(3, last + 1, device=device), torch.full((3,), last, device=device)
     found = sample(heat, torch.tensor([0.0, 0.5, 1.0 - 2**-24], device=device), 1.0, forbidden)
     assert found.tolist() == [0, last // 2, last - 1]
 
 
-def test_numbers_that_lie_apart_are_read_where_they_lie(device):
+def test_uniform_numbers_need_not_be_contiguous(device):
     heat, apart = torch.zeros(5, 40, device=device), uniform(5 * 7, device).view(5, 7)[:, 0]
     assert sample(heat, apart, 1.0, None).equal(sample(heat, apart.clone(), 1.0, None))
 
@@ -74,7 +74,7 @@ def test_samples_follow_the_distribution(device):
 @pytest.mark.parametrize("size", [1003, 30])
 def test_logits_of_a_vocabulary_of_any_size(normal, agree, dtype, device, through_the_kernel, size, monkeypatch):
     if dtype == torch.bfloat16 and device.type == "cpu":
-        pytest.skip("bf16 products on a CPU are another matter")
+        pytest.skip("bf16 products on a CPU round differently")
     unwritten = lambda logits, rows, columns: logits.new_full((rows, columns), math.nan)  # noqa: E731
     monkeypatch.setattr(vocabulary, "empty_rows", unwritten)
     hidden, words, bias = normal(2, 9, 16), normal(size, 16), normal(size)

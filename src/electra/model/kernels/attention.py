@@ -1,7 +1,7 @@
-"""Attention of short sequences: a head's whole score matrix stays on the chip, forward and backward.
+"""Attention for short sequences: the full score matrix of a head stays on the chip, forward and backward.
 
-The queries, keys and values are read where the projection left them, (B, L, 3, heads, D), and their gradients are
-written in the same layout. Shapes: B sequences, L tokens, D numbers a head.
+Queries, keys and values are read in the layout of the projection, (B, L, 3, heads, D), and their gradients are written
+in the same layout. Shapes: B sequences, L tokens, D head size.
 """
 
 import torch
@@ -13,14 +13,14 @@ from electra.model.kernels.dropout import keeps
 from electra.model.kernels.launch import on_device
 from electra.model.kernels.scores import LN_2, UNSEEN, flags, numbers
 
-WARPS = 8  # of a program
+WARPS = 8  # per program
 
 
 @triton.jit
 def _scores(
     q, k, texts, sequence, tokens, L: tl.constexpr, TEXTS: tl.constexpr, RAGGED: tl.constexpr, PRECISION: tl.constexpr
 ):
-    """Give the (L, L) scores of a head, but for their scale; far below zero where a token is not seen."""
+    """Return the unscaled (L, L) scores of a head, very negative where a query cannot see a key."""
     row = tl.arange(0, L)
     scores = tl.dot(q, tl.trans(k), input_precision=PRECISION)
     if RAGGED:
@@ -99,9 +99,9 @@ def _attention_backward(
 
 
 def fits(tokens: int, head_size: int, device: torch.device) -> bool:
-    """Say whether a GPU has the memory on its chip: for two matrices of scores and three factors of their products.
+    """Return whether two score matrices and three operands of their products fit in on-chip memory.
 
-    128 tokens and heads of 64 need 112 KiB, which data centres' GPUs have and others, with 99, have not.
+    128 tokens with a head size of 64 need 112 KiB: data-center GPUs have that much, others only 99 KiB.
     """
     size = _size(tokens)
     bytes_needed = 4 * size**2 + 6 * size * head_size
@@ -113,9 +113,9 @@ def fits(tokens: int, head_size: int, device: torch.device) -> bool:
 def attend(
     projected: Tensor, heads: int, texts: Tensor | None, seeds: Tensor, chance: float, out: Tensor, log_sum: Tensor
 ) -> None:
-    """Mix (B, L, 3H) projected states where `texts` (B, L) agree.
+    """Compute attention over projected states (B, L, 3H) between tokens with equal `texts` (B, L).
 
-    Written are the mixture (B · L, H) and the log-sums of the scores, B · heads · L numbers.
+    Writes the output (B · L, H) and the log-sums of the scores, B · heads · L numbers.
     """
     sequences, tokens, _ = projected.shape
     with on_device(projected):
@@ -126,7 +126,7 @@ def attend(
 
 
 def backward_programs(sequences: int, tokens: int) -> int:
-    """Give how many partial sums the backward pass makes; `tokens` are those of a sequence."""
+    """Return the number of partial sums of the backward pass; `tokens` is the length of a sequence."""
     return sequences
 
 
@@ -134,7 +134,7 @@ def attend_backward(
     gradient: Tensor, projected: Tensor, out: Tensor, log_sum: Tensor, heads: int, texts: Tensor | None, seeds: Tensor,
     chance: float, to_projected: Tensor, partial: Tensor,
 ) -> None:  # fmt: skip
-    """Write the gradient of the projected states (B · L, 3H), and partial sums (programs, 3H) of it over all tokens."""
+    """Write the gradient of the projected states (B · L, 3H) and its partial sums (programs, 3H) over tokens."""
     sequences, tokens, _ = projected.shape
     with on_device(projected):
         _attention_backward[(sequences * heads,)](
@@ -144,7 +144,7 @@ def attend_backward(
 
 
 def _size(tokens: int) -> int:
-    size: int = max(16, triton.next_power_of_2(tokens))  # the matrix units want 16 rows
+    size: int = max(16, triton.next_power_of_2(tokens))  # the minimum of the matrix units
     return size
 
 

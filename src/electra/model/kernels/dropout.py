@@ -1,7 +1,7 @@
-"""Dropout inside the kernels: whether a number is kept is a hash of its row, of its column and of the seeds.
+"""Dropout inside the kernels: a hash of row, column and seeds decides whether a number is kept.
 
-Nothing is stored between the forward and the backward pass: both ask the same question and get the same answer. Rows
-and columns are hashed well, each once; what is left to do for each number is one multiplication.
+No mask is stored: the backward pass computes the same hash again. A strong hash is computed once per row and once per
+column; combining the two costs one multiplication per number.
 """
 
 import triton
@@ -18,16 +18,16 @@ def _hash(place, seed):
 
 @triton.jit
 def keeps(rows, columns, seeds, threshold, TURNED: tl.constexpr = False):
-    """Say which numbers in these rows and columns are kept; two words at `seeds` make a dropout differ from others.
+    """Return a mask of the numbers to keep; the two words at `seeds` make each dropout different.
 
-    Turned, the answer has the columns down and the rows across.
+    With TURNED, the mask is transposed: columns down, rows across.
     """
     of_row = _hash(rows, tl.load(seeds).to(tl.uint32))
-    of_column = _hash(columns, tl.load(seeds + 1).to(tl.uint32)) | 1  # odd, so that no bit of the row is lost
+    of_column = _hash(columns, tl.load(seeds + 1).to(tl.uint32)) | 1  # odd, to keep all bits of the row
     mixed = of_column[:, None] * of_row[None, :] if TURNED else of_row[:, None] * of_column[None, :]
     return mixed >= threshold
 
 
 def threshold(chance: float) -> int:
-    """Give the hash below which a number is dropped."""
+    """Return the hash below which a number is dropped."""
     return round(chance * 2**32)

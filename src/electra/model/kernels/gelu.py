@@ -1,4 +1,4 @@
-"""GELU of a linear map's output with its bias, and its backward pass with the bias's gradient.
+"""GELU of a linear layer's output plus bias, and its backward pass including the gradient of the bias.
 
 Shapes: T tokens, F feed-forward size.
 """
@@ -12,15 +12,15 @@ from electra.model.kernels.launch import AHEAD, Layout, on_device
 
 FORWARD = Layout(numbers=2048, warps=4)
 BACKWARD = Layout(numbers=4096, warps=4, programs=2)
-WIDEST = 1024  # columns of a program
+WIDEST = 1024  # columns per program
 
 
 @triton.jit
-def _below(x, bell):
-    """Give Φ(x), the standard normal distribution, from e^(-x²/2).
+def _normal_cdf(x, bell):
+    """Return Φ(x), the standard normal CDF, given e^(-x²/2).
 
-    Abramowitz and Stegun 7.1.26, exact to 7.5e-8: several times faster than the exact error function, and bf16 cannot
-    tell the two apart.
+    Abramowitz and Stegun 7.1.26, accurate to 7.5e-8: several times faster than the exact error function, and the
+    difference is far below the precision of bf16.
     """
     t = 1 / (1 + 0.2316418882 * tl.abs(x))  # 0.3275911 / √2
     tail = ((((1.061405429 * t - 1.453152027) * t + 1.421413741) * t - 0.284496736) * t + 0.254829592) * t * bell * 0.5
@@ -35,8 +35,8 @@ def _gelu_forward(x, bias, out, tokens, F: tl.constexpr, ROWS: tl.constexpr, WID
     place = rows[:, None] * F + columns[None, :]
     b = tl.load(bias + columns, mask=columns < F, other=0.0).to(tl.float32)
     v = tl.load(x + place, mask=inside, other=0.0).to(tl.float32) + b[None, :]
-    below = _below(v, tl.exp(-0.5 * v * v))
-    tl.store(out + place, (v * below).to(out.dtype.element_ty), mask=inside)
+    cdf = _normal_cdf(v, tl.exp(-0.5 * v * v))
+    tl.store(out + place, (v * cdf).to(out.dtype.element_ty), mask=inside)
 
 
 @triton.jit
@@ -54,7 +54,7 @@ def _gelu_backward(
         v = tl.load(x + place, mask=inside, other=0.0).to(tl.float32) + b[None, :]
         d = tl.load(gradient + place, mask=inside, other=0.0).to(tl.float32)
         bell = tl.exp(-0.5 * v * v)
-        d = d * (_below(v, bell) + v * bell * 0.3989422804014327)
+        d = d * (_normal_cdf(v, bell) + v * bell * 0.3989422804014327)
         tl.store(gradient + place, d.to(gradient.dtype.element_ty), mask=inside)
         of_bias += d
     tl.store(partial + tl.program_id(0) * F + columns, tl.sum(of_bias, 0), mask=columns < F)
@@ -72,12 +72,12 @@ def bias_gelu(x: Tensor, bias: Tensor, out: Tensor) -> None:
 
 
 def backward_programs(tokens: int, width: int, device: torch.device) -> int:
-    """Give how many partial sums the backward pass makes."""
+    """Return the number of partial sums of the backward pass."""
     return BACKWARD.sharers(tokens, _columns(width), device)
 
 
 def bias_gelu_backward(gradient: Tensor, x: Tensor, bias: Tensor, partial: Tensor) -> None:
-    """Turn the output's gradient into x's, in place, and write partial sums (programs, F) of that of the bias."""
+    """Replace the output's gradient by that of x, and write partial sums (programs, F) of the bias's gradient."""
     tokens, width = x.shape
     columns, programs = _columns(width), len(partial)
     with on_device(x):

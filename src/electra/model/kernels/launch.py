@@ -1,4 +1,4 @@
-"""How the kernels are laid out over a GPU."""
+"""How kernels are split into programs and launched, and the sum over their partial results."""
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -8,40 +8,40 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-AHEAD: tl.constexpr = tl.constexpr(3)  # turns of a loop that are under way: two are loaded while one is computed
+AHEAD: tl.constexpr = tl.constexpr(3)  # pipeline stages of a loop: two iterations are loaded while one is computed
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How a kernel over rows is cut into programs; the best of those that were measured on an H200."""
+    """How a kernel over rows is split into programs; the values in use are the fastest measured on an H200."""
 
-    numbers: int  # that a program holds at a time
+    numbers: int  # held by a program at a time
     warps: int
-    programs: int = 2  # for each processor, of kernels that sum over all rows
+    programs: int = 2  # per multiprocessor, for kernels that sum over all rows
 
     def rows(self, width: int) -> int:
-        """Give how many rows of a width a program takes at a time."""
+        """Return how many rows of the given width a program processes at a time."""
         rows: int = self.numbers // triton.next_power_of_2(width)
         return max(1, rows)
 
     def sharers(self, rows: int, width: int, device: torch.device) -> int:
-        """Give how many programs share some rows."""
+        """Return how many programs share the rows."""
         blocks: int = triton.cdiv(rows, self.rows(width))
         return min(blocks, self.programs * processors(device))
 
     def turns(self, rows: int, width: int, programs: int) -> int:
-        """Give how many turns each of some programs takes."""
+        """Return how many iterations each program runs."""
         turns: int = triton.cdiv(triton.cdiv(rows, self.rows(width)), programs)
         return turns
 
 
 def processors(device: torch.device) -> int:
-    """Give how many programs a device runs side by side; one where it is no GPU."""
+    """Return the number of multiprocessors of a GPU, or 1 for any other device."""
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
 
 
 def on_device(tensor: Tensor) -> AbstractContextManager[object]:
-    """Launch where a tensor lies, which need not be the current device."""
+    """Return a context that launches kernels on the device of a tensor, which may not be the current one."""
     return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()
 
 
@@ -58,7 +58,7 @@ def _sum_rows(partial, total, rows, width, ROWS: tl.constexpr, COLUMNS: tl.const
 
 
 def sum_rows(partial: Tensor, dtype: torch.dtype) -> Tensor:
-    """Add up each layer's rows of float32 partial sums, (layers, rows, width) to (layers, width), in a fixed order."""
+    """Sum each layer's float32 partial sums over rows, (layers, rows, width) to (layers, width), in a fixed order."""
     layers, rows, width = partial.shape
     total = torch.empty(layers, width, dtype=dtype, device=partial.device)
     down = min(128, triton.next_power_of_2(rows))

@@ -1,6 +1,6 @@
-"""Attention of longer sequences: a head's scores are computed block by block and never written.
+"""Attention for longer sequences: the scores of a head are computed block by block and never written to memory.
 
-The layout and the names are those of `attention`, which is faster where all scores of a head fit on the chip.
+Layout and names are those of `attention`, which is faster if all scores of a head fit on the chip.
 """
 
 from typing import NamedTuple
@@ -16,14 +16,14 @@ from electra.model.kernels.scores import LN_2, UNSEEN, flags, numbers
 
 
 class Blocks(NamedTuple):
-    """How many queries and keys a program takes at a time; the best of those that were measured on an H200."""
+    """Queries and keys that a program processes at a time; the values in use are the fastest measured on an H200."""
 
     queries: int
     keys: int
     warps: int
 
 
-SHARE = 64  # tokens that a program of the backward pass finds the gradients of: of queries, or of keys and values
+SHARE = 64  # tokens per program of the backward pass: queries, or keys and values
 FORWARD = Blocks(queries=128, keys=64, warps=8)
 TO_QUERIES = Blocks(queries=SHARE, keys=32, warps=4)
 TO_KEYS_AND_VALUES = Blocks(queries=32, keys=SHARE, warps=4)
@@ -31,14 +31,14 @@ TO_KEYS_AND_VALUES = Blocks(queries=32, keys=SHARE, warps=4)
 
 @triton.jit
 def _part(table, sequence, tokens, row, head, width, D: tl.constexpr):
-    """Load some tokens' numbers of one head."""
+    """Load one head's numbers for some tokens."""
     place = (sequence * tokens + row)[:, None] * width + head * D + tl.arange(0, D)[None, :]
     return tl.load(table + place, mask=(row < tokens)[:, None], other=0.0)
 
 
 @triton.jit
 def _seen(row, column, texts, sequence, tokens, TEXTS: tl.constexpr, TURNED: tl.constexpr):
-    """Say which keys are seen by which queries: queries down and keys across, or turned."""
+    """Return which queries see which keys: queries down and keys across, transposed with TURNED."""
     real = column < tokens
     seen = real[:, None] if TURNED else real[None, :]
     if TEXTS:
@@ -90,9 +90,9 @@ def _shares(
     q, k, v, d, sums, along, row, column, texts, seeds, sequence, tokens, threshold, bits,
     TURNED: tl.constexpr, TEXTS: tl.constexpr, RAGGED: tl.constexpr, DROPS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Give the shares that values were mixed by, and the gradient of the scores, but for their scales.
+    """Return the attention weights after dropout and the gradient of the scores, both unscaled.
 
-    Queries go down and keys across, or turned.
+    Queries run down and keys across, transposed with TURNED.
     """
     if TURNED:
         scores = tl.dot(k, tl.trans(q), input_precision=PRECISION)
@@ -152,7 +152,7 @@ def _to_keys_and_values(
     keep_scale, QUERIES: tl.constexpr, KEYS: tl.constexpr, D: tl.constexpr, TEXTS: tl.constexpr,
     RAGGED: tl.constexpr, DROPS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Keys down, queries across: so both products that follow take the shares as they lie in the registers."""
+    """Keys run down and queries across, so that both products use the weights in their register layout."""
     sequence, head, width = tl.program_id(0) // heads, tl.program_id(0) % heads, heads * D
     column = tl.program_id(1) * KEYS + tl.arange(0, KEYS)
     k = _part(projected + width, sequence, tokens, column, head, 3 * width, D)
@@ -186,9 +186,9 @@ def _to_keys_and_values(
 def attend(
     projected: Tensor, heads: int, texts: Tensor | None, seeds: Tensor, chance: float, out: Tensor, log_sum: Tensor
 ) -> None:
-    """Mix (B, L, 3H) projected states where `texts` (B, L) agree.
+    """Compute attention over projected states (B, L, 3H) between tokens with equal `texts` (B, L).
 
-    Written are the mixture (B · L, H) and the log-sums of the scores, B · heads · L numbers.
+    Writes the output (B · L, H) and the log-sums of the scores, B · heads · L numbers.
     """
     sequences, tokens, _ = projected.shape
     with on_device(projected):
@@ -199,7 +199,7 @@ def attend(
 
 
 def backward_programs(sequences: int, tokens: int) -> int:
-    """Give how many partial sums the backward pass makes; `tokens` are those of a sequence."""
+    """Return the number of partial sums of the backward pass; `tokens` is the length of a sequence."""
     programs: int = sequences * triton.cdiv(tokens, SHARE)
     return programs
 
@@ -208,7 +208,7 @@ def attend_backward(
     gradient: Tensor, projected: Tensor, out: Tensor, log_sum: Tensor, heads: int, texts: Tensor | None, seeds: Tensor,
     chance: float, to_projected: Tensor, partial: Tensor,
 ) -> None:  # fmt: skip
-    """Write the gradient of the projected states (B · L, 3H), and partial sums (programs, 3H) of it over all tokens."""
+    """Write the gradient of the projected states (B · L, 3H) and its partial sums (programs, 3H) over tokens."""
     sequences, tokens, _ = projected.shape
     programs, along = (sequences * heads, triton.cdiv(tokens, SHARE)), torch.empty_like(log_sum)
     scales, common = numbers(projected, heads, chance), flags(projected, heads, texts, chance)

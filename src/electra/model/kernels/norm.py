@@ -1,6 +1,6 @@
 """The end of a residual branch in one kernel, norm(residual + dropout(branch + bias)), and its backward pass.
 
-The end of the embeddings, dropout(norm(sum)), is the same without a branch. Shapes: T tokens, H hidden size.
+The end of the embeddings, dropout(norm(sum)), is the same kernel without a branch. Shapes: T tokens, H hidden size.
 """
 
 from typing import Any
@@ -33,7 +33,7 @@ def _norm_forward(
             x = tl.where(keeps(rows, columns, seeds, threshold), x * scale, 0.0)
         x += tl.load(residual + place, mask=inside, other=0.0).to(tl.float32)
         x = tl.where(inside, x, 0.0).to(summed.dtype.element_ty)
-        tl.store(summed + place, x, mask=inside)  # the sum takes the branch's place, for the backward pass
+        tl.store(summed + place, x, mask=inside)  # overwrite the branch: the backward pass needs the sum
         x = x.to(tl.float32)
     center = tl.sum(x, 1) / H
     apart = tl.where(inside, x - center[:, None], 0.0)
@@ -94,9 +94,9 @@ def add_and_norm(
     branch: Tensor, bias: Tensor | None, residual: Tensor | None, gain: Tensor, shift: Tensor, seeds: Tensor,
     chance: float, eps: float, out: Tensor, moments: Tensor,
 ) -> None:  # fmt: skip
-    """Write the normalised sum (T, H), and the means and inverse deviations (2, T); the sum itself replaces the branch.
+    """Write the normalized sum (T, H), and the means and inverse deviations (2, T); overwrite the branch with the sum.
 
-    Without bias and residual there is no branch: the sum is given, and the dropout comes last.
+    Without bias and residual, `branch` is the sum itself, and dropout is applied after the norm.
     """
     tokens, hidden = branch.shape
     rows = FORWARD.rows(hidden)
@@ -109,7 +109,7 @@ def add_and_norm(
 
 
 def backward_programs(tokens: int, hidden: int, device: torch.device) -> int:
-    """Give how many partial sums the backward pass makes."""
+    """Return the number of partial sums of the backward pass."""
     return BACKWARD.sharers(tokens, hidden, device)
 
 
@@ -117,9 +117,9 @@ def add_and_norm_backward(
     gradient: Tensor, summed: Tensor, gain: Tensor, moments: Tensor, seeds: Tensor, chance: float,
     to_branch: Tensor | None, partial: Tensor,
 ) -> Tensor:  # fmt: skip
-    """Give the gradient of the residual (T, H), and write that of the branch, where there is one.
+    """Return the gradient of the residual (T, H), and write that of the branch to `to_branch`, if given.
 
-    The gradients of gain, shift and bias come as partial sums (programs, 3H).
+    The gradients of gain, shift and bias are written as partial sums (programs, 3H).
     """
     tokens, hidden = summed.shape
     programs = len(partial)
@@ -160,6 +160,6 @@ class _Normalize(torch.autograd.Function):
 
 
 def normalize(summed: Tensor, norm: nn.LayerNorm, seeds: Tensor, chance: float) -> Tensor:
-    """Give dropout(norm(sum)) of (B, L, H)."""
+    """Return dropout(norm(summed)) for (B, L, H)."""
     out: Tensor = _Normalize.apply(summed.contiguous(), norm.weight, norm.bias, seeds, chance, norm.eps)  # type: ignore[no-untyped-call]
     return out

@@ -1,6 +1,6 @@
-"""Gradients of weights: products over all tokens, for several layers at once.
+"""Weight gradients: matrix products over all tokens, for several layers at once.
 
-A single product of this kind is small and long: a few tiles, each the sum of many tokens, leave most of a GPU idle.
+One such product has only a few output tiles, each a sum over many tokens, and leaves most of a GPU idle.
 """
 
 import torch
@@ -9,15 +9,15 @@ from torch import Tensor
 
 from electra.model.kernels.launch import processors, sum_rows
 
-TILE = 128  # rows and columns of a product that are one program's, about what cuBLAS chooses
-SHORTEST = 256  # tokens of a part: of fewer, a product takes longer to write than to compute
+TILE = 128  # rows and columns of a product per program, about what cuBLAS chooses
+SHORTEST = 256  # tokens per part: with fewer, a product takes longer to write than to compute
 
 
 def weight_gradients(to_outputs: Tensor, inputs: Tensor) -> Tensor:
-    """Give the gradients (layers, O, I) of linear maps from those of their outputs (layers, T, O) and their inputs.
+    """Return the weight gradients (layers, O, I) of linear layers from output gradients (layers, T, O) and inputs.
 
-    Where the products are too few for the GPU, the tokens are cut into parts, whose products are added in a fixed
-    order; they are float32 until then, as the sum inside of a product is.
+    If there are too few tiles to fill the GPU, the tokens are split into parts. The products of the parts stay float32,
+    like the accumulator of a single product, and are added in a fixed order.
     """
     layers, tokens, width = to_outputs.shape
     tiles = layers * triton.cdiv(width, TILE) * triton.cdiv(inputs.size(2), TILE)
@@ -30,7 +30,7 @@ def weight_gradients(to_outputs: Tensor, inputs: Tensor) -> Tensor:
 
 
 def count_parts(tiles: int, tokens: int, processors: int) -> int:
-    """Give into how many parts, a power of two, tokens are cut so that each processor has a program."""
+    """Return into how many parts, a power of two, to split the tokens so that each multiprocessor has work."""
     parts = 1
     while tiles * parts < processors and tokens % (2 * parts) == 0 and tokens >= 2 * parts * SHORTEST:
         parts *= 2
@@ -40,4 +40,4 @@ def count_parts(tiles: int, tokens: int, processors: int) -> int:
 def _float32_products(left: Tensor, right: Tensor) -> Tensor:
     if left.is_cuda:
         return torch.bmm(left, right, out_dtype=torch.float32)
-    return torch.bmm(left.float(), right.float())  # a CPU has no products of another type than their factors
+    return torch.bmm(left.float(), right.float())  # CPU products have no out_dtype

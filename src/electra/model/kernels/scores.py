@@ -1,4 +1,4 @@
-"""What the two kinds of attention have in common: how scores are scaled, and what masks and drops them."""
+"""Scaling, masking and dropout of scores, shared by both attention kernels."""
 
 import math
 
@@ -8,19 +8,19 @@ from torch import Tensor
 
 from electra.model.kernels.dropout import threshold
 
-# Scores are exponents of two, which a GPU knows: scaled by `bits` = 1 / (√D ln 2), e^(score / √D) is 2^(score · bits).
+# GPUs compute 2^x natively: with `bits` = 1 / (√D ln 2), e^(score / √D) equals 2^(score · bits).
 LN_2 = tl.constexpr(math.log(2))
-# A power of two, so that scaling it is exact: a fused multiply-add then leaves zero of two unseen scores, and not 1e20.
+# A power of two, so that scaling is exact: a fused multiply-add of two unseen scores then yields 0 instead of 1e20.
 UNSEEN = tl.constexpr(-(2.0**100))
 
 
 def numbers(projected: Tensor, heads: int, chance: float) -> tuple[int, float, float]:
-    """Give dropout's threshold, the scale of the scores and that of what is kept."""
+    """Return the dropout threshold, the scale of the scores and the scale of the weights kept by dropout."""
     return threshold(chance), _size(projected, heads) ** -0.5 / math.log(2), 1 / (1 - chance)
 
 
 def flags(projected: Tensor, heads: int, texts: Tensor | None, chance: float) -> dict[str, object]:
-    """Give the constants that both are compiled with."""
+    """Return the compile-time constants of both attention kernels."""
     return {
         "D": _size(projected, heads),
         "TEXTS": texts is not None,

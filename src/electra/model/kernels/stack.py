@@ -1,8 +1,8 @@
-"""All blocks of an encoder as one operation, with a backward pass of its own.
+"""All blocks of an encoder as one operation with a custom backward pass.
 
-Both halves of a block end in norm(x + dropout(branch(x))), so that the gradient of x has two parts; the second is added
-where a matrix product computes it. The backward pass goes down through the blocks and finds the gradients of the states
-alone; those of the weights follow for many layers at once, from tensors in which the layers lie one after the other.
+Both halves of a block end in norm(x + dropout(branch(x))), so the gradient of x has two terms; the matrix product that
+computes the second one adds it to the first. The backward pass first computes the gradients of the states, block by
+block; the weight gradients follow for many layers at once, from tensors that hold the layers contiguously.
 Shapes: B sequences, L tokens, T = B · L, H hidden size, F feed-forward size.
 """
 
@@ -17,21 +17,21 @@ from electra.model.kernels import SHORT, attention, gelu, long_attention, norm
 from electra.model.kernels.launch import sum_rows
 from electra.model.kernels.products import weight_gradients
 
-GROUP = 2**32  # bytes of gradients that wait for those of the weights: beyond, fewer layers are work enough
-ALIGNED = 4  # float32 numbers: where all vectors begin at multiples of 16 bytes, one compiled kernel serves them
+GROUP = 2**32  # bytes of state gradients kept at a time: larger layers need smaller groups to fill the GPU
+ALIGNED = 4  # float32 numbers: if all vectors start at multiples of 16 bytes, one compiled kernel serves them all
 
 
 class Settings(NamedTuple):
-    """What the blocks have in common."""
+    """Settings shared by all blocks."""
 
     heads: int
-    share_dropout: float  # the chance of a share of the attention to be dropped
-    dropout: float  # the same for numbers of a branch
+    share_dropout: float  # probability of dropping an attention weight
+    dropout: float  # probability of dropping a number of a branch
     eps: float  # of the norms
 
 
 class Block(NamedTuple):
-    """The weights of a block, in the order of their use; or their gradients, each for several layers."""
+    """The weights of a block in order of use, or their gradients for several layers."""
 
     qkv: Tensor
     qkv_bias: Tensor
@@ -48,24 +48,24 @@ class Block(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """What the backward pass needs of all layers, or of one."""
+    """Tensors kept for the backward pass, for all layers or for one."""
 
-    states: Tensor  # (layers + 1, T, H), what a block gets; the last one's output is the end
+    states: Tensor  # (layers + 1, T, H), the input of each block, then the output of the last one
     projected: Tensor  # (layers, B, L, 3H)
     log_sum: Tensor  # (layers, B · heads · L), aligned
     mixed: Tensor  # (layers, T, H)
-    middle: Tensor  # (layers, T, H), between the halves
+    middle: Tensor  # (layers, T, H), between the two halves
     wide: Tensor  # (layers, T, F)
     active: Tensor  # (layers, T, F)
-    summed: Tensor  # (layers, 2, T, H), what the two norms get
-    moments: Tensor  # (layers, 2, 2, T), aligned, their means and inverse deviations
+    summed: Tensor  # (layers, 2, T, H), the inputs of the two norms
+    moments: Tensor  # (layers, 2, 2, T), aligned, means and inverse deviations of the norms
 
     def of(self, layers: int | slice) -> "_Kept":
         return _Kept(*(tensor[layers] for tensor in self))
 
 
 class _Gradients(NamedTuple):
-    """What the gradients of some layers' weights are made of: gradients of products, and partial sums for vectors."""
+    """Inputs of the weight gradients of some layers: gradients of products, and partial sums for vectors."""
 
     to_projected: Tensor  # (layers, T, 3H)
     to_attended: Tensor  # (layers, T, H)
@@ -80,7 +80,7 @@ class _Gradients(NamedTuple):
 
 
 class _Stack(torch.autograd.Function):
-    """Twice for each block, norm(x + dropout(branch(x))).
+    """Twice per block, norm(x + dropout(branch(x))).
 
     The branches are W_o attend(W_qkv x + b_qkv) + b_o and W_2 gelu(W_1 x + b_1) + b_2.
     """
@@ -113,12 +113,12 @@ class _Stack(torch.autograd.Function):
                     context.settings,
                 )  # fmt: skip
             to_weights = _finish(kept.of(group), found) + to_weights
-            del found  # before the next group makes room
+            del found  # free the memory before the next group allocates its own
         return (to_x.view_as(gradient), None, None, None, None, *to_weights)
 
 
 def run_blocks(x: Tensor, weights: Sequence[Tensor], texts: Tensor | None, seeds: Tensor, settings: Settings) -> Tensor:
-    """Send (B, L, H) states through the blocks that the weights, in the order of `Block`, are of."""
+    """Run states (B, L, H) through all blocks; `weights` are those of each block, in the order of `Block`."""
     keeps = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (x, *weights))
     out: Tensor = _Stack.apply(x, texts, seeds, settings, keeps, *weights)  # type: ignore[no-untyped-call]
     return out
@@ -136,7 +136,7 @@ def _attention(projected: Tensor, heads: int) -> ModuleType:
 
 
 def _make_room(x: Tensor, blocks: Sequence[Block], settings: Settings, keeps: bool) -> _Kept:
-    """Make room for all layers; or, where nothing is kept, for one, which all layers use in turn."""
+    """Allocate buffers for all layers, or, if nothing is kept, for one layer that all layers reuse."""
     (sequences, tokens, hidden), layers, wide = x.shape, len(blocks), len(blocks[0].expand)
     total = sequences * tokens
 
@@ -158,7 +158,7 @@ def _make_room(x: Tensor, blocks: Sequence[Block], settings: Settings, keeps: bo
 
 
 def _forward(block: Block, kept: _Kept, out: Tensor, texts: Tensor | None, seeds: Tensor, settings: Settings) -> None:
-    """Send states through a block; where nothing is kept, `out` is where they came from."""
+    """Run states through a block; if nothing is kept, `out` overwrites its input."""
     x, heads = kept.states, settings.heads
     torch.addmm(block.qkv_bias, x, block.qkv.t(), out=kept.projected.flatten(0, 1))
     _attention(kept.projected, heads).attend(
@@ -179,14 +179,14 @@ def _forward(block: Block, kept: _Kept, out: Tensor, texts: Tensor | None, seeds
 
 
 def cut_into_groups(layers: int, size: int) -> Iterator[slice]:
-    """Cut layers into groups, the last first, whose gradients may wait: `size` is a layer's, in bytes."""
+    """Yield groups of layers, last first, whose state gradients fit in GROUP bytes; `size` is that of one layer."""
     together = max(1, GROUP // size)
     for stop in range(layers, 0, -together):
         yield slice(max(0, stop - together), stop)
 
 
 def _waiting(kept: _Kept) -> int:
-    """Give the bytes of a layer's gradients that wait: they have the shapes of what they are gradients of."""
+    """Return the bytes of a layer's state gradients, which have the shapes of the states."""
     return sum(tensor.nbytes for tensor in (kept.projected, kept.summed, kept.wide))
 
 
@@ -209,7 +209,7 @@ def _backward(
     gradient: Tensor, block: Block, kept: _Kept, found: _Gradients, texts: Tensor | None, seeds: Tensor,
     settings: Settings,
 ) -> Tensor:  # fmt: skip
-    """Give the gradient of the states that a block got; on the way, write what those of its weights are made of."""
+    """Return the gradient of a block's input, and write the inputs of its weight gradients to `found`."""
     to_middle = norm.add_and_norm_backward(
         gradient, kept.summed[1], block.feed_forward_gain, kept.moments[1], seeds[2], settings.dropout,
         found.to_contracted, found.of_norms[1],
@@ -230,7 +230,7 @@ def _backward(
 
 
 def _finish(kept: _Kept, found: _Gradients) -> list[Tensor]:
-    """Give the gradients of some layers' weights, layer after layer."""
+    """Return the weight gradients of some layers, layer by layer."""
     dtype, hidden = kept.wide.dtype, kept.middle.size(2)
     vectors = sum_rows(found.of_norms.flatten(0, 1), dtype).view(-1, 2, 3, hidden)
     gradients = Block(

@@ -1,6 +1,6 @@
-"""Over the logits of masked tokens: their loss and the likeliest token in one visit, a sample in another.
+"""Kernels over the logits of masked tokens: loss and most likely token in one pass, sampling in another.
 
-Nothing of the size of the logits is written but their gradient. Shapes: N masked tokens, V vocabulary.
+Nothing as large as the logits is written except their gradient. Shapes: N masked tokens, V vocabulary.
 """
 
 from typing import Any
@@ -13,10 +13,10 @@ from torch import Tensor
 
 from electra.model.kernels.launch import on_device
 
-BLOCK = 4096  # logits that a program holds at a time
-ALIGNED = 64  # the vocabulary is padded to a multiple of this: other matrix products are several times slower
-LOWEST = tl.constexpr(-1e30)  # in place of minus infinity, which cannot be subtracted from itself
-EXTRA = 8  # columns that stand for the bias: one, and what the matrix products want their widths to be a multiple of
+BLOCK = 4096  # logits that a program processes at a time
+ALIGNED = 64  # the vocabulary is padded to a multiple of this: otherwise matrix products are several times slower
+LOWEST = tl.constexpr(-1e30)  # replaces minus infinity, which cannot be subtracted from itself
+EXTRA = 8  # columns added for the bias: one, padded to the alignment of matrix products
 
 
 @triton.jit
@@ -35,7 +35,7 @@ def _cross_entropy(
         higher = tl.maximum(most, here)
         total = total * tl.exp(most - higher) + tl.sum(tl.exp(x - higher), 0)
         most = higher
-    column = winner * BLOCK + tl.arange(0, BLOCK)  # where in a block the highest stands is asked of one alone
+    column = winner * BLOCK + tl.arange(0, BLOCK)  # only the winning block is searched for its maximum
     x = tl.load(logits + row * stride + column, mask=column < V, other=-float("inf")).to(tl.float32)
     likeliest = tl.min(tl.where(x == most, column, V - 1), 0)
     sums = most + tl.log(total)
@@ -61,8 +61,8 @@ def _cross_entropy_backward(
 
 
 @triton.jit
-def _heat(logits, stride, row, column, forbidden, sharpness, V: tl.constexpr, FORBIDS: tl.constexpr):
-    """Load a block of what is sampled from: logits over the temperature, minus infinity where forbidden."""
+def _scaled_logits(logits, stride, row, column, forbidden, sharpness, V: tl.constexpr, FORBIDS: tl.constexpr):
+    """Load a block of logits divided by the temperature, minus infinity where forbidden."""
     x = tl.load(logits + row * stride + column, mask=column < V, other=-float("inf")).to(tl.float32) * sharpness
     if FORBIDS:
         x = tl.where(column == tl.load(forbidden + row), -float("inf"), x)
@@ -76,30 +76,30 @@ def _sample(
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     blocks = tl.arange(0, COUNT)
-    tops = tl.full((COUNT,), -float("inf"), tl.float32)  # the highest of each block
-    sums = tl.zeros((COUNT,), tl.float32)  # and its sum, in proportion to that
+    tops = tl.full((COUNT,), -float("inf"), tl.float32)  # maximum of each block
+    sums = tl.zeros((COUNT,), tl.float32)  # sum of the exponentials of each block, relative to its maximum
     for block in range(BLOCKS):
         column = block * BLOCK + tl.arange(0, BLOCK)
-        x = _heat(logits, stride, row, column, forbidden, sharpness, V, FORBIDS)
+        x = _scaled_logits(logits, stride, row, column, forbidden, sharpness, V, FORBIDS)
         top = tl.max(x, 0)
         tops = tl.where(blocks == block, top, tops)
         sums = tl.where(blocks == block, tl.sum(tl.exp(x - tl.maximum(top, LOWEST)), 0), sums)
     most = tl.max(tops, 0)
     shares = sums * tl.exp(tops - most)
     goal = tl.load(uniform + row) * tl.sum(shares, 0)
-    before = tl.sum(tl.where(blocks[None, :] < blocks[:, None], shares[None, :], 0.0), 1)  # each block
+    before = tl.sum(tl.where(blocks[None, :] < blocks[:, None], shares[None, :], 0.0), 1)  # exclusive cumulative sum
     chosen = tl.minimum(tl.sum((before + shares <= goal).to(tl.int32), 0), BLOCKS - 1)
     passed = tl.sum(tl.where(blocks == chosen, before, 0.0), 0)
-    column = chosen * BLOCK + tl.arange(0, BLOCK)  # the one block that the goal lies in is visited again
-    share = tl.exp(_heat(logits, stride, row, column, forbidden, sharpness, V, FORBIDS) - most)
+    column = chosen * BLOCK + tl.arange(0, BLOCK)  # only the block that contains the goal is loaded again
+    share = tl.exp(_scaled_logits(logits, stride, row, column, forbidden, sharpness, V, FORBIDS) - most)
     below = chosen * BLOCK + tl.sum((passed + tl.cumsum(share, 0) <= goal).to(tl.int32), 0)
     tl.store(sampled + row, tl.minimum(below, V - 1).to(tl.int64))
 
 
 class _Logits(torch.autograd.Function):
-    """hidden · wordsᵀ + bias, padded to sizes that matrix products like.
+    """hidden · wordsᵀ + bias, padded to sizes that are fast to multiply.
 
-    The bias is one more column of both factors: its gradient comes with the words'.
+    The bias is an extra column of both factors, so that one product computes its gradient and that of the words.
     """
 
     @staticmethod
@@ -117,7 +117,7 @@ class _Logits(torch.autograd.Function):
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         hidden, table = context.saved_tensors
         vocabulary, width, rows = gradient.size(1), context.width, len(table)
-        if gradient.stride() == (rows, 1):  # made by the kernel below, whose rows end in zeros
+        if gradient.stride() == (rows, 1):  # from `_cross_entropy_backward`, which pads rows with zeros
             gradient = gradient.as_strided((len(gradient), rows), (rows, 1))
         else:
             gradient = F.pad(gradient, (0, rows - vocabulary))
@@ -141,7 +141,7 @@ class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(context: Any, gradient: Tensor, _: Any) -> tuple[Tensor, None]:
         logits, targets, log_sum = context.saved_tensors
-        to_logits = empty_rows(logits, len(logits), logits.stride(0))[:, : logits.size(1)]  # in rows as far apart
+        to_logits = empty_rows(logits, len(logits), logits.stride(0))[:, : logits.size(1)]  # same row stride
         with on_device(logits):
             _cross_entropy_backward[(len(logits),)](
                 logits, logits.stride(0), targets, log_sum, gradient.contiguous(), to_logits, **_blocks(logits.size(1))
@@ -150,18 +150,18 @@ class _CrossEntropy(torch.autograd.Function):
 
 
 def empty_rows(like: Tensor, rows: int, columns: int) -> Tensor:
-    """Make room for a kernel to write to."""
+    """Allocate rows for a kernel to write to."""
     return like.new_empty(rows, columns)
 
 
 def logits(hidden: Tensor, words: Tensor, bias: Tensor) -> Tensor:
-    """Give (B, N, V) logits of (B, N, E) hidden states: hidden · wordsᵀ + bias."""
+    """Return the logits (B, N, V) of hidden states (B, N, E): hidden · wordsᵀ + bias."""
     rows: Tensor = _Logits.apply(hidden.flatten(0, 1), words, bias)  # type: ignore[no-untyped-call]
     return rows.view(*hidden.shape[:2], -1)
 
 
 def cross_entropy(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Give each row's (N,) negative log-likelihood of its target, and its likeliest token."""
+    """Return each row's (N,) negative log-likelihood of its target, and its most likely token."""
     found: tuple[Tensor, Tensor] = _CrossEntropy.apply(logits, targets.contiguous())  # type: ignore[no-untyped-call]
     return found
 
@@ -190,5 +190,5 @@ def _aligned(width: int) -> int:
 
 
 def _blocks(vocabulary: int) -> dict[str, int]:
-    size = min(BLOCK, max(ALIGNED, triton.next_power_of_2(vocabulary)))  # so that whole padded rows are written
+    size = min(BLOCK, max(ALIGNED, triton.next_power_of_2(vocabulary)))  # includes the padding of a row
     return {"V": vocabulary, "BLOCK": size, "BLOCKS": triton.cdiv(vocabulary, size)}
