@@ -91,7 +91,7 @@ class Pretrained:
         return [Detection(*row) for row in rows]
 
     def replaced(self, ids: Sequence[int]) -> list[float]:
-        """Return for each of any number of tokens the probability that it was replaced."""
+        """Return for each token id, in a text of any length, the probability that it was replaced."""
         detector = as_discriminator(self._used)
         count = len(ids)
         probabilities = np.zeros(count)

@@ -144,7 +144,7 @@ def attend_backward(
 
 
 def _size(tokens: int) -> int:
-    size: int = max(16, triton.next_power_of_2(tokens))  # the minimum of the matrix units
+    size: int = max(16, triton.next_power_of_2(tokens))  # matrix units need at least 16 rows
     return size
 
 
