@@ -23,17 +23,8 @@ def test_the_demo_finishes_in_time(shown):
 
 
 def test_the_demo_leaves_a_run(shown):
-    folder = shown[0].folder
-    for name in (
-        "text/seen.txt",
-        "text/unseen.txt",
-        "tokenizer",
-        "corpus",
-        "config.toml",
-        "metrics.jsonl",
-        "model/README.md",
-    ):
-        assert (folder / name).exists(), name
+    for name in "text/seen.txt text/unseen.txt tokenizer corpus config.toml metrics.jsonl model/README.md".split():
+        assert (shown[0].folder / name).exists(), name
 
 
 def test_the_demo_shows_sentences_with_replaced_tokens(shown):

@@ -308,14 +308,8 @@ def test_standard_input_is_refused():
 
 def test_one_call_leaves_a_model_with_its_card_and_its_plan(trained):
     folder, said = trained
-    assert {path.name for path in folder.iterdir()} >= {
-        PLAN,
-        "tokenizer",
-        "corpus",
-        "config.toml",
-        "model",
-        "metrics.jsonl",
-    }
+    files = {PLAN, "tokenizer", "corpus", "config.toml", "model", "metrics.jsonl"}
+    assert {path.name for path in folder.iterdir()} >= files
     assert "ElectraForPreTraining" in (folder / "model/README.md").read_text()
     assert len(load(folder, device="cpu").detect("the chef ate the soup")) >= 5
     assert any(line.startswith("model       tiny") for line in said)

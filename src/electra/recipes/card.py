@@ -86,5 +86,5 @@ outputs = model(**tokenizer("the chef ate the meal", return_tensors="pt"))
 ```
 {generator}
 Written by `electra`, which loaded the files again and got the same logits as the trained model{rounded}.
-Only whoever trained the model knows its training text, and the biases that come from it.
+Its training text and the resulting biases are not recorded here; ask the author of the model.
 """

@@ -190,10 +190,7 @@ def choose(affordable: dict[str, float], parameters: dict[str, int]) -> str:
 
 
 def measure_text(names: Sequence[str], tally: Tally | None = None) -> tuple[int, bool]:
-    """Estimate the bytes of text in the sources from a sample at the beginning.
-
-    Return (bytes, True), or (bytes of the sample, False) if the total is unknown, as for datasets on the Hub.
-    """
+    """Return the estimated bytes of the text and True; if its size is unknown, the bytes of a sample and False."""
     if "-" in names:
         raise DataError("the text is read more than once, so it cannot come from standard input; name files instead")
     tally, size = tally or Tally(), 0

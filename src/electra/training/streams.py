@@ -7,10 +7,7 @@ import torch
 
 
 class SideBySide:
-    """Runs independent jobs, each on its own CUDA stream; on other devices one after the other.
-
-    A chain of small kernels leaves most of a GPU idle.
-    """
+    """Runs independent jobs on separate CUDA streams (small kernels leave a GPU idle), elsewhere one after another."""
 
     MOST = 8  # streams; each one that multiplies matrices reserves memory for it
 

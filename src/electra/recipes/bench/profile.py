@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity
 
+from electra.recipes.hardware import synchronize
 from electra.recipes.speed import JointStep
 
 UPDATES = 5  # to profile
@@ -38,8 +39,7 @@ def profile(step: JointStep, ids: Tensor) -> list[Part]:
     with torch.profiler.profile(activities=[ProfilerActivity.CUDA if on_cuda else ProfilerActivity.CPU]) as seen:
         for _ in range(UPDATES):
             step(ids)
-        if on_cuda:
-            torch.cuda.synchronize(ids.device)
+        synchronize(ids.device)
     times: dict[str, tuple[float, float]] = {}
     for event in seen.key_averages():
         taken = event.self_device_time_total if on_cuda else event.self_cpu_time_total
