@@ -1,18 +1,18 @@
 #!/bin/sh
-# The paper's ablations at an equal number of steps: objectives, generators, sharing, sizes, ways to train.
-# runs/ablations.sh CORPUS GLUE OUT STEPS [NAME key=value ...]  (one variant alone; else all of those below.
-#   SETTINGS="key=value ..." for all trainings, TUNING="key=value ..." for all tasks, SEEDS=3, TOGETHER=4)
+# The paper's ablations at an equal number of steps: objectives, generators, sharing, sizes, training algorithms.
+# runs/ablations.sh CORPUS GLUE OUT STEPS [NAME key=value ...]  (with NAME only this variant, otherwise all those below;
+#   SETTINGS="key=value ..." for pre-training, TUNING="key=value ..." for fine-tuning, SEEDS=3, TOGETHER=4)
 #
-# Rules: preset quick, one change at a time, STEPS updates each on the same data in the same order (two-stage: STEPS in
-# each of its stages, as in the paper, a generator as wide and nothing shared). A variant's own settings override
-# SETTINGS. TOGETHER of them share the GPU, so their seconds tell nothing; steps, tokens and FLOPs do. NVIDIA's MPS lets
-# them work at the same time and not in turns. Then STS-B, MRPC and CoLA with SEEDS seeds. A variant that fails is named
-# at the end and stops no other; the same command again goes on.
+# Rules: preset quick, one change at a time, STEPS updates on the same data in the same order (two-stage: STEPS in each
+# stage as in the paper, with a full-width generator and no shared weights). A variant's own settings override SETTINGS.
+# TOGETHER variants share the GPU, so compare steps, tokens and FLOPs, not seconds; NVIDIA's MPS lets them run
+# concurrently. Then STS-B, MRPC and CoLA with SEEDS seeds. A failing variant does not stop the others and is named at
+# the end; the same command again resumes.
 set -u
 corpus=$1 glue=$2 out=$3 steps=$4
 shift 4
 
-variants() { # the longest first
+variants() { # the slowest first
   cat <<END
 two-stage objective.algorithm=two_stage objective.generator.width=1.0 objective.generator.sharing=none
 all-tokens-mlm objective.name=all_tokens_mlm

@@ -1,4 +1,4 @@
-"""Measure `electra corpus` on a text of yours against bare `tokenizers` on the same cores: rate, memory, tokens kept.
+"""Compare `electra corpus` on your text with bare `tokenizers` on the same cores: speed, memory, tokens kept.
 
 python runs/bench_corpus.py TEXT... --tokenizer vocab.txt [--length 128]
 """
@@ -16,11 +16,11 @@ from pathlib import Path
 from electra.data.reading.text import read_documents
 from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 
-BATCH = 1000  # lines at a time for the bare library
+BATCH = 1000  # lines at a time for bare `tokenizers`
 
 
 def resident(process: int) -> int:
-    """Give the memory of a process and of its children, in bytes (Linux)."""
+    """Return the memory of a process and its children, in bytes (Linux)."""
     try:
         pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
         children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
@@ -30,17 +30,17 @@ def resident(process: int) -> int:
 
 
 def bare(lines: list[str], tokenizer: Tokenizer) -> tuple[float, float]:
-    """Time `encode_batch` alone: seconds, and seconds of all cores together."""
+    """Time only `encode_batch`; return wall-clock and CPU seconds."""
     start, cpu_start = time.perf_counter(), time.process_time()
     for first in range(0, len(lines), BATCH):
         tokenizer.encode(lines[first : first + BATCH])
     wall, cpu = time.perf_counter() - start, time.process_time() - cpu_start
-    print(f"bare encode_batch: {wall:.1f} s, {cpu:.1f} s of cores", flush=True)
+    print(f"bare encode_batch: {wall:.1f} s, {cpu:.1f} s of CPU time", flush=True)
     return wall, cpu
 
 
 def build(command: list[str]) -> tuple[float, float, int, dict]:
-    """Run a build: its seconds, seconds of all cores, greatest memory and manifest."""
+    """Run a build; return wall-clock seconds, CPU seconds, peak memory and the manifest."""
     start, cpu_start = time.perf_counter(), sum(os.times()[2:4])
     process = subprocess.Popen([sys.executable, "-m", "electra", "corpus", *command, "--json"], stdout=subprocess.PIPE)
     peak = 0
@@ -77,8 +77,8 @@ def main() -> None:
     best_wall, best_cpu = map(min, zip(first, bare(lines, tokenizer), strict=True))
     for cut, (wall, cpu, peak, manifest) in builds.items():
         read = manifest["report"]["tokens_read"]
-        print(f"electra corpus --cut {cut}: {wall:.1f} s, {cpu:.1f} s of cores, {read / wall / 1e6:.2f} M tokens/s")
-        print(f"  against the better bare run: {best_wall / wall:.2f} by the clock, {best_cpu / cpu:.2f} by the cores")
+        print(f"electra corpus --cut {cut}: {wall:.1f} s, {cpu:.1f} s of CPU time, {read / wall / 1e6:.2f} M tokens/s")
+        print(f"  relative to bare tokenizers: {best_wall / wall:.2f} in wall-clock, {best_cpu / cpu:.2f} in CPU time")
         print(f"  peak memory {peak / 1e9:.2f} GB; kept {manifest['tokens'] / read:.1%} of {read:,} tokens")
 
 

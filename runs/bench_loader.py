@@ -1,8 +1,8 @@
-"""Measure how many tokens a second the loader gives from a memory-mapped corpus, on as many cores as it is let run on.
+"""Measure how many tokens per second the loader reads from a memory-mapped corpus; taskset limits the cores.
 
 taskset -c 0 python runs/bench_loader.py [CORPUS...] [--length 128] [--batch-size 128]
 
-Without a corpus, one of random ids is made in a temporary folder: 2 GB as stored, two documents in each sequence.
+Without a corpus, a temporary one of random ids is written: 2 GB on disk, two documents per sequence.
 """
 
 import argparse
@@ -24,7 +24,7 @@ VOCAB_SIZE = 30_522
 
 
 def make_corpus(folder: Path, length: int) -> None:
-    """Write a corpus of random ids, with a document's end in the middle of each sequence."""
+    """Write a corpus of random ids with two documents per sequence."""
     random = np.random.default_rng(0)
     rows = STORED_BYTES // SHARDS // (2 * length)
     shards = []
@@ -53,12 +53,12 @@ def make_corpus(folder: Path, length: int) -> None:
 
 
 def measure(paths: list[Path], batch_size: int, seconds: float) -> None:
-    """Print the rate of a loader over the corpora, and the time it takes to start far ahead."""
+    """Print the speed of a loader over the corpora, and the time to its first batch, also at a late step."""
     corpora = [open_corpus(path) for path in paths]
     loader = Loader(corpora, batch_size=batch_size, seed=0)
     tokens_per_batch = batch_size * loader.layout.length
     print(f"{sum(corpus.manifest.sequences for corpus in corpora):,} sequences of {loader.layout.length}", end=", ")
-    print(f"batches of {batch_size}, mask {'not ' if loader.layout.whole else ''}needed")
+    print(f"batches of {batch_size}, attention mask {'not ' if loader.layout.whole else ''}needed")
     for start in (0, 10**9):
         began = time.perf_counter()
         next(loader.batches(start))
@@ -72,7 +72,7 @@ def measure(paths: list[Path], batch_size: int, seconds: float) -> None:
 
 
 def main() -> None:
-    """Read the arguments and measure."""
+    """Parse the arguments and measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus", nargs="*", type=Path)
     parser.add_argument("--length", type=int, default=128)

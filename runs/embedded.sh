@@ -1,12 +1,12 @@
 #!/bin/sh
-# The model that comes with the package, from text to the folder that goes to src/electra/embedded.
+# Train the model that is shipped with the package (src/electra/embedded) from text.
 # runs/embedded.sh OUT HOURS TEXT...                    (SETTINGS="key=value ..." changes the training)
 #
-# Rules: at most 8,000,000 bytes with the tokenizer and the generator, so that the package stays small. That is why
-# weights are stored in bf16 and embeddings are 64 wide: with 96 it would be 8.8 MB. English, uncased; the preset quick
-# with three of its layers, since eight of half the width, against a stronger generator, learned too little
-# (results/2026-11-15-embedded-first-try), and the rates that quick had with AdamW. The one that is shipped had 0.06
-# hours of an H200 (results/2026-11-15-embedded).
+# Rules: at most 8,000,000 bytes with the tokenizer and the generator, to keep the package small. Therefore weights are
+# stored in bf16 and embeddings are 64 wide (with 96 it would be 8.8 MB). English, uncased; the preset quick with three
+# layers and its former AdamW learning rates. Eight layers of half the width against a stronger generator learned too
+# little (results/2026-11-15-embedded-first-try). The shipped model was trained for 0.06 hours on an H200
+# (results/2026-11-15-embedded).
 set -eu
 out=$1 hours=$2
 shift 2
@@ -22,8 +22,8 @@ rm -rf "$out/embedded"
 electra export "$out/run" --out "$out/embedded" --precision bf16
 bytes=$(find "$out/embedded" -type f -exec cat {} + | wc -c)
 if [ "$bytes" -gt 8000000 ]; then
-  echo "$out/embedded has $bytes bytes: more than 8,000,000" >&2
+  echo "$out/embedded has $bytes bytes; at most 8,000,000 are allowed" >&2
   exit 1
 fi
 electra detect "$out/embedded" "I think that you are write."
-echo "$out/embedded: $bytes bytes; to ship it: cp -r $out/embedded src/electra/, with a model card of its own"
+echo "$out/embedded: $bytes bytes; to ship it: cp -r $out/embedded src/electra/ and write its model card"

@@ -1,9 +1,9 @@
-"""Judge discriminators on the same text, corrupted by the same generator: their own AUCs do not compare.
+"""Compare discriminators on the same text, corrupted by the same generator.
 
 python runs/judge.py CORPUS GENERATOR_RUN RUN... [--batches 8]
 
-A discriminator that faces a strong generator has a low AUC. Here all of them see the held-out sequences of CORPUS with
-the replacements that one generator makes, that of GENERATOR_RUN.
+The AUCs of different runs are not comparable, since a stronger generator lowers them. Here all discriminators see the
+held-out sequences of CORPUS with the replacements of one generator, that of GENERATOR_RUN.
 """
 
 import argparse
@@ -25,10 +25,10 @@ SEED, ROWS = 7, 128
 
 @torch.inference_mode()
 def judge(corpus: str, corrupter: str, runs: Sequence[str], batches: int) -> Iterator[tuple[str, dict[str, float]]]:
-    """Give the metrics of each run's discriminator against the generator of one of them."""
+    """Yield the metrics of each run's discriminator against the generator of `corrupter`."""
     model = load(corrupter)
     if model.generator is None:
-        raise CheckpointError(f"{corrupter} has no generator to corrupt the text with")
+        raise CheckpointError(f"{corrupter} has no generator to corrupt the text with; name a run that has one")
     loader = Loader([open_corpus(corpus)], batch_size=ROWS, seed=SEED, split="heldout", device=model.device)
     texts = [loader.batch(number) for number in range(batches)]
     draws = [draw(SEED, number, *text.ids.shape, device=model.device) for number, text in enumerate(texts)]
@@ -44,6 +44,6 @@ if __name__ == "__main__":
     parser.add_argument("corpus", metavar="CORPUS")
     parser.add_argument("corrupter", metavar="GENERATOR_RUN")
     parser.add_argument("runs", metavar="RUN", nargs="+")
-    parser.add_argument("--batches", type=int, default=8, help="of 128 sequences")
+    parser.add_argument("--batches", type=int, default=8, help="number of batches of 128 sequences")
     for name, found in judge(**vars(parser.parse_args())):
         print(f"{name}: AUC {found['discriminator_auc']:.4f}, loss {found['discriminator_loss']:.4f}", flush=True)

@@ -1,9 +1,9 @@
-"""Put runs into the ledger: their configs, their curves, thinned, and the scores of what was fine-tuned from them.
+"""Enter runs into the ledger: their configs, their thinned curves and the scores of their fine-tuned models.
 
 python runs/ledger.py NAME --model TITLE RUN TUNED [--model TITLE RUN TUNED]... [--headline] [--lines 200]
 
-RUN is a pre-training run, - for an untrained network; TUNED is the folder that `electra glue --out` wrote, - for none.
-Several points of one TITLE make a curve. With --headline the scores stand in the README's table.
+RUN is a pre-training run, or - for an untrained network; TUNED is a folder of `electra glue --out`, or - for none.
+Several points with the same TITLE form a curve. --headline adds the scores to the table in the README.
 """
 
 import argparse
@@ -24,7 +24,7 @@ KEPT = "metric protocol start train_file dev_file learning_rate sweep median mea
 
 
 def enter(name: str, models: Sequence[Sequence[str]], headline: bool = False, lines: int = 200) -> Path:
-    """Write a folder of the ledger from titles, runs and fine-tuned runs."""
+    """Write a ledger entry from titles, runs and fine-tuned runs, and return its folder."""
     runs = [Path(run) for _, run, _ in models if run != NONE]
     folder = RESULTS / f"{datetime.date.today().isoformat()}-{name}"
     folder.mkdir(parents=True, exist_ok=True)
@@ -42,12 +42,12 @@ def enter(name: str, models: Sequence[Sequence[str]], headline: bool = False, li
 
 
 def placeless(config: str) -> str:
-    """Leave of absolute paths the names at their ends: where they lay is nobody's business."""
+    """Shorten absolute paths to their last part, which keeps private folder names out of the ledger."""
     return re.sub(r'"/[^"]*/([^"/]+)"', r'"\1"', config)
 
 
 def cost(run: str) -> dict[str, float]:
-    """Say what a pre-training took, its first stage included where it has one."""
+    """Return the cost of a pre-training run, including its first stage if it has one."""
     total = {"steps": 0, "tokens": 0, "seconds": 0.0, "flops": 0.0}
     for stage in (Path(run), Path(run, "first_stage")):
         if run != NONE and stage.is_dir():
@@ -63,13 +63,13 @@ def cost(run: str) -> dict[str, float]:
 
 
 def scores(tuned: str) -> dict[str, Any]:
-    """Gather what is kept of each task's results."""
+    """Return the results to keep, by task."""
     found = [json.loads(path.read_text()) for path in sorted(Path(tuned).glob("*/results.json"))]
     return {results["task"]: {key: results[key] for key in KEPT if key in results} for results in found}
 
 
 def thinned(records: Sequence[dict[str, Any]], lines: int) -> list[dict[str, Any]]:
-    """Keep what was held out and what was warned of, and of the rest as many lines as are wanted, evenly."""
+    """Keep all evaluations and warnings, and about `lines` evenly spaced training records."""
     logged = [record for record in records if "tokens_per_second" in record]
     every = max(1, len(logged) // lines)
     chosen = {id(record) for record in logged[every - 1 :: every]}
@@ -77,7 +77,7 @@ def thinned(records: Sequence[dict[str, Any]], lines: int) -> list[dict[str, Any
 
 
 def rounded(value: Any) -> Any:
-    """Round every number to what a curve shows."""
+    """Round every number to five digits."""
     if isinstance(value, dict):
         return {key: rounded(part) for key, part in value.items()}
     if isinstance(value, list):
@@ -97,4 +97,4 @@ if __name__ == "__main__":
     parser.add_argument("--lines", type=int, default=200)
     options = parser.parse_args()
     folder = enter(options.name, options.model, options.headline, options.lines)
-    print(f"{folder}: write README.md (a heading, **Result.**, commands, what was learned), then: make docs")
+    print(f"{folder}: add a README.md (heading, **Result.**, commands, what was learned), then run: make docs")

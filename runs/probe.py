@@ -1,10 +1,10 @@
-"""Ask each layer of frozen networks what it knows of a word: a linear map of its states names the word's chunk tag.
+"""Probe each layer of frozen networks: predict the chunk tags of words with a linear map of their states.
 
 python runs/probe.py CONLL MODEL... [--sentences 2000]
 
-Prints a line of CSV for each model and layer: the share of test words whose tag is found (ridge regression, fitted on
-as many sentences of the training file), and how far the layer's feed-forward network moves words apart, measured by how
-far they are apart before it. Where that is well above one, what the layers below knew is drowned.
+Prints a line of CSV for each model and layer: the share of test words with the right tag (ridge regression, fitted on
+the same number of training sentences), and the spread of the feed-forward output over words relative to the spread of
+its input. If this ratio is well above one, the information from the layers below is lost.
 """
 
 import argparse
@@ -24,32 +24,32 @@ from electra.tasks.base import Notes, Split
 from electra.tasks.build import build_task
 from electra.tasks.tagging.task import TaggingTask
 
-RIDGE = 1.0  # on states of deviation one
+RIDGE = 1.0  # for states with standard deviation 1
 
 
 class Words(NamedTuple):
-    """N words of a split: the states (N, H) after each layer, the push of its feed-forward network, and the tags."""
+    """N words of a split: the states (N, H) after each layer, its feed-forward ratio, and the tags."""
 
     states: list[Tensor]
-    pushes: list[float]
+    ratios: list[float]
     tags: Tensor
 
 
 def probe(conll: str, models: Sequence[str], sentences: int) -> Iterator[tuple[str, int, float, float]]:
-    """Give for each layer of each model the share of tags found, and what its feed-forward network does to words."""
+    """Yield for each layer of each model the accuracy of the tags and the feed-forward ratio."""
     for name in models:
         model = load(name, device="cpu")
         task = build_task(load_finetune_config("tagging", ["task=chunking", f"data={conll}", f"model={name}"]))
         assert isinstance(task, TaggingTask)
         train, test = (read_words(model, task, split, sentences) for split in ("train", "dev"))
         for depth, (seen, unseen) in enumerate(zip(train.states, test.states, strict=True), start=1):
-            found = ridge(seen, train.tags, unseen, len(task.labels)).eq(test.tags).double().mean().item()
-            yield name, depth, found, test.pushes[depth - 1]
+            accuracy = ridge(seen, train.tags, unseen, len(task.labels)).eq(test.tags).double().mean().item()
+            yield name, depth, accuracy, test.ratios[depth - 1]
 
 
 @torch.inference_mode()
 def read_words(model: Pretrained, task: TaggingTask, split: Split, sentences: int) -> Words:
-    """Run the first sentences of a split through a network, and keep what each layer makes of each word's start."""
+    """Run the first sentences of a split through a network, and return the states of each word's first piece."""
     examples = task.read(split, Notes())[:sentences]
     features = task.features(examples, model.tokenizer, model.window + 2, Notes(), training=False)
     layers = [layer for layer in model.encoder.layers if isinstance(layer, Layer)]
@@ -68,17 +68,17 @@ def read_words(model: Pretrained, task: TaggingTask, split: Split, sentences: in
     for hook in hooks:
         hook.remove()
     words = {part: torch.cat(states) for part, states in kept.items()}
-    pushes = [spread(words[layer.contract]) / spread(words[layer.attention_norm]) for layer in layers]
-    return Words([words[layer] for layer in layers], pushes, torch.cat(tags))
+    ratios = [spread(words[layer.contract]) / spread(words[layer.attention_norm]) for layer in layers]
+    return Words([words[layer] for layer in layers], ratios, torch.cat(tags))
 
 
 def spread(states: Tensor) -> float:
-    """Say how far (N, H) states are from their mean."""
+    """Return the root mean square distance of (N, H) states from their mean."""
     return float((states - states.mean(0)).square().sum(1).mean().sqrt())
 
 
 def ridge(seen: Tensor, tags: Tensor, unseen: Tensor, count: int) -> Tensor:
-    """Fit a linear map from seen states to their tags, and give the likeliest tags of unseen ones."""
+    """Fit a linear map from seen states to their tags, and return the predicted tags of unseen ones."""
     mean, deviation = seen.mean(0), seen.std(0).clamp(min=1e-6)
     known, asked = (
         nn.functional.pad((states - mean) / deviation, (0, 1), value=1.0).double() for states in (seen, unseen)
@@ -91,10 +91,10 @@ def ridge(seen: Tensor, tags: Tensor, unseen: Tensor, count: int) -> Tensor:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("conll", metavar="CONLL", help="the folder with CoNLL-2000's files")
+    parser.add_argument("conll", metavar="CONLL", help="folder with the files of CoNLL-2000")
     parser.add_argument("models", metavar="MODEL", nargs="+")
-    parser.add_argument("--sentences", type=int, default=2000, help="of each file")
+    parser.add_argument("--sentences", type=int, default=2000, help="number of sentences from each file")
     lines = csv.writer(sys.stdout, lineterminator="\n")
     lines.writerow(["network", "layer", "tags found", "feed-forward against its input"])
-    for name, depth, found, push in probe(**vars(parser.parse_args())):
-        lines.writerow([name, depth, f"{100 * found:.1f} %", f"{push:.2f}"])
+    for name, depth, accuracy, ratio in probe(**vars(parser.parse_args())):
+        lines.writerow([name, depth, f"{100 * accuracy:.1f} %", f"{ratio:.2f}"])

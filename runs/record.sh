@@ -1,24 +1,24 @@
 #!/bin/sh
-# The ten-minute record: the best small model that one command makes of text on one H200, scored, in 600 seconds.
-# runs/record.sh VOCAB GLUE OUT TEXT...                 (SETTINGS="key=value ..." tries another training)
+# The ten-minute record: from raw text to the best small model and its scores in 600 seconds on one H200.
+# runs/record.sh VOCAB GLUE OUT TEXT...                 (SETTINGS="key=value ..." changes the pre-training)
 #
 # Rules.
-# Hardware  one H200 and the cores beside it, nothing else on them. An MPS server may run, as for the mark to beat
+# Hardware  one H200 and its CPU cores, used by nothing else. An MPS server may run, as it did for the current record
 #           (nvidia-cuda-mps-control -d): six fine-tunings share the GPU.
-# Data      any text but the tasks' own; VOCAB is a vocabulary that is there before, for instance BERT's.
-# Model     at most as many parameters as ELECTRA-Small's discriminator has, 13.55 million with its head.
-# Time      from the start of this script to its last line: reading the text, start-up, compiling, training, fine-tuning,
-#           scoring; what other runs left in caches counts as there. At most 600 seconds by the clock.
-# Score     mean of the dev scores of CoLA (Matthews), SST-2, MRPC, RTE, QNLI (accuracy) and STS-B (Spearman): the line
-#           `mean` of the table in the end. Median of three fine-tuning seeds where a task has few examples, else one.
-#           QNLI trains on its train.tsv; without one on train_reconstructed.tsv, 104,743 pairs that were rebuilt from
-#           SQuAD 1.1, as all marks so far: the table in the end says so.
+# Data      any text except that of the tasks; VOCAB is an existing vocabulary, for instance BERT's.
+# Model     at most as many parameters as the discriminator of ELECTRA-Small: 13.55 million with its head.
+# Time      at most 600 seconds of wall-clock time for this script: reading the text, start-up, compilation, training,
+#           fine-tuning and scoring. Caches may be warm from other runs.
+# Score     mean of the dev scores of CoLA (Matthews), SST-2, MRPC, RTE, QNLI (accuracy) and STS-B (Spearman), which is
+#           the line `mean` of the final table. Median of three fine-tuning seeds for small tasks, one for the others.
+#           QNLI uses its train.tsv, or else train_reconstructed.tsv, 104,743 pairs rebuilt from SQuAD 1.1, as in all
+#           records so far; the final table shows which.
 # Seeds     a record is the median of three runs: SETTINGS="seed=0", 1, 2.
-# To beat   73.2, results/2026-11-17-record-of-three. A new record changes this file and has a folder in the ledger.
+# To beat   73.2, results/2026-11-17-record-of-three. A new record updates this file and gets an entry in the ledger.
 set -eu
 began=$(date +%s)
 limit=600
-reserve=${RESERVE:-170} # seconds for starting up, and for fine-tuning and scoring in the end
+reserve=${RESERVE:-170} # seconds for start-up, fine-tuning and scoring
 vocab=$1 glue=$2 out=$3
 shift 3
 [ -f "$glue/QNLI/train.tsv" ] && pairs=train.tsv || pairs=train_reconstructed.tsv

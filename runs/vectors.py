@@ -1,9 +1,9 @@
-"""Ask each layer of frozen networks how alike two sentences are, and people whether that is so.
+"""Compare the sentence similarity computed by each layer of frozen networks with human judgments.
 
 python runs/vectors.py GLUE MODEL...
 
-Prints a line of CSV for each model and layer: Spearman's correlation, in percent, of the cosine of two sentences'
-vectors, as `encode` gives them, with what people said of the pairs of STS-B's dev file. Nothing is trained.
+Prints a line of CSV for each model and layer: Spearman's correlation, in percent, between the cosine similarity of
+sentence vectors (from `encode`) and the human scores of the STS-B dev set. Nothing is trained.
 """
 
 import argparse
@@ -21,20 +21,20 @@ from electra.tasks.texts import metrics
 
 
 def similarities(glue: str, models: Sequence[str]) -> Iterator[tuple[str, int, float]]:
-    """Give for each layer of each model how well its vectors tell how alike sentences are."""
+    """Yield for each layer of each model the correlation of its similarities with the human scores."""
     pairs = build_task(load_finetune_config("glue", ["task=sts-b", f"data={glue}"])).read("dev", Notes())
-    said = [pair.label for pair in pairs]
+    scores = [pair.label for pair in pairs]
     for name in models:
         model = load(name, device="cpu")
         layers = model.encoder.layers
         for depth in range(1, len(layers) + 1):
             model.encoder.layers = layers[:depth]
             first, second = (np.asarray(model.encode([pair.texts[side] for pair in pairs])) for side in (0, 1))
-            yield name, depth, metrics.spearman(said, list(cosines(first, second)))
+            yield name, depth, metrics.spearman(scores, list(cosines(first, second)))
 
 
 def cosines(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Give the cosine of each of N pairs of vectors (N, H)."""
+    """Return the cosine similarities of N pairs of vectors (N, H)."""
     lengths: np.ndarray = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
     found: np.ndarray = (first * second).sum(1) / lengths
     return found
@@ -42,7 +42,7 @@ def cosines(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("glue", metavar="GLUE", help="the folder with GLUE's files, or that of STS-B")
+    parser.add_argument("glue", metavar="GLUE", help="folder with the files of GLUE or STS-B")
     parser.add_argument("models", metavar="MODEL", nargs="+")
     lines = csv.writer(sys.stdout, lineterminator="\n")
     lines.writerow(["network", "layer", "correlation"])

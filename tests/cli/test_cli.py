@@ -152,7 +152,7 @@ def test_the_config_of_a_run_that_lies_elsewhere_is_refused_unless_told_where_to
     (copy / "config.toml").write_text(f"preset = '{preset}'\nout = '{tmp_path}/first'\n")
     for name in (copy, copy / "config.toml"):
         found = electra(command, name)
-        told = f"electra: {name} names out={tmp_path}/first, where it does not lie; add out={copy} to go on here\n"
+        told = f"electra: {name} was moved: its config says out={tmp_path}/first; add out={copy} to resume here\n"
         assert (found.returncode, found.stderr) == (2, told)
         assert "does not lie" not in electra(command, name, f"out={tmp_path}/first").stderr
 

@@ -65,7 +65,7 @@ def test_a_dry_run_refuses_what_the_command_would(electra, text, tmp_path):
     (tmp_path / "begun/config.toml").touch()
     for arguments, message in (
         (["--out", tmp_path / "table.csv"], "is a file; choose another out"),
-        (["--out", tmp_path / "begun"], "holds a run without plan.json"),
+        (["--out", tmp_path / "begun"], "holds a run that train did not start"),
         (["--out", tmp_path / "run", "--heldout", "2"], "has to be 0 or more and below 1; found 2.0"),
     ):
         result = electra("train", text, "--hours", "1", "--dry-run", *arguments)
@@ -77,8 +77,8 @@ def test_a_dry_run_refuses_what_the_command_would(electra, text, tmp_path):
     [
         (["train", "./nowhere", "--hours", "1", "--out", "x"], "no file or folder ./nowhere"),
         (["train", "-", "--hours", "1", "--out", "x"], "read more than once"),
-        (["train", "./nowhere", "--hours", "0", "--out", "x"], "0 hours are no time to train"),
-        (["train", "./nowhere", "--hours", "nan", "--out", "x"], "nan hours are no time to train"),
+        (["train", "./nowhere", "--hours", "0", "--out", "x"], "hours has to be a number above 0"),
+        (["train", "./nowhere", "--hours", "nan", "--out", "x"], "found nan"),
         (["train", "./nowhere", "--out", "x"], "Missing option '--hours'"),
     ],
 )

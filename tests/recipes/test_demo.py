@@ -1,4 +1,4 @@
-"""The demonstration, in seconds instead of minutes."""
+"""The demo, in seconds instead of minutes."""
 
 import time
 
@@ -18,22 +18,13 @@ def shown(tmp_path_factory):
     return result, said, time.monotonic() - began
 
 
-def test_the_demo_keeps_to_its_time(shown):
-    assert shown[2] < 60 * MINUTES + 90  # where other tests hold the cores
+def test_the_demo_finishes_in_time(shown):
+    assert shown[2] < 60 * MINUTES + 90  # other tests may use the cores
 
 
 def test_the_demo_leaves_a_run(shown):
-    folder = shown[0].folder
-    for name in (
-        "text/seen.txt",
-        "text/unseen.txt",
-        "tokenizer",
-        "corpus",
-        "config.toml",
-        "metrics.jsonl",
-        "model/README.md",
-    ):
-        assert (folder / name).exists(), name
+    for name in "text/seen.txt text/unseen.txt tokenizer corpus config.toml metrics.jsonl model/README.md".split():
+        assert (shown[0].folder / name).exists(), name
 
 
 def test_the_demo_shows_sentences_with_replaced_tokens(shown):
@@ -42,8 +33,8 @@ def test_the_demo_shows_sentences_with_replaced_tokens(shown):
     assert all(any(token.replaced for token in sentence) for sentence in sentences)
 
 
-def test_the_demo_finds_replaced_tokens_better_than_by_guessing(shown):
-    assert shown[0].auc > 0.56  # by guessing it is 0.5, give or take 0.02
+def test_the_demo_detects_replaced_tokens_better_than_chance(shown):
+    assert shown[0].auc > 0.56  # chance is 0.5 ± 0.02
 
 
 def test_the_demo_compares_with_an_untrained_encoder(shown):
@@ -53,7 +44,7 @@ def test_the_demo_compares_with_an_untrained_encoder(shown):
     assert min(result.fitted, result.tested) > 20
 
 
-def test_what_is_shown_was_not_trained_on(shown):
+def test_the_shown_sentences_are_not_in_the_training_text(shown):
     folder = shown[0].folder
     seen = set((folder / "text/seen.txt").read_text().splitlines()) - {""}
     unseen = set((folder / "text/unseen.txt").read_text().splitlines()) - {""}
@@ -61,26 +52,26 @@ def test_what_is_shown_was_not_trained_on(shown):
     assert not seen & unseen
 
 
-def test_the_demo_says_what_it_does(shown):
+def test_the_demo_reports_each_stage(shown):
     assert [line.split()[0] for line in shown[1]] == ["text", "vocabulary", "corpus", "training", "comparing"]
 
 
-def test_a_demo_that_is_there_is_shown_again_and_says_that_its_minutes_stay(shown):
+def test_an_existing_demo_is_shown_again_and_keeps_its_minutes(shown):
     folder = shown[0].folder
     before, said = (folder / "metrics.jsonl").read_bytes(), []
     assert demo(folder, minutes=2 * MINUTES, say=said.append) == shown[0]
-    assert said[3].endswith(f"minutes of pre-training, as when {folder} began; for other minutes choose another --out")
+    assert said[3].endswith(f", as {folder} was started with; to change it, choose another --out")
     assert (folder / "metrics.jsonl").read_bytes() == before
 
 
-def test_a_run_that_demo_did_not_begin_is_left_alone(tmp_path):
+def test_a_run_that_demo_did_not_start_is_not_touched(tmp_path):
     (tmp_path / "config.toml").write_text("seed = 0")
-    with pytest.raises(CheckpointError, match="holds a run that demo did not begin; choose another out"):
+    with pytest.raises(CheckpointError, match="holds a run that demo did not start; choose another out"):
         demo(tmp_path, minutes=MINUTES)
     assert [path.name for path in tmp_path.iterdir()] == ["config.toml"]
 
 
-def test_a_folder_of_something_else_is_left_alone(tmp_path):
+def test_a_folder_with_other_files_is_not_touched(tmp_path):
     (tmp_path / "letter.txt").write_text("dear")
     with pytest.raises(CheckpointError, match=r"holds letter\.txt"):
         demo(tmp_path, minutes=MINUTES)

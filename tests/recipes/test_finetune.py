@@ -212,7 +212,7 @@ def test_a_folder_in_which_a_seed_trains_is_refused(tune):
 
 def test_another_config_is_refused(tune):
     tune()
-    with pytest.raises(ConfigError, match=r"holds a run with another batch_size \(\d+\); choose"):
+    with pytest.raises(ConfigError, match=r"was started with batch_size=\d+; use the same settings"):
         tune("batch_size=16")
 
 
@@ -226,12 +226,12 @@ def test_other_examples_or_weights_under_the_same_names_are_refused(tune, tasks_
     path = next(data.rglob("SST-2/dev.tsv"))
     before = path.read_text()
     path.write_text(before + "a new sentence\t1\n")
-    with pytest.raises(CheckpointError, match="began with another dev data; choose another out"):
+    with pytest.raises(CheckpointError, match="dev data changed since the run was started; choose another out"):
         tune(*keys)
     path.write_text(before)
     weights = load_file(model / "model.safetensors")
     save_file({name: weight + 1 for name, weight in weights.items()}, model / "model.safetensors", {"format": "pt"})
-    with pytest.raises(CheckpointError, match="began with another model; choose another out"):
+    with pytest.raises(CheckpointError, match="model changed since the run was started; choose another out"):
         tune(*keys)
 
 

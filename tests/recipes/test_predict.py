@@ -36,20 +36,20 @@ def test_predictions_come_in_the_order_of_the_file(run, tmp_path, monkeypatch):
         assert sum(ours["probabilities"].values()) == pytest.approx(1)
 
 
-def test_a_folder_is_no_file_to_predict(run, tmp_path):
+def test_a_folder_cannot_be_predicted(run, tmp_path):
     (tmp_path / "one.txt").write_text("the cat sat\n")
-    with pytest.raises(electra.ElectraError, match="is a folder; name the file to predict"):
+    with pytest.raises(electra.ElectraError, match="is a folder; name a file to predict"):
         list(electra.predict(run, tmp_path))
 
 
-def test_what_is_cut_is_counted(run, tmp_path):
+def test_truncated_examples_are_counted(run, tmp_path):
     (tmp_path / "long.txt").write_text("the cat sat on a mat " * 9 + "\nshort\n")
     notes = Notes()
     assert len(list(electra.predict(run, tmp_path / "long.txt", notes=notes))) == 2
     assert notes.counts == {"truncated": 1}
 
 
-def test_the_device_that_is_asked_for_is_used_and_not_the_one_of_the_run(run, tmp_path):
+def test_the_requested_device_is_used_and_not_that_of_the_run(run, tmp_path):
     (tmp_path / "one.txt").write_text("the cat sat\n")
     if not torch.cuda.is_available():
         with pytest.raises(electra.ElectraError, match="device=cuda, but PyTorch finds no GPU here"):

@@ -1,4 +1,4 @@
-"""The probe: a fair task, and a regression that finds what there is to find."""
+"""The probe: a fair task, and a regression that finds the informative features."""
 
 from types import SimpleNamespace
 
@@ -13,7 +13,7 @@ DOCUMENTS = [[f"the {dish} was good and then the {cook} ate it on a mat"] for di
 
 
 class Reader:
-    """An encoder whose features say whether a word is `odd`, among noise; each word is one piece."""
+    """An encoder whose features are noise, and whether a word is `odd`; each word is one piece."""
 
     tokenizer = SimpleNamespace(encode=lambda texts: [SimpleNamespace(ids=text.split()) for text in texts])
 
@@ -25,7 +25,7 @@ class Reader:
         ]
 
 
-def test_the_kinds_differ_in_the_word_that_is_asked_about():
+def test_original_and_exchanged_examples_differ_only_in_the_word_in_question():
     task = odd_word_task(DOCUMENTS)
     for one, other in zip(task.train[::2], task.train[1::2], strict=True):
         assert (one.exchanged, other.exchanged) == (False, True)
@@ -33,7 +33,7 @@ def test_the_kinds_differ_in_the_word_that_is_asked_about():
         assert [place for place, (left, right) in enumerate(pairs) if left != right] == [one.place] == [other.place]
 
 
-def test_no_document_is_on_both_sides():
+def test_no_document_is_in_both_splits():
     task = odd_word_task(DOCUMENTS)
     assert len(task.train) > 2 * len(task.test) > 0
     originals = [{example.text for example in side if not example.exchanged} for side in (task.train, task.test)]
@@ -49,18 +49,18 @@ def test_one_document_is_too_few():
         odd_word_task(DOCUMENTS[:1])
 
 
-def test_a_feature_of_the_word_that_tells_is_found():
+def test_an_informative_feature_is_found():
     examples = [Example("odd and odd", 2, True), Example("odd and even", 2, False)] * 20
     assert probe(Reader(), Task(examples, examples)) == 1.0
 
 
-def test_features_of_noise_give_chance():
+def test_noise_features_give_chance_accuracy():
     examples = [Example("one odd word", 2, n % 2 == 0) for n in range(3000)]
     assert 0.45 < probe(Reader(), Task(examples[:2000], examples[2000:])) < 0.55
 
 
-def test_the_fit_is_that_of_logistic_regression():
-    """At the minimum of the penalised loss its gradient vanishes."""
+def test_the_fit_is_a_logistic_regression():
+    """At the minimum of the penalized loss its gradient vanishes."""
     features = torch.randn(200, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     labels = (features[:, 0] + 0.5 * features[:, 1] > 0.2).double()
     weights = _fit(features, labels)

@@ -1,4 +1,4 @@
-"""Replacing tokens and finding them."""
+"""Replacing tokens and detecting them."""
 
 import pytest
 import torch
@@ -24,7 +24,7 @@ def test_the_probabilities_are_those_of_the_corrupted_text(tiny_model):
     assert [token.probability for token in judged] == pytest.approx(expected, abs=1e-6)
 
 
-def test_the_model_stays_as_it_is(tiny_folder):
+def test_the_model_is_not_changed(tiny_folder):
     model = load(tiny_folder)
     torch.nn.init.constant_(model.network.head.score.bias, 0.7)
     before = model.detect(TEXT)
@@ -37,7 +37,7 @@ def test_the_same_seed_gives_the_same_replacements(tiny_model):
     assert replace_and_detect(tiny_model, TEXT, 3) != replace_and_detect(tiny_model, TEXT, 4)
 
 
-def test_longer_text_than_the_model_is_cut(tiny_model):
+def test_text_beyond_the_maximum_length_is_truncated(tiny_model):
     assert len(replace_and_detect(tiny_model, TEXT + " " + TEXT)) == tiny_model.encoder.config.max_length - 2
 
 

@@ -7,14 +7,14 @@ from electra.recipes.results import chosen_seed, describe, summarize_seeds
 SEEDS = [{"seed": seed, "metrics": {"accuracy": value}} for seed, value in enumerate([0.7, 0.9, 0.8, 0.6])]
 
 
-def test_seeds_are_summed_up():
+def test_seeds_are_summarized():
     found = summarize_seeds(SEEDS)
     assert found["median"]["accuracy"] == pytest.approx(0.75)
     assert found["mean"]["accuracy"] == pytest.approx(0.75)
     assert found["std"]["accuracy"] == pytest.approx(statistics.stdev([0.7, 0.9, 0.8, 0.6]))
 
 
-def test_the_interval_is_students():
+def test_the_interval_uses_students_t():
     low, high = summarize_seeds(SEEDS)["interval"]["accuracy"]
     half = 3.182446 * statistics.stdev([0.7, 0.9, 0.8, 0.6]) / 2  # t of 3 degrees of freedom at 97.5 %
     assert (low, high) == pytest.approx((0.75 - half, 0.75 + half), rel=1e-6)
@@ -25,7 +25,7 @@ def test_one_seed_has_no_spread():
     assert (found["std"], found["interval"]) == ({"accuracy": 0.0}, {"accuracy": None})
 
 
-def test_the_best_or_the_middle_seed_is_kept():
+def test_the_best_or_the_median_seed_is_kept():
     assert chosen_seed(SEEDS, "accuracy", "best") == 1
     assert chosen_seed(SEEDS[:3], "accuracy", "median") == 2
     assert chosen_seed([*SEEDS, {"seed": 4, "metrics": {"accuracy": 0.9}}], "accuracy", "best") == 1
@@ -42,10 +42,10 @@ def test_a_printed_score_names_its_protocol():
 def test_a_printed_score_of_a_sweep_names_the_rate():
     results = summarize_seeds(SEEDS) | {"task": "rte", "metric": "accuracy", "seeds": SEEDS, "protocol": "single"}
     sweep = {"sweep": {"0.0001": {}, "0.0003": {}}, "learning_rate": 3e-4, "start": "pretrained"}
-    assert describe(results | sweep).endswith("± 12.91), learning_rate 0.0003, the best of 2, protocol single")
+    assert describe(results | sweep).endswith("± 12.91), learning_rate 0.0003 (best of 2), protocol single")
 
 
 def test_a_printed_score_counts_the_seeds_that_learned_nothing():
     seeds = [seed | {"constant": seed["seed"] > 1} for seed in SEEDS]
     results = summarize_seeds(seeds) | {"task": "rte", "metric": "accuracy", "seeds": seeds, "protocol": "single"}
-    assert describe(results | {"start": "pretrained"}).endswith("single, 2 of 4 gave every example the same answer")
+    assert describe(results | {"start": "pretrained"}).endswith("2 of 4 seeds predict the same for every example")

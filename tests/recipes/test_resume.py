@@ -216,8 +216,7 @@ def test_a_process_that_is_gone_is_no_bug_of_the_others(arguments, config):
     second.communicate()
     _, errors = first.communicate(timeout=PATIENCE)
     assert first.returncode == 2
-    last = errors.splitlines()[-1]
-    assert last == "electra: another process is gone, and says why above; start all of them again to go on"
+    assert errors.splitlines()[-1] == "electra: a worker exited (its error is above); restart all of them to resume"
 
 
 def test_a_refusal_by_the_first_process_is_no_bug_of_the_others(arguments, tmp_path):

@@ -51,7 +51,7 @@ def test_a_run_does_not_go_on_with_another_corpus_of_the_same_name(config, corpu
     shutil.rmtree(tmp_path / "corpus")
     (tmp_path / "text.txt").write_text("the chef ate the soup .\n\n" * 400)
     build_corpus([tmp_path / "text.txt"], tokenizer, length=16, out=tmp_path / "corpus", workers=0)
-    with pytest.raises(CheckpointError, match=r"run began with another corpus; choose another out$"):
+    with pytest.raises(CheckpointError, match=r"run: corpus changed since the run was started; choose another out$"):
         pretrain(config(here, "train.steps=6"))
     assert records(run)[-1]["step"] == 5
     shutil.rmtree(tmp_path / "corpus")

@@ -1,4 +1,4 @@
-"""From text to a model in one call: the plan, its rules, and going on after a stop."""
+"""From text to a model in one call: the plan, its rules, and resuming."""
 
 import json
 import shutil
@@ -28,7 +28,7 @@ HOURS = 0.1
 
 @pytest.fixture(scope="module", autouse=True)
 def in_haste():
-    """Measure for a moment only, on one thread: tests share the cores, and threads would wait for each other."""
+    """Measure only briefly and on one thread: tests share the cores, and threads would wait for each other."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
@@ -59,13 +59,13 @@ def trained(text, tmp_path_factory):
     return folder, said
 
 
-def test_the_largest_model_with_tokens_enough_is_chosen():
+def test_the_largest_model_with_enough_tokens_is_chosen():
     parameters = {"tiny": 1_000_000, "small": 14_000_000, "base": 120_000_000}
     assert choose({"tiny": 9e9, "small": 3e9, "base": 5e8}, parameters) == "small"
     assert choose({"tiny": 9e9, "small": 3e9, "base": 3e9}, parameters) == "base"
 
 
-def test_where_nothing_has_tokens_enough_the_smallest_model_is_chosen():
+def test_without_enough_tokens_for_any_model_the_smallest_is_chosen():
     assert choose({"tiny": 1e3, "small": 1e2}, {"tiny": 1_000_000, "small": 14_000_000}) == "tiny"
 
 
@@ -74,7 +74,7 @@ def plan(text):
     return make_plan([text], hours=1000, overrides=SMALL)
 
 
-def test_the_plan_reads_the_text_forty_times_at_most(plan):
+def test_the_plan_reads_the_text_at_most_forty_times(plan):
     assert plan.epochs == pytest.approx(planning.MOST_EPOCHS, rel=0.05)
     assert plan.train_hours < 1
     assert "less than 1000 hours" in describe(plan)[-1]
@@ -88,17 +88,17 @@ def test_a_batch_that_grows_leaves_time_for_more_steps(text, plan):
     assert grown.epochs == pytest.approx(plan.epochs, rel=0.05)
 
 
-def test_a_budget_beyond_the_hours_is_spoken_of(text):
+def test_a_budget_beyond_the_hours_is_reported(text):
     said = describe(make_plan([text], hours=1e-6, overrides=[*SMALL, "train.steps=100_000"]))
-    assert any("more than 0 seconds: the steps or tokens that are set decide" in line for line in said)
-    assert any("the text runs dry" in line for line in said)
+    assert any("more than 0 seconds: train.steps or train.tokens takes precedence" in line for line in said)
+    assert any("over 40 epochs: add text or reduce the number of steps" in line for line in said)
 
 
-def test_fewer_hours_are_not_put_down_to_the_text_where_it_is_hardly_read(plan):
-    assert not any("too often" in line for line in describe(replace(plan, epochs=0.2)))
+def test_few_epochs_are_not_given_as_the_reason_for_a_shorter_training(plan):
+    assert not any("would hardly help" in line for line in describe(replace(plan, epochs=0.2)))
 
 
-def test_the_plan_begins_as_quick_does(plan):
+def test_the_plan_starts_like_quick(plan):
     config, quick = plan.config(), load_config("quick")
     assert config.train.start_length == quick.train.start_length
     assert config.train.length_warmup_steps == min(quick.train.length_warmup_steps, plan.steps // 10)
@@ -106,12 +106,12 @@ def test_the_plan_begins_as_quick_does(plan):
     assert (config.model.dropout, config.model.attention_dropout) == (quick.model.dropout, 0.0)
 
 
-def test_a_size_that_the_text_is_too_little_for_is_not_even_timed(plan):
+def test_a_size_that_needs_more_text_is_not_timed(plan):
     assert plan.tokens_per_second.keys() == {"tiny"}
     assert plan.tokens_per_second["tiny"] > 0
 
 
-def test_with_tokens_enough_the_next_size_is_timed_and_taken(text, monkeypatch):
+def test_with_enough_tokens_the_next_size_is_timed_and_chosen(text, monkeypatch):
     monkeypatch.setattr(planning, "TOKENS_PER_PARAMETER", 0)
     plan = make_plan([text], hours=1000, overrides=["model.layers=1", "train.length=16"])
     assert plan.preset == "quick"
@@ -119,8 +119,8 @@ def test_with_tokens_enough_the_next_size_is_timed_and_taken(text, monkeypatch):
 
 
 @pytest.mark.parametrize("fit", [0, 1])
-def test_a_size_that_the_memory_is_too_small_for_is_left_out(text, monkeypatch, fit):
-    """Of a GPU on which only the first networks find room, or none."""
+def test_a_size_that_does_not_fit_in_memory_is_skipped(text, monkeypatch, fit):
+    """On a GPU whose memory holds only the first `fit` networks."""
     draw, built = torch.randint, []
 
     def full(*arguments, **options):
@@ -135,7 +135,7 @@ def test_a_size_that_the_memory_is_too_small_for_is_left_out(text, monkeypatch, 
     if fit:
         assert make_plan([text], hours=1000, overrides=overrides).preset == "tiny"
     else:
-        with pytest.raises(ElectraError, match=r"^the GPU has no memory left; free some, or say --set device=cpu$"):
+        with pytest.raises(ElectraError, match=r"^the GPU is out of memory; free some, or use --set device=cpu$"):
             make_plan([text], hours=1000, overrides=overrides)
 
 
@@ -144,7 +144,7 @@ def test_the_plan_warms_up_for_a_share_of_the_steps(plan):
 
 
 @pytest.mark.parametrize("budget", ["train.steps=500", f"train.tokens={500 * 128 * 128}"])
-def test_what_goes_by_the_number_of_updates_goes_by_the_users(text, budget):
+def test_settings_that_depend_on_the_number_of_updates_follow_the_users_budget(text, budget):
     plan = make_plan([text], hours=1000, overrides=[*SMALL, "train.batch_size=128", budget])
     train = plan.config().train
     assert (plan.steps, train.batch_size, train.warmup_steps, train.length_warmup_steps) == (500, 128, 30, 50)
@@ -152,7 +152,7 @@ def test_what_goes_by_the_number_of_updates_goes_by_the_users(text, budget):
     assert plan.config().evaluate.batches == 5
 
 
-def test_a_length_that_short_sequences_do_not_divide_is_read_as_it_is(text):
+def test_a_length_that_is_no_multiple_of_the_short_one_has_no_short_sequences(text):
     train = make_plan([text], hours=1000, overrides=[*SMALL, "train.length=100"]).config().train
     assert (train.length, train.start_length) == (100, 100)
 
@@ -164,16 +164,16 @@ def test_two_stages_are_not_planned(text, monkeypatch):
         make_plan([text], hours=1000, overrides=[*SMALL, *(f"objective.{key}" for key in stages)])
 
 
-def test_the_hours_are_said_once(text):
-    with pytest.raises(ConfigError, match=r"^the hours are an option of their own: say --hours, not train\.hours$"):
+def test_the_hours_are_not_set_as_a_config_key(text):
+    with pytest.raises(ConfigError, match=r"^train\.hours cannot be set here; use --hours instead$"):
         make_plan([text], hours=1000, overrides=["train.hours=1.0"])
 
 
-def test_the_plan_counts_what_its_steps_cost(plan):
+def test_the_plan_counts_the_flops_of_its_steps(plan):
     assert plan.flops == flops(plan.config(f"train.steps={plan.steps}")).train_flops["standard"]
 
 
-def test_what_the_user_sets_goes_over_the_plan(trained):
+def test_the_users_settings_override_the_plan(trained):
     config = load_config(trained[0])
     assert (config.train.steps, config.train.hours, config.model.layers) == (3, None, 1)
     assert json.loads((trained[0] / PLAN).read_text())["steps"] == 3
@@ -184,14 +184,14 @@ def test_the_vocabulary_has_the_size_that_the_user_sets(trained):
     assert load_config(trained[0]).model.vocab_size == 100
 
 
-def test_a_text_with_fewer_pieces_than_the_user_sets_gives_what_it_has(tmp_path, text):
+def test_a_short_text_may_yield_a_smaller_vocabulary_than_the_user_sets(tmp_path, text):
     overrides = [*SMALL, "train.steps=1", "model.vocab_size=5000"]
     train(text, hours=HOURS, out=tmp_path / "run", overrides=overrides)
     pieces = load_tokenizer(tmp_path / "run/tokenizer").vocab_size
     assert 100 < load_config(tmp_path / "run").model.vocab_size == pieces < 1000
 
 
-def test_a_vocabulary_that_leaves_much_of_the_text_unknown_is_warned_of(tmp_path, monkeypatch):
+def test_a_vocabulary_that_does_not_cover_the_text_gives_a_warning(tmp_path, monkeypatch):
     def stop(config, listeners):
         raise KeyboardInterrupt
 
@@ -201,7 +201,7 @@ def test_a_vocabulary_that_leaves_much_of_the_text_unknown_is_warned_of(tmp_path
     said = []
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path / "text.txt", hours=HOURS, out=tmp_path / "run", overrides=SET, say=said.append)
-    assert any("% of the text; take more, --set model.vocab_size=N" in line for line in said)
+    assert any("% of the text is unknown to it; enlarge it with --set model.vocab_size=N" in line for line in said)
 
 
 def test_text_is_measured_in_bytes_of_utf8(tmp_path):
@@ -228,33 +228,31 @@ def test_a_long_parquet_file_is_estimated_from_its_first_rows(tmp_path, monkeypa
 
 @pytest.fixture
 def endless(monkeypatch, text):
-    """A text whose size nobody knows, such as the hub's datasets."""
+    """A text of unknown size, such as a dataset on the Hub."""
     unknown = [Source(str(text), "text", None)]
     for module in ("electra.data.reading.text", "electra.data.corpus.build", "electra.recipes.train"):
         monkeypatch.setattr(f"{module}.find_sources", lambda names, format=None: (unknown, []))
 
 
-def test_text_of_unknown_size_is_taken_to_be_enough(endless, monkeypatch, text):
-    assert make_plan([text], hours=24.0, overrides=SMALL).epochs > 39  # read to its end, its size is known
+def test_text_of_unknown_size_is_assumed_to_be_enough(endless, monkeypatch, text):
+    assert make_plan([text], hours=24.0, overrides=SMALL).epochs > 39  # read completely, so its size is known
     monkeypatch.setattr(planning, "SAMPLE_BYTES", 1 << 12)
     plan = make_plan([text], hours=24.0, overrides=SMALL)
     assert not plan.text_known
     assert plan.train_hours == pytest.approx(24.0, rel=0.01)
     said = "\n".join(describe(plan))
     assert "more than" in said
-    assert "times the text" not in said
+    assert "epochs" not in said
 
 
-def test_a_training_on_text_of_unknown_size_goes_on(endless, monkeypatch, text, tmp_path):
+def test_training_on_text_of_unknown_size_resumes(endless, monkeypatch, text, tmp_path):
     train(text, hours=HOURS, out=tmp_path / "run", overrides=SET)
     said = []
     train(text, hours=HOURS, out=tmp_path / "run", overrides=SET, say=said.append)
     assert any("/corpus: " in line for line in said)
 
 
-def test_another_heldout_than_that_of_the_corpus_is_refused_whether_or_not_the_size_of_the_text_is_known(
-    request, text, trained
-):
+def test_another_heldout_than_that_of_the_corpus_is_refused_even_if_the_text_has_no_size(request, text, trained):
     with pytest.raises(DataError, match="holds a corpus made with another heldout"):
         train(text, hours=HOURS, out=trained[0], overrides=SET, heldout=0.1)
     request.getfixturevalue("endless")
@@ -263,7 +261,7 @@ def test_another_heldout_than_that_of_the_corpus_is_refused_whether_or_not_the_s
 
 
 @pytest.mark.parametrize(("key", "other"), [("model.vocab_size=70", "vocabulary"), ("train.length=64", "length")])
-def test_what_a_corpus_was_not_made_for_is_refused_before_anything_is_written(text, tmp_path, monkeypatch, key, other):
+def test_settings_that_do_not_fit_the_corpus_are_refused_before_writing(text, tmp_path, monkeypatch, key, other):
     def files():
         return {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
 
@@ -279,27 +277,27 @@ def test_what_a_corpus_was_not_made_for_is_refused_before_anything_is_written(te
     assert files() == before
 
 
-def test_a_fraction_to_hold_out_that_makes_no_sense_is_refused_before_the_vocabulary_is_made(text, tmp_path):
+def test_an_invalid_held_out_fraction_is_refused_before_the_vocabulary_is_built(text, tmp_path):
     with pytest.raises(DataError, match="has to be 0 or more and below 1; found 5"):
         train(text, hours=HOURS, out=tmp_path / "run", overrides=SET, heldout=5)
     assert not (tmp_path / "run").exists()
 
 
-def test_files_that_are_no_text_by_their_names_are_spoken_of(tmp_path, text):
+def test_files_without_a_text_extension_are_reported(tmp_path, text):
     (tmp_path / "texts").mkdir()
     shutil.copy(text, tmp_path / "texts/a.txt")
     for name in ("notes.md", "program.exe"):
         (tmp_path / "texts" / name).touch()
     said = describe(make_plan([tmp_path / "texts"], hours=1000, overrides=SMALL))
     first = tmp_path / "texts/notes.md"
-    assert said[1].startswith(f"left out    2 files that are no text by name, such as {first}; read are .txt ")
+    assert said[1].startswith(f"skipped     2 files without a text extension, such as {first}; supported: .txt ")
 
 
-def test_the_case_is_kept_when_asked_for(tmp_path, text):
+def test_the_case_is_kept_on_request(tmp_path, text):
     run = train(text, hours=HOURS, out=tmp_path / "run", overrides=SET, lowercase=False, say=(said := []).append)
     assert any(line.endswith("(wordpiece, cased, accents kept)") for line in said)
     assert load(run, device="cpu").detect("The")[0].token.startswith("T")
-    with pytest.raises(ConfigError, match=r"planned with other case \(cased\)"):
+    with pytest.raises(ConfigError, match=r"planned with different case \(cased\)"):
         train(text, hours=HOURS, out=tmp_path / "run", overrides=SET)
 
 
@@ -310,21 +308,15 @@ def test_standard_input_is_refused():
 
 def test_one_call_leaves_a_model_with_its_card_and_its_plan(trained):
     folder, said = trained
-    assert {path.name for path in folder.iterdir()} >= {
-        PLAN,
-        "tokenizer",
-        "corpus",
-        "config.toml",
-        "model",
-        "metrics.jsonl",
-    }
+    files = {PLAN, "tokenizer", "corpus", "config.toml", "model", "metrics.jsonl"}
+    assert {path.name for path in folder.iterdir()} >= files
     assert "ElectraForPreTraining" in (folder / "model/README.md").read_text()
     assert len(load(folder, device="cpu").detect("the chef ate the soup")) >= 5
     assert any(line.startswith("model       tiny") for line in said)
     assert load_config(folder).model.vocab_size == load(folder, device="cpu").tokenizer.vocab_size
 
 
-def test_the_same_call_again_goes_on_without_new_work(trained, text):
+def test_the_same_call_again_does_not_repeat_work(trained, text):
     folder, _ = trained
     made = {path: path.stat().st_mtime_ns for path in [folder / PLAN, folder / "tokenizer", folder / "corpus"]}
     train(text, hours=HOURS, out=folder, overrides=SET)
@@ -333,7 +325,7 @@ def test_the_same_call_again_goes_on_without_new_work(trained, text):
     assert max(steps) == 3
 
 
-def test_a_run_that_was_moved_and_a_text_that_is_spelled_otherwise_go_on(trained, text, tmp_path, monkeypatch):
+def test_a_moved_run_resumes_with_another_spelling_of_its_text(trained, text, tmp_path, monkeypatch):
     shutil.copytree(trained[0], tmp_path / "moved")
     monkeypatch.chdir(text.parent)
     train(f"./{text.name}", hours=HOURS, out=tmp_path / "moved", overrides=SET)
@@ -341,7 +333,7 @@ def test_a_run_that_was_moved_and_a_text_that_is_spelled_otherwise_go_on(trained
     assert max(steps) == 3
 
 
-def test_what_was_set_on_the_way_holds_when_the_same_call_goes_on(trained, text, tmp_path):
+def test_settings_that_were_changed_in_between_are_kept_by_the_same_call(trained, text, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(trained[0], run)
     places = [f"out={run}", f"data={run / 'corpus'}"]
@@ -351,9 +343,9 @@ def test_what_was_set_on_the_way_holds_when_the_same_call_goes_on(trained, text,
     assert (config.learning_rate, config.steps) == (1e-5, 5)
 
 
-def test_another_process_that_prepares_the_text_is_left_alone(text, tmp_path):
+def test_a_folder_in_which_another_process_prepares_the_text_is_locked(text, tmp_path):
     def try_the_same(line):
-        if "pieces" in line:  # the vocabulary is there, nothing is trained
+        if "pieces" in line:  # the vocabulary exists, nothing is trained yet
             before = (tmp_path / "run" / PLAN).read_bytes()
             with pytest.raises(CheckpointError, match="another process is training"):
                 train(text, hours=2 * HOURS, out=tmp_path / "run", overrides=SET)
@@ -365,57 +357,57 @@ def test_another_process_that_prepares_the_text_is_left_alone(text, tmp_path):
     assert tried
 
 
-def test_text_that_is_gone_is_no_end(text, tmp_path):
+def test_if_the_text_is_missing_the_error_says_how_to_resume(text, tmp_path):
     copy = Path(shutil.copy(text, tmp_path))
     run = train(copy, hours=HOURS, out=tmp_path / "run", overrides=SET)
     copy.unlink()
-    with pytest.raises(DataError, match=r"electra pretrain .*/run/config\.toml goes on"):
+    with pytest.raises(DataError, match=r"to continue this run: electra pretrain .*/run/config\.toml"):
         train(copy, hours=HOURS, out=run, overrides=SET)
 
 
-def test_a_run_inside_of_its_text_is_refused(tmp_path):
+def test_a_run_inside_its_text_folder_is_refused(tmp_path):
     (tmp_path / "some.txt").write_text("The chef ate.\n" * 50)
-    with pytest.raises(ConfigError, match=r"run lies in .* and would be read as text; choose another out$"):
+    with pytest.raises(ConfigError, match=r"run is inside .* and would be read as text; choose another out$"):
         train(tmp_path, hours=HOURS, out=tmp_path / "run", overrides=SET)
     assert not (tmp_path / "run").exists()
 
 
 def test_another_text_is_refused(trained, tmp_path):
     (tmp_path / "other.txt").write_text("The chef ate.\n" * 50)
-    with pytest.raises(ConfigError, match=r"planned with other sources \(\["):
+    with pytest.raises(ConfigError, match=r"planned with different sources \(\["):
         train(tmp_path / "other.txt", hours=HOURS, out=trained[0], overrides=SET)
 
 
 def test_another_budget_in_the_same_folder_is_refused(trained, text):
     folder, _ = trained
-    with pytest.raises(ConfigError, match="planned with other hours") as refusal:
+    with pytest.raises(ConfigError, match="planned with different hours") as refusal:
         train(text, hours=2 * HOURS, out=folder, overrides=SET)
-    assert str(refusal.value).endswith(f"; electra pretrain {folder}/config.toml goes on, with train.hours=H for more")
+    assert str(refusal.value).endswith(f"; to continue this run: electra pretrain {folder}/config.toml [train.hours=H]")
 
 
-def test_text_that_has_changed_is_refused_with_the_way_to_go_on(tmp_path, text):
+def test_if_the_text_has_changed_the_error_says_how_to_resume(tmp_path, text):
     copy = Path(shutil.copy(text, tmp_path))
     run = train(copy, hours=HOURS, out=tmp_path / "run", overrides=SET)
     copy.write_text(copy.read_text() + "\n\nOne more meal.")
-    with pytest.raises(DataError, match=r"made with another text; .*/run/config\.toml goes on, with train.hours=H"):
+    with pytest.raises(DataError, match=r"; to continue this run: electra pretrain .*/run/config\.toml"):
         train(copy, hours=HOURS, out=run, overrides=SET)
 
 
-def test_settings_in_another_order_are_the_same(trained, text):
+def test_the_order_of_settings_does_not_matter(trained, text):
     train(text, hours=HOURS, out=trained[0], overrides=SET[::-1])
 
 
 @pytest.mark.parametrize("home", [False, True])
-def test_a_folder_of_something_else_is_refused(home, tmp_path, text, monkeypatch):
+def test_a_folder_with_other_files_is_refused(home, tmp_path, text, monkeypatch):
     (tmp_path / "letter.txt").write_text("dear")
     monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(CheckpointError, match=r"holds letter\.txt"):
         train(text, hours=HOURS, out="~" if home else tmp_path)
 
 
-def test_a_plan_that_is_cut_short_is_refused(tmp_path, text):
+def test_a_truncated_plan_is_refused(tmp_path, text):
     (tmp_path / PLAN).write_text('{"sources": [')
-    with pytest.raises(CheckpointError, match="is cut short, or of another version"):
+    with pytest.raises(CheckpointError, match="is truncated or from another version"):
         train(text, hours=HOURS, out=tmp_path)
 
 
@@ -424,16 +416,16 @@ def test_training_ends_with_the_budget(tmp_path, text, trained):
         shutil.copytree(trained[0] / prepared, tmp_path / "run" / prepared)
     began = time.monotonic()
     train(text, hours=8 / 3600, out=tmp_path / "run", overrides=[*SMALL, "model.vocab_size=100"])
-    assert time.monotonic() - began < 60  # it would go on for long
+    assert time.monotonic() - began < 60  # without a budget it would take much longer
     assert load_config(tmp_path / "run").train.hours < 8 / 3600
 
 
-def test_a_budget_that_preparation_eats_up_is_refused(tmp_path, text):
-    with pytest.raises(ConfigError, match="leaves nothing"):
+def test_a_budget_that_is_spent_on_preparing_the_text_is_refused(tmp_path, text):
+    with pytest.raises(ConfigError, match="run the same command again to train on the prepared text"):
         train(text, hours=1e-9, out=tmp_path / "run", overrides=SMALL)
 
 
-def test_a_run_that_train_did_not_begin_is_refused(tmp_path, text):
+def test_a_run_that_train_did_not_start_is_refused(tmp_path, text):
     (tmp_path / "config.toml").write_text("seed = 0")
-    with pytest.raises(CheckpointError, match="did not begin"):
+    with pytest.raises(CheckpointError, match="did not start"):
         train(text, hours=HOURS, out=tmp_path)

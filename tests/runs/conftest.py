@@ -1,4 +1,4 @@
-"""The run scripts without what they run: each command they would give to `electra`, in order."""
+"""Record the `electra` commands of a run script without running them."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ case " $* " in *" $FAIL "*) exit 1 ;; esac
 
 @pytest.fixture(scope="session")
 def recorded(tmp_path_factory) -> Callable[..., list[list[str]]]:
-    """Run a script where `electra` only writes down its arguments, and give these; with FAIL among them it fails."""
+    """Run a script with an `electra` that records its arguments, and return them; it fails if FAIL is among them."""
 
     def run(script: str, *arguments: str, **environment: str) -> list[list[str]]:
         folder = tmp_path_factory.mktemp("recorded")

@@ -1,4 +1,4 @@
-"""The model that comes with the package: what is shipped, what it can do, and the script that makes it."""
+"""The model shipped with the package: its files, what it can do, and the script that trains it."""
 
 import os
 import re
@@ -32,12 +32,12 @@ def suspicion(model: Pretrained, text: str) -> dict[str, float]:
     return {token: probability for token, probability, _ in model.detect(text)}
 
 
-def test_the_embedded_model_keeps_to_the_limit():
+def test_the_embedded_model_is_within_the_size_limit():
     sizes = {path: path.stat().st_size for path in EMBEDDED.rglob("*") if path.is_file()}
     assert 0.9 * LIMIT < sum(sizes.values()) <= LIMIT
 
 
-def test_the_embedded_model_is_in_what_is_built_of_the_package(tmp_path, monkeypatch):
+def test_the_built_package_contains_the_embedded_model(tmp_path, monkeypatch):
     hatchling = pytest.importorskip("hatchling.build")
     shipped = {str(path.relative_to(ROOT / "src")) for path in EMBEDDED.rglob("*") if path.is_file()}
     monkeypatch.chdir(ROOT)
@@ -54,7 +54,7 @@ def test_the_embedded_model_has_the_shape_that_the_script_trains(model, recorded
     assert model.generator.encoder.config.hidden_size == config.objective.generator.width * config.model.hidden_size
 
 
-def test_the_embedded_model_has_tied_embeddings_once_in_each_file():
+def test_each_file_of_the_embedded_model_stores_tied_embeddings_once():
     for file in (EMBEDDED / "model.safetensors", EMBEDDED / "generator" / "model.safetensors"):
         tensors = load_file(file)
         vocabulary = [name for name, tensor in tensors.items() if 8000 in tensor.shape and tensor.ndim == 2]
@@ -66,7 +66,7 @@ def test_the_embedded_model_computes_in_float32(model):
     assert {weight.dtype for weight in model.network.parameters()} == {torch.float32}
 
 
-def test_the_embedded_model_finds_a_wrong_word_and_leaves_the_right_one_alone(model):
+def test_the_embedded_model_detects_a_wrong_word_but_not_the_right_one(model):
     wrong = suspicion(model, "I think that you are write.")
     assert max(wrong, key=wrong.get) == "write"
     assert wrong["write"] > 0.5
@@ -79,7 +79,7 @@ def test_the_embedded_models_generator_guesses_a_hidden_word(model):
     assert model.propose(encoding.ids, [place])[0].argmax() == encoding.ids[place]
 
 
-def test_the_embedded_models_card_says_what_the_ledger_says():
+def test_the_embedded_models_card_agrees_with_the_ledger():
     (tuned,) = points(ENTRY)
     heldout = records(ENTRY / "metrics.jsonl")[-1]
     measured = {
@@ -97,7 +97,7 @@ def test_the_embedded_models_card_says_what_the_ledger_says():
 
 
 @pytest.mark.slow
-def test_the_script_makes_a_model_of_text(tmp_path):
+def test_the_script_trains_a_model_from_text(tmp_path):
     (tmp_path / "text.txt").write_text("the chef ate the meal . a cat sat on the mat and then it was good .\n\n" * 400)
     environment = os.environ | {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",

@@ -1,4 +1,4 @@
-"""Discriminators against one generator: who is judged, and by whom."""
+"""Comparing discriminators against the same generator."""
 
 from itertools import islice, permutations
 
@@ -23,7 +23,7 @@ def corpus(tmp_path, tokenizer):
     return str(place)
 
 
-def test_each_discriminator_meets_the_same_replacements(corpus, tiny_folder, tmp_path, monkeypatch):
+def test_all_discriminators_see_the_same_replacements(corpus, tiny_folder, tmp_path, monkeypatch):
     monkeypatch.setattr(judge, "ROWS", 16)
     blind, folder = load(tiny_folder), tmp_path / "blind"
     for weight in blind.network.head.parameters():

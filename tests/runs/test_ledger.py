@@ -1,4 +1,4 @@
-"""A run into the ledger: what is kept of it, and what it took."""
+"""Entering runs into the ledger: what is kept of them and what they cost."""
 
 import json
 
@@ -10,7 +10,7 @@ from electra.config.load import dump_config, load_config
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    """Write a run with a curve of 1,000 lines; the ledger is elsewhere."""
+    """Write a run with a curve of 1,000 lines; the ledger is in a temporary folder."""
     monkeypatch.setattr(ledger, "RESULTS", tmp_path / "results")
 
     def write(name):
@@ -36,13 +36,13 @@ def tuned(tmp_path):
     return str(tmp_path / "tuned")
 
 
-def test_a_curve_is_thinned_but_keeps_what_was_held_out_and_warned_of(run):
+def test_a_curve_is_thinned_but_keeps_evaluations_and_warnings(run):
     folder = ledger.enter("one", [("tiny", run("a"), "-")], lines=10)
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert len(lines) == 12
     assert lines[-1] == {"step": 1000, "warning": "ill"}
     config = (folder / "config.toml").read_text()
-    assert 'data = "corpus"\nout = "a"\n' in config, "where they lay is left out"
+    assert 'data = "corpus"\nout = "a"\n' in config, "paths are shortened"
     assert not (folder / "scores.json").exists()
 
 
@@ -51,22 +51,18 @@ def test_a_point_has_the_cost_of_its_run_and_the_scores_of_its_tasks(run, tuned)
     content = json.loads((folder / "scores.json").read_text())
     trained, untrained = content["points"]
     assert content["headline"]
-    assert (trained["model"], trained["steps"], trained["tokens"], trained["seconds"]) == (
-        "tiny",
-        1000,
-        2_048_000,
-        111.12,
-    )
+    found = tuple(trained[name] for name in ("model", "steps", "tokens", "seconds"))
+    assert found == ("tiny", 1000, 2_048_000, 111.12)
     assert trained["flops"] > 0
     assert trained["scores"]["rte"]["median"] == {"accuracy": 0.5}
     assert "notes" not in trained["scores"]["rte"]
     assert (untrained["tokens"], untrained["flops"]) == (0, 0)
 
 
-def test_a_first_stage_counts(run, tuned):
-    whole = run("two")
+def test_the_cost_includes_the_first_stage(run, tuned):
+    folder = run("two")
     run("two/first_stage")
-    assert ledger.cost(whole)["tokens"] == 2 * 2_048_000
+    assert ledger.cost(folder)["tokens"] == 2 * 2_048_000
 
 
 def test_several_runs_keep_the_names_of_their_folders(run, tmp_path):

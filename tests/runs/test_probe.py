@@ -1,4 +1,4 @@
-"""What layers know of words: found where it is, not found where a layer drowned it."""
+"""Probing layers: tags are found, unless a layer destroys its input."""
 
 import probe
 import pytest
@@ -20,8 +20,8 @@ def conll(tmp_path):
     return str(tmp_path)
 
 
-def test_a_layer_that_drowns_what_it_is_given_knows_less_of_the_words(conll, tiny_folder, tmp_path):
-    model, folder = load(tiny_folder, device="cpu"), tmp_path / "drowned"
+def test_a_layer_that_destroys_its_input_has_a_lower_accuracy(conll, tiny_folder, tmp_path):
+    model, folder = load(tiny_folder, device="cpu"), tmp_path / "destroyed"
     first, last = model.encoder.layers[0], model.encoder.layers[-1]
     with torch.no_grad():
         first.contract.weight.zero_()
@@ -32,7 +32,7 @@ def test_a_layer_that_drowns_what_it_is_given_knows_less_of_the_words(conll, tin
     assert [line[:2] for line in lines] == [
         (str(name), at + 1) for name in (tiny_folder, folder) for at in range(layers)
     ]
-    found, pushes = ([line[column] for line in lines] for column in (2, 3))
-    assert found[: 2 * layers - 1] == [1.0] * (2 * layers - 1), "a word is its tag here, and early layers know the word"
+    found, ratios = ([line[column] for line in lines] for column in (2, 3))
+    assert found[: 2 * layers - 1] == [1.0] * (2 * layers - 1), "here each word has one tag, and early layers know it"
     assert found[-1] < 0.5
-    assert pushes[0] > 0.01 > 1e-5 > pushes[layers], "its bias alone is left, which moves no word apart"
+    assert ratios[0] > 0.01 > 1e-5 > ratios[layers], "only its bias is left, which is the same for all words"

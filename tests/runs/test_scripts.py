@@ -1,4 +1,4 @@
-"""The run scripts: their shell is sound, and every command they give is one that `electra` takes."""
+"""The run scripts: valid shell, and `electra` accepts every command in them."""
 
 import subprocess
 from pathlib import Path
@@ -19,17 +19,17 @@ ARGUMENTS = {
 
 
 def configs(commands: list[list[str]], *overrides: str) -> dict:
-    """Give the config of every pre-training, by the last part of its folder."""
+    """Return the config of every pre-training run, by the last part of its folder."""
     found = [load_layers(words[1], words[2:], overrides) for words in commands if words[0] == "pretrain"]
     return {Path(config.out).name: config for config in found}
 
 
-def test_every_script_has_its_arguments_here():
+def test_every_script_is_tested():
     assert {path.name for path in (ROOT / "runs").glob("*.sh")} == set(ARGUMENTS)
 
 
 @pytest.mark.parametrize("script", ARGUMENTS)
-def test_a_script_is_sound_shell_and_says_its_rules(script):
+def test_a_script_is_valid_shell_and_states_its_rules(script):
     subprocess.run(["sh", "-n", ROOT / "runs" / script], check=True)
     head = (ROOT / "runs" / script).read_text().split("\nset -")[0].splitlines()
     assert head[0] == "#!/bin/sh"
@@ -38,7 +38,7 @@ def test_a_script_is_sound_shell_and_says_its_rules(script):
 
 
 @pytest.mark.parametrize("script", ARGUMENTS)
-def test_every_command_of_a_script_is_taken(script, recorded):
+def test_every_command_of_a_script_is_valid(script, recorded):
     commands = recorded(script, *ARGUMENTS[script])
     assert configs(commands)
     for command in commands:
@@ -51,13 +51,13 @@ def test_every_command_of_a_script_is_taken(script, recorded):
 
 
 @pytest.mark.parametrize("script", ["claim.sh", "ablations.sh", "record.sh"])
-def test_settings_are_on_top_of_a_scripts_own(script, recorded):
+def test_settings_override_those_of_the_script(script, recorded):
     for config in configs(recorded(script, *ARGUMENTS[script], SETTINGS="seed=7 log.every=3")).values():
         assert (config.seed, config.log.every) == (7, 3)
 
 
 @pytest.mark.parametrize("preset", ["quick", "small"])
-def test_the_claim_compares_equal_encoders_on_equal_hours(recorded, preset):
+def test_the_claim_compares_equal_encoders_for_equal_hours(recorded, preset):
     found = configs(recorded("claim.sh", *ARGUMENTS["claim.sh"], PRESET=preset))
     electra, bert = found["electra"], found["bert"]
     assert electra.train.optimizer == load_config(preset).train.optimizer
@@ -67,7 +67,7 @@ def test_the_claim_compares_equal_encoders_on_equal_hours(recorded, preset):
     assert electra.train.hours == 0.15
 
 
-def test_the_ablations_have_equal_steps_and_each_its_own_change(recorded):
+def test_the_ablations_have_equal_steps_and_different_objectives(recorded):
     commands = recorded("ablations.sh", *ARGUMENTS["ablations.sh"])
     found = configs(commands)
     assert {config.train.steps for config in found.values()} == {8000}
@@ -75,13 +75,13 @@ def test_the_ablations_have_equal_steps_and_each_its_own_change(recorded):
     assert sum(command[0] == "glue" for command in commands) == len(found)
 
 
-def test_an_ablation_that_fails_is_named_and_stops_no_other(recorded):
+def test_an_ablation_that_fails_is_named_and_does_not_stop_the_others(recorded):
     with pytest.raises(subprocess.CalledProcessError) as failure:
         recorded("ablations.sh", *ARGUMENTS["ablations.sh"], FAIL="out=out/unigram")
     assert failure.value.stderr.endswith("failed: unigram \n")
 
 
-def test_the_record_keeps_to_its_size_and_leaves_time_to_score(recorded):
+def test_the_record_is_within_its_size_limit_and_leaves_time_for_scoring(recorded):
     commands = recorded("record.sh", *ARGUMENTS["record.sh"])
     (config,) = configs(commands).values()
     assert 0.1 < config.train.hours <= 450 / 3600

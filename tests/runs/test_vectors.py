@@ -1,4 +1,4 @@
-"""Vectors that tell sentences apart, and vectors that do not."""
+"""Sentence similarity from the vectors of each layer."""
 
 import pytest
 import torch
@@ -19,11 +19,11 @@ def glue(tmp_path):
     return str(tmp_path)
 
 
-def test_layers_that_see_the_words_know_which_sentences_are_the_same(glue, tiny_folder, tmp_path):
+def test_intact_layers_recognize_identical_sentences(glue, tiny_folder, tmp_path):
     model, folder = load(tiny_folder, device="cpu"), tmp_path / "scrambled"
     with torch.no_grad():
         torch.manual_seed(0)
-        model.encoder.layers[-1].feed_forward_norm.weight.mul_(1e-4)  # all states alike, but for the last bits
+        model.encoder.layers[-1].feed_forward_norm.weight.mul_(1e-4)  # all states are nearly the same
         model.encoder.layers[-1].feed_forward_norm.bias.fill_(1.0)
     write_model(Pretrained(model.network, model.tokenizer), folder)
     lines = list(vectors.similarities(glue, [str(tiny_folder), str(folder)]))
@@ -35,7 +35,7 @@ def test_layers_that_see_the_words_know_which_sentences_are_the_same(glue, tiny_
     assert lines[layers:-1] == [(str(folder), *line[1:]) for line in lines[: layers - 1]]
 
 
-def test_cosines_are_of_pairs():
+def test_cosines_are_computed_for_pairs():
     import numpy as np
 
     found = vectors.cosines(np.array([[1.0, 0], [1, 1]]), np.array([[0.0, 2], [3, 3]]))

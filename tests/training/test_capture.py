@@ -21,7 +21,7 @@ class Data:
     parts: dict[str, tuple[Tensor, ...]]
 
 
-def test_every_tensor_of_a_result_is_changed_and_the_rest_stays_what_it_is():
+def test_every_tensor_of_a_result_is_mapped_and_the_rest_is_unchanged():
     one, two = torch.ones(1), torch.ones(2)
     found = _mapped((Named(one, "first"), Data(two, {"all": (one, two)}), None), lambda tensor: tensor + 1)
     named, data, nothing = found
@@ -32,7 +32,7 @@ def test_every_tensor_of_a_result_is_changed_and_the_rest_stays_what_it_is():
 
 
 class Ring:
-    """Garbage that only a collection ends."""
+    """A reference cycle, which only the garbage collector frees."""
 
     def __init__(self, held: object = None) -> None:
         self.held, self.own = held, self
@@ -47,7 +47,7 @@ def eager():
     gc.set_threshold(*before)
 
 
-def test_garbage_waits_until_a_recording_is_over(eager):
+def test_garbage_is_not_collected_during_a_recording(eager):
     with nothing_collected():
         ring = weakref.ref(Ring())
         several = [[number] for number in range(100)]
@@ -57,7 +57,7 @@ def test_garbage_waits_until_a_recording_is_over(eager):
     assert ring() is None
 
 
-def test_a_collection_that_was_off_stays_off():
+def test_garbage_collection_that_was_disabled_stays_disabled():
     gc.disable()
     try:
         with pytest.raises(KeyError), nothing_collected():
@@ -68,7 +68,7 @@ def test_a_collection_that_was_off_stays_off():
 
 
 @pytest.mark.gpu
-def test_the_garbage_of_an_earlier_recording_does_not_spoil_the_next(eager):
+def test_garbage_of_an_earlier_recording_does_not_break_the_next(eager):
     def made(tensor: Tensor) -> Tensor:
         if earlier and torch.cuda.is_current_stream_capturing():
             Ring(earlier.pop())  # garbage from now on

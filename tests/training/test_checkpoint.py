@@ -35,7 +35,7 @@ def names(checkpoints):
 
 
 @pytest.mark.parametrize("optimizer", ["electra", "adamw"])
-def test_a_checkpoint_gives_everything_back(checkpoints, optimizer):
+def test_a_checkpoint_restores_everything(checkpoints, optimizer):
     module, ours = trained(1, optimizer)
     checkpoints.save(module, ours, {"step": 7, "best": None}, best=False)
     other, theirs = trained(2, optimizer)
@@ -49,7 +49,7 @@ def test_without_checkpoints_there_is_nothing_to_restore(checkpoints):
     assert checkpoints.restore(*trained(1)) is None
 
 
-def test_training_has_begun_with_the_first_update_that_is_saved(checkpoints):
+def test_step_zero_does_not_count_as_a_saved_update(checkpoints):
     assert not checkpoints.hold_updates()
     save(checkpoints, 0)
     assert not checkpoints.hold_updates()
@@ -58,13 +58,13 @@ def test_training_has_begun_with_the_first_update_that_is_saved(checkpoints):
     assert checkpoints.hold_updates()
 
 
-def test_no_checkpoints_are_none_whatever_lies_in_the_working_directory(tmp_path, monkeypatch):
+def test_no_checkpoints_ignores_the_working_directory(tmp_path, monkeypatch):
     (tmp_path / "step-00000001").mkdir()
     monkeypatch.chdir(tmp_path)
     assert NoCheckpoints().steps() == []
 
 
-def test_the_newest_ones_and_the_best_are_kept(checkpoints):
+def test_the_newest_checkpoints_and_the_best_are_kept(checkpoints):
     for step in (1, 2, 3, 4, 5):
         save(checkpoints, step, best=step == 2)
     assert names(checkpoints) == ["step-00000002", "step-00000004", "step-00000005"]
@@ -75,7 +75,7 @@ def test_the_newest_ones_and_the_best_are_kept(checkpoints):
 
 @pytest.mark.parametrize("file", ["weights.safetensors", "optimizer.safetensors", "state.json"])
 @pytest.mark.parametrize("damage", ["cut", "changed", "missing"])
-def test_a_damaged_checkpoint_is_passed_over(checkpoints, file, damage):
+def test_a_damaged_checkpoint_is_skipped(checkpoints, file, damage):
     save(checkpoints, 1)
     save(checkpoints, 2)
     path = checkpoints.steps()[-1] / file
@@ -89,7 +89,7 @@ def test_a_damaged_checkpoint_is_passed_over(checkpoints, file, damage):
 
 
 @pytest.mark.parametrize("state", ["null", "[]", '{"sha256": 1}', '{"sha256": {}, "step": "two"}'])
-def test_a_state_that_is_none_is_a_damaged_checkpoint(checkpoints, state):
+def test_a_checkpoint_with_an_invalid_state_is_damaged(checkpoints, state):
     save(checkpoints, 1)
     save(checkpoints, 2)
     (checkpoints.steps()[-1] / "state.json").write_text(state)
@@ -99,7 +99,7 @@ def test_a_state_that_is_none_is_a_damaged_checkpoint(checkpoints, state):
     assert checkpoints.restore(*trained(2)).state["step"] == 2
 
 
-def test_a_run_that_went_back_behind_damaged_checkpoints_gets_on(checkpoints):
+def test_a_run_that_resumed_before_damaged_checkpoints_can_save_again(checkpoints):
     for step in (1, 5, 6):
         save(checkpoints, step, best=step == 1)
     for path in checkpoints.steps()[1:]:
@@ -109,18 +109,18 @@ def test_a_run_that_went_back_behind_damaged_checkpoints_gets_on(checkpoints):
     assert checkpoints.restore(*trained(2)).state["step"] == 3
 
 
-def test_damaged_checkpoints_alone_are_an_error_and_no_fresh_start(checkpoints):
+def test_if_all_checkpoints_are_damaged_it_is_an_error_and_not_a_fresh_start(checkpoints):
     save(checkpoints, 1)
     (checkpoints.steps()[0] / "state.json").write_text("")
     with pytest.raises(CheckpointError, match=r"every checkpoint in .* is damaged"):
         checkpoints.restore(*trained(1))
 
 
-def test_what_a_killed_write_left_is_no_checkpoint_and_goes_away(checkpoints):
+def test_partial_checkpoints_of_a_killed_process_are_ignored_and_removed(checkpoints):
     save(checkpoints, 1)
-    for left in (".step-00000002.partial", ".step-00000000.partial"):
-        (checkpoints.folder / left).mkdir()
-        (checkpoints.folder / left / "weights.safetensors").write_bytes(b"half")
+    for partial in (".step-00000002.partial", ".step-00000000.partial"):
+        (checkpoints.folder / partial).mkdir()
+        (checkpoints.folder / partial / "weights.safetensors").write_bytes(b"half")
     assert checkpoints.restore(*trained(2)).state["step"] == 1
     save(checkpoints, 2)
     assert sorted(path.name for path in checkpoints.folder.iterdir()) == ["step-00000001", "step-00000002"]
@@ -128,7 +128,9 @@ def test_what_a_killed_write_left_is_no_checkpoint_and_goes_away(checkpoints):
 
 def test_a_checkpoint_of_another_shape_is_refused(checkpoints):
     save(checkpoints, 1)
-    with pytest.raises(CheckpointError, match=r"is of another model: 0\.weight has shape \(3, 3\), not \(5, 5\)$"):
+    with pytest.raises(
+        CheckpointError, match=r"another model: 0\.weight has shape \(3, 3\), but the model has \(5, 5\)$"
+    ):
         checkpoints.restore(*trained(1, width=5))
 
 
@@ -136,5 +138,5 @@ def test_a_checkpoint_of_another_network_is_refused(checkpoints):
     save(checkpoints, 1)
     module, optimizer = trained(1)
     module.append(nn.Linear(2, 2))
-    with pytest.raises(CheckpointError, match=r"is of another model: 3\.bias stands in one of the two alone$"):
+    with pytest.raises(CheckpointError, match=r"another model: 3\.bias is only in the model, not in the checkpoint$"):
         checkpoints.restore(module, optimizer)

@@ -1,4 +1,5 @@
 import pytest
+import torch
 
 from electra.errors import ConfigError
 from electra.recipes.train import train
@@ -7,16 +8,16 @@ from electra.training.processes import joined
 TORCHRUN = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
 
 
-def test_half_of_a_launch_is_refused_by_what_is_missing(monkeypatch):
+def test_an_incomplete_launch_names_the_missing_variable(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(ConfigError, match=r"^WORLD_SIZE is set and RANK is not: start with torchrun, or unset"):
+    with pytest.raises(ConfigError, match=r"^WORLD_SIZE is set, but RANK is not; start with torchrun, or unset"):
         joined("cpu").__enter__()
 
 
-def test_text_is_prepared_by_one_process(monkeypatch, tmp_path):
+def test_train_refuses_to_run_in_several_processes(monkeypatch, tmp_path):
     for name, value in TORCHRUN.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(ConfigError, match=r"^train prepares its text in one process: start it without torchrun"):
+    with pytest.raises(ConfigError, match=r"^train runs in a single process: start it without torchrun"):
         train(tmp_path, hours=1.0, out=tmp_path / "run")
 
 
@@ -25,5 +26,15 @@ def test_a_process_without_a_gpu_is_refused(monkeypatch):
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    with pytest.raises(ConfigError, match=r"^1 GPUs for more processes: start one process for each GPU$"):
+    with pytest.raises(ConfigError, match=r"^more processes than GPUs \(1\); start one process per GPU$"):
         joined("cuda").__enter__()
+
+
+def test_an_apple_gpu_trains_in_a_single_process(monkeypatch):
+    monkeypatch.setattr("electra.training.processes.find_device", torch.device)
+    with joined("mps") as processes:
+        assert (processes.world_size, processes.device.type) == (1, "mps")
+    for name, value in TORCHRUN.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match=r"^an Apple GPU trains in a single process; start it without torchrun"):
+        joined("mps").__enter__()

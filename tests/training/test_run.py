@@ -34,39 +34,39 @@ def test_a_run_of_another_config_is_refused_by_the_keys_that_differ(run, saved):
     begin(run)
     (run.folder / saved).mkdir(parents=True)
     before = (run.folder / "config.toml").read_bytes()
-    with pytest.raises(ConfigError, match=r"another seed \(0\), train\.weight_decay \(0\.01\); choose") as error:
+    with pytest.raises(ConfigError, match=r"started with seed=0, train\.weight_decay=0\.01; use the same") as error:
         begin(run, "seed=5", "train.weight_decay=1.0")
     assert "\n" not in str(error.value)
     assert (run.folder / "config.toml").read_bytes() == before
 
 
-def test_what_is_known_by_its_fingerprint_may_have_moved(run):
+def test_inputs_with_the_same_fingerprint_may_move(run):
     begin(run, "data=here")
     run.check_inputs({"corpus": "1"})
     (run.folder / "model").mkdir()
     begin(run, "data=there")
     run.check_inputs({"corpus": "1"})
-    with pytest.raises(CheckpointError, match="began with another corpus; choose another out"):
+    with pytest.raises(CheckpointError, match="run: corpus changed since the run was started; choose another out"):
         run.check_inputs({"corpus": "2"})
-    run.inputs.unlink()  # as in a run of before
-    with pytest.raises(ConfigError, match=r"another data \(here\); choose another out"):
+    run.inputs.unlink()  # as in runs of older versions
+    with pytest.raises(ConfigError, match=r"was started with data=here; use the same settings or choose another out"):
         begin(run, "data=there")
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [("pretrain", "finetune"), ("finetune", "pretrain")])
-def test_a_run_of_another_command_is_refused_in_one_line(run, ours, theirs):
+def test_a_run_of_another_command_is_refused(run, ours, theirs):
     loaders = {"pretrain": (load_config, "tiny"), "finetune": (load_finetune_config, "glue")}
     (load, preset), (other_load, other_preset) = loaders[ours], loaders[theirs]
     with run.open(other_load(other_preset), other_load):
         (run.folder / "model").mkdir()
     with (
-        pytest.raises(ConfigError, match=rf"holds no run of electra {ours}, or one of another version of electra; cho"),
+        pytest.raises(ConfigError, match=rf"holds no run of electra {ours}, or one from another version of electra; c"),
         run.open(load(preset), load),
     ):
         pass
 
 
-def test_a_config_of_something_else_is_left_alone(run):
+def test_a_config_of_another_program_is_not_overwritten(run):
     run.folder.mkdir()
     run.config.write_text('title = "my site"')
     with pytest.raises(ConfigError, match=r"holds no run of electra pretrain"):
@@ -75,14 +75,14 @@ def test_a_config_of_something_else_is_left_alone(run):
 
 
 @pytest.mark.parametrize("left", ["checkpoints/step-00000000", "checkpoints/.step-00000001.partial", "seeds/0/model"])
-def test_a_run_that_nothing_is_saved_of_begins_anew_with_any_config(run, left):
+def test_a_run_without_a_saved_update_may_restart_with_any_config(run, left):
     begin(run)
     (run.folder / left).mkdir(parents=True)
     begin(run, "seed=5", "train.weight_decay=1.0")
     assert load_config(run.folder).seed == 5
 
 
-def test_a_run_may_get_another_budget_and_other_intervals_which_are_written_when_it_goes_on(run):
+def test_budget_and_intervals_may_change_and_are_written_when_the_run_resumes(run):
     begin(run)
     longer = ["train.steps=9", "checkpoint.keep=1", "log.every=1", "evaluate.every=3"]
     (run.folder / "model").mkdir()
@@ -101,14 +101,14 @@ def test_a_folder_is_for_one_process_at_a_time(run):
             begin(Run(run.folder, []), "seed=5")
 
 
-def test_a_folder_that_is_no_run_is_refused(run):
+def test_a_folder_that_is_not_a_run_is_refused(run):
     run.folder.mkdir()
     (run.folder / "thesis.txt").write_text("important")
     with pytest.raises(CheckpointError, match=r"exists and is not a run: it holds thesis\.txt; choose another out"):
         begin(run)
 
 
-def test_metrics_of_steps_that_will_be_taken_again_are_dropped(run):
+def test_metrics_of_repeated_steps_are_dropped(run):
     begin(run)
     for step in (0, 5, 10, 15):
         run.report({"step": step})
@@ -116,7 +116,7 @@ def test_metrics_of_steps_that_will_be_taken_again_are_dropped(run):
     assert [record["step"] for record in lines(run)] == [0, 5, 10]
 
 
-def test_samples_of_steps_that_will_be_taken_again_are_dropped(run):
+def test_samples_of_repeated_steps_are_dropped(run):
     begin(run)
     for step in (0, 5, 10):
         run.show({"step": step, "samples": ["the cat"]})
@@ -136,15 +136,15 @@ def test_a_line_that_a_kill_cut_short_is_dropped(run):
     assert [record["step"] for record in lines(run)] == [1, 6]
 
 
-def test_listeners_hear_every_record(run):
-    heard = []
-    run.listeners.append(heard.append)
+def test_listeners_receive_every_record(run):
+    received = []
+    run.listeners.append(received.append)
     begin(run)
     run.report({"step": 3, "loss": 1.5})
-    assert heard == [{"step": 3, "loss": 1.5}]
+    assert received == [{"step": 3, "loss": 1.5}]
 
 
-def test_a_number_that_is_not_finite_is_null(run):
+def test_numbers_that_are_not_finite_become_null(run):
     begin(run)
     run.report({"step": 3, "loss": float("nan"), "gradient_norm": float("inf"), "all": [{"x": float("nan")}, 1.0]})
     assert lines(run) == [{"step": 3, "loss": None, "gradient_norm": None, "all": [{"x": None}, 1.0]}]
@@ -155,7 +155,7 @@ def test_a_new_or_empty_folder_may_become_a_run(tmp_path):
     check_place(tmp_path / "new")
 
 
-def test_what_earlier_stages_prepare_is_no_obstacle(tmp_path):
+def test_files_of_earlier_stages_are_accepted(tmp_path):
     for name in [*PREPARED, ".tokenizer.partial"]:
         (tmp_path / name).mkdir()
     check_place(tmp_path)

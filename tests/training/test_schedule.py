@@ -1,4 +1,4 @@
-"""The schedules of the original, exactly (facts P14 to P17), and what we add."""
+"""The schedules of the original, exactly (facts P14 to P17), and our additions."""
 
 import pytest
 
@@ -35,28 +35,28 @@ def test_the_rates_of_base_and_large_are_the_originals(preset, step, expected): 
     assert rate(train(preset), step) == pytest.approx(expected, rel=1e-6)
 
 
-def test_no_warm_up_means_the_full_rate_at_once():  # P16: not a number in the original
+def test_without_warm_up_the_rate_is_full_from_the_start():  # P16: NaN in the original
     assert rate(train("small", "warmup_steps=0"), 0) == 5e-4
 
 
-def test_a_continued_run_of_the_original_has_its_rate():  # P17
+def test_the_rate_of_a_continued_run_is_the_originals():  # P17
     assert rate(train("small", "learning_rate=0.0802", "steps=4_010_000"), 4_000_000) == pytest.approx(2e-4, rel=1e-6)
 
 
-def test_the_stable_schedule_warms_up_stays_and_falls_to_zero():
+def test_the_stable_schedule_warms_up_stays_constant_and_decays_to_zero():
     config = train("small", "schedule=stable", "steps=1000", "warmup_steps=100", "learning_rate=1.0")
     found = [rate(config, step) for step in (0, 50, 100, 799, 800, 900, 999, 1000)]
     assert found == pytest.approx([0, 0.5, 1, 1, 1, 0.5, 0.005, 0])
 
 
-def test_a_budget_in_tokens_is_one_in_steps():
+def test_a_budget_in_tokens_is_converted_to_steps():
     config = train("small", "batch_size=4", "length=128", "tokens=5_130")
     assert total_steps(config) == 10
     assert total_steps(train("small", "hours=1.0")) is None
 
 
 @pytest.mark.parametrize("tokens", [600, 5_000, 9_000, 40_000])
-def test_a_growing_batch_spends_its_tokens_and_no_more(tokens):
+def test_a_growing_batch_does_not_exceed_its_token_budget(tokens):
     growing = ["batch_size=16", "start_batch_size=4", "batch_warmup_steps=9", "length=64"]
     config = train("small", *growing, f"tokens={tokens}")
     spent, too_many = (micro_batches_before(config, total_steps(config) + more) * 4 * 64 for more in (0, 1))
@@ -68,7 +68,7 @@ def test_the_smallest_budget_is_one_step():
 
 
 @pytest.mark.parametrize("micro", [1, 4, 8])
-def test_the_batch_grows_by_what_it_starts_from_whatever_the_micro_batches(micro):
+def test_the_batch_grows_by_multiples_of_its_initial_size_for_any_micro_batch_size(micro):
     ramp = ["batch_size=32", "start_batch_size=8", "batch_warmup_steps=10"]
     config = train("small", *ramp, f"micro_batch_size={micro}")
     sizes = [micro * micro_batches(config, step) for step in range(12)]
@@ -76,7 +76,7 @@ def test_the_batch_grows_by_what_it_starts_from_whatever_the_micro_batches(micro
 
 
 @pytest.mark.parametrize("overrides", [(), ("micro_batch_size=4",), ("start_batch_size=8", "batch_warmup_steps=7")])
-def test_the_place_in_the_stream_is_the_sum_of_what_was_read(overrides):
+def test_the_position_in_the_data_is_the_sum_of_all_earlier_micro_batches(overrides):
     config = train("small", "batch_size=32", *overrides)
     running = 0
     for step in range(20):
@@ -84,7 +84,7 @@ def test_the_place_in_the_stream_is_the_sum_of_what_was_read(overrides):
         running += micro_batches(config, step)
 
 
-def test_sequences_are_cut_shorter_at_first():
+def test_sequences_are_shorter_during_warm_up():
     config = train("small", "start_length=32", "length_warmup_steps=3")
     assert [length_at(config, step) for step in range(5)] == [32, 32, 32, 128, 128]
     assert length_at(train(), 0) == 128

@@ -9,13 +9,13 @@ from electra.training.trackers import trackers
 
 
 @pytest.mark.parametrize(("key", "package"), [("tensorboard", "torch.utils.tensorboard"), ("wandb", "wandb")])
-def test_without_a_tracker_its_extra_is_named(key, package, tmp_path, monkeypatch):
+def test_a_missing_tracker_names_the_extra_to_install(key, package, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ConfigError, match=rf"log\.{key} needs an extra: pip install -e '\.\[track\]' in the checkout"):
         trackers(tmp_path, LogConfig(**{key: True}))
 
 
-def test_runs_of_one_name_are_apart_in_weights_and_biases_and_each_goes_on(tmp_path, monkeypatch):
+def test_runs_of_the_same_name_are_separate_in_weights_and_biases_and_each_resumes(tmp_path, monkeypatch):
     ids = []
     fake = SimpleNamespace(init=lambda **settings: ids.append(settings["id"]), log=lambda *record, **step: None)
     monkeypatch.setitem(sys.modules, "wandb", fake)

@@ -1,4 +1,4 @@
-"""The model card: what a model is, how it was trained and how to load it, for whoever finds the folder."""
+"""The model card: what a model is, how it was trained and how to load it."""
 
 import tomllib
 from collections.abc import Mapping
@@ -16,16 +16,16 @@ from electra.recipes.results import describe
 from electra.training.run import read_records
 
 USES = {
-    TaskNetwork: "Fine-tuned for a task: see `task.json` and the labels in `config.json`.",
-    Discriminator: "Every token gets a score: positive means that it looks replaced. Made to be fine-tuned.",
-    EnergyModel: "Trained with Electric: every token gets an energy, low where it fits. Made to be fine-tuned.",
+    TaskNetwork: "Fine-tuned on a task: see `task.json` and the labels in `config.json`.",
+    Discriminator: "Scores every token; a positive score means that it looks replaced. Intended for fine-tuning.",
+    EnergyModel: "Trained with Electric: every token gets an energy, low if it fits. Intended for fine-tuning.",
     MaskedLM: "A masked language model: it predicts the tokens at [MASK].",
-    Encoder: "A bare encoder, to be fine-tuned.",
+    Encoder: "An encoder without a head, intended for fine-tuning.",
 }
 
 
 def training_facts(run: Path) -> dict[str, str]:
-    """Say in a few rows how the model of a run was trained; nothing of a folder that is no run."""
+    """Return a few facts about how the model of a run was trained; none if the folder is not a run."""
     if (run / "results.json").is_file():
         return {"on dev": describe(read_table(run / "results.json", "the results of a fine-tuning", CheckpointError))}
     if not (run / "metrics.jsonl").is_file():
@@ -38,27 +38,27 @@ def training_facts(run: Path) -> dict[str, str]:
     }
     shown = {
         "heldout_discriminator_auc": "AUC of replaced tokens",
-        "heldout_mlm_hidden_accuracy": "hidden tokens found",
+        "heldout_mlm_hidden_accuracy": "accuracy on masked tokens",
     }
     found = [f"{what} {latest[name]:.3f}" for name, what in shown.items() if latest.get(name) is not None]
     return facts | ({"on held-out text": ", ".join(found)} if found else {})
 
 
 def model_card(model: Pretrained, dtype: torch.dtype, facts: Mapping[str, str]) -> str:
-    """Write the card of a model folder whose weights are stored in a precision, with facts of its training."""
+    """Return the card of a model whose weights are stored as `dtype`, with facts about its training."""
     config = model.encoder.config
     parameters = sum(parameter.numel() for parameter in model.network.parameters())
     architecture = layout(model.network).architecture
     loaded_as = "AutoModel" if architecture.startswith("Paper") else architecture
     generator = (
-        "\nThe generator that it was trained with is in the folder `generator`: "
+        "\nThe folder `generator` holds the generator of its pre-training: "
         '`ElectraForMaskedLM.from_pretrained(FOLDER, subfolder="generator")`.\n'
         if model.generator
         else ""
     )
     tags = "" if isinstance(model.network, TaskNetwork) else "- replaced-token-detection\n"
     rows = "".join(f"| {name} | {value} |\n" for name, value in facts.items())
-    rounded = "" if dtype == torch.float32 else f", its weights rounded to {str(dtype).removeprefix('torch.')}"
+    rounded = "" if dtype == torch.float32 else f" with weights rounded to {str(dtype).removeprefix('torch.')}"
     return f"""---
 library_name: transformers
 tags:
@@ -75,7 +75,7 @@ tags:
 | layers × width, heads | {config.layers} × {config.hidden_size}, {config.heads} |
 | feed-forward, embedding size | {config.feed_forward_size}, {config.embedding_size} |
 | vocabulary | {config.vocab_size:,} |
-| longest input | {model.window + 2} tokens |
+| maximum length | {model.window + 2} tokens |
 {rows}
 ```python
 from transformers import AutoTokenizer, {loaded_as}
@@ -85,6 +85,6 @@ model = {loaded_as}.from_pretrained(FOLDER)
 outputs = model(**tokenizer("the chef ate the meal", return_tensors="pt"))
 ```
 {generator}
-Written by `electra`, which read the files back: their logits equal the trained model's{rounded}.
-What text it has read, and what biases it has taken from there, whoever trained it can say.
+Written by `electra`, which loaded the files again and got the same logits as the trained model{rounded}.
+Its training text and the resulting biases are not recorded here; ask the author of the model.
 """

@@ -1,4 +1,4 @@
-"""The demonstration: the whole way from text to a model in minutes on a laptop, with what Python brings along."""
+"""The demo: from text to a model in minutes on a laptop, with the text of Python's own documentation."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -23,18 +23,18 @@ from electra.recipes.probe import odd_word_task, probe
 from electra.recipes.replace import Judged, detection_auc, replace_and_detect
 from electra.training.run import Listener, begun, check_place
 
-CHARACTERS_PER_MINUTE, MOST_CHARACTERS = 500_000, 4_000_000  # of prose; to find more would take time from the training
-UNSEEN = 8  # one document in so many is kept away from the model, to show what it can do
+CHARACTERS_PER_MINUTE, MOST_CHARACTERS = 500_000, 4_000_000  # of prose; finding more would leave less time to train
+UNSEEN = 8  # one document in 8 is kept for the final comparison
 HELDOUT = 0.03  # of the rest, for the metrics during the run
-END_SECONDS = 10  # for the comparison in the end, or a quarter of the time where that is less
+END_SECONDS = 10  # for the final comparison, but at most a quarter of the time
 VOCABULARY, LENGTH = 2048, 32
 SETTINGS = (
-    # A million tokens teach a generator little more than frequencies, and against it the discriminator nothing at all;
-    # replacements at random are the form of the task that minutes on a CPU suffice for.
+    # A generator learns little more than token frequencies from a million tokens, too little to train a discriminator;
+    # detecting random replacements can be learned in minutes on a CPU.
     "objective.generator.kind=uniform",
-    "objective.prior=0.5",  # that of the runs whose figures the docs give
+    "objective.prior=0.5",  # as in the runs quoted in the docs
     "model.layers=2",
-    "model.initializer_std=0.08",  # larger than the original's 0.02, which is for wide networks
+    "model.initializer_std=0.08",  # the original's 0.02 is for wide networks
     "train.batch_size=16",
     "train.learning_rate=1e-3",
     "train.warmup_steps=200",
@@ -46,7 +46,7 @@ SHOWN, JUDGED = 4, 100  # sentences
 
 @dataclass(frozen=True)
 class Demonstration:
-    """What came out: a run, some sentences that it judged, and how much its encoder knows."""
+    """The trained run, sentences with the model's verdicts, and a comparison with an untrained encoder."""
 
     folder: Path
     sentences: list[list[Judged]]
@@ -54,7 +54,7 @@ class Demonstration:
     auc: float  # over all judged sentences
     trained_accuracy: float
     untrained_accuracy: float
-    fitted: int  # examples that the probe was fitted to
+    fitted: int  # examples that the probe was trained on
     tested: int
 
 
@@ -65,12 +65,12 @@ def demo(
     say: Callable[[str], None] = lambda line: None,
     listeners: Sequence[Listener] = (),
 ) -> Demonstration:
-    """Gather prose on this machine, pre-train `tiny` on it, and try what it has learnt on prose it has not seen."""
+    """Gather prose on this machine, pre-train `tiny` on it, and evaluate it on unseen prose."""
     began = time.monotonic()
     folder = Path(out).expanduser()
     check_place(folder)
     if (folder / "config.toml").is_file() and not (folder / "text").is_dir():
-        raise CheckpointError(f"{folder} holds a run that demo did not begin; choose another out")
+        raise CheckpointError(f"{folder} holds a run that demo did not start; choose another out")
     _write_text(folder / "text", min(MOST_CHARACTERS, round(minutes * CHARACTERS_PER_MINUTE)), say)
     tokenizer = _vocabulary(folder, say)
     reading = Reading(documents="blank")
@@ -82,15 +82,15 @@ def demo(
     seconds = max(1.0, 60 * minutes - end - (time.monotonic() - began))
     hours = load_config(folder).train.hours if begun(folder) else None
     config = _config(folder, tokenizer, hours or seconds / 3600)
-    stay = f", as when {folder} began; for other minutes choose another --out" if hours else ""
-    say(f"training    tiny, {(config.train.hours or 0) * 60:.1f} minutes of pre-training{stay}")
+    reused = f", as {folder} was started with; to change it, choose another --out" if hours else ""
+    say(f"training    tiny, {(config.train.hours or 0) * 60:.1f} minutes of pre-training{reused}")
     pretrain(config, listeners)
     say("comparing   with an untrained encoder of the same shape")
     return _compare(folder, config)
 
 
 def _write_text(folder: Path, characters: int, say: Callable[[str], None]) -> None:
-    """Write the prose of this machine as two files: what the model reads, and what it never sees."""
+    """Write the prose found on this machine to two files: one to train on, one that the model never sees."""
     if not (folder / "unseen.txt").is_file():
         found = gather_prose(characters)
         folder.mkdir(parents=True, exist_ok=True)

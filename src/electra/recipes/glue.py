@@ -1,4 +1,4 @@
-"""The whole suite: every task whose files are there, beside the published scores, and a submission to GLUE."""
+"""Fine-tune on a suite of tasks, compare with published scores and write a submission for GLUE."""
 
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,8 +26,8 @@ PRESET = "glue"
 SPLITS: tuple[Split, ...] = ("train", "dev")
 SCORES, SUBMISSION = "suite.json", "submission.zip"
 SUITE = "cola sst-2 mrpc sts-b qqp mnli qnli rte wnli squad-1.1 squad-2.0 chunking".split()
-COMPARED = {"squad-1.1": "exact", "squad-2.0": "best_exact"}  # published is the exact match; else the task's own metric
-PUBLISHED = {  # dev scores of the released models, chunking on test; the original's README, medians of many seeds
+COMPARED = {"squad-1.1": "exact", "squad-2.0": "best_exact"}  # as published; otherwise the task's own metric
+PUBLISHED = {  # medians of many seeds on dev (chunking: test), from the README of the released models
     256: {
         "ELECTRA-Small++": "cola 57.0 sst-2 91.2 mrpc 88.0 sts-b 87.5 qqp 89.0 mnli 81.3 qnli 88.4 rte 66.7 "
         "squad-1.1 75.8 squad-2.0 70.1 chunking 96.5",
@@ -46,7 +46,7 @@ PUBLISHED = {  # dev scores of the released models, chunking on test; the origin
 
 @dataclass(frozen=True)
 class Score:
-    """A task's result beside the published ones."""
+    """A task's score next to the published ones."""
 
     task: str
     metric: str
@@ -55,32 +55,32 @@ class Score:
     seeds: int
     protocol: str
     published: dict[str, float]  # by model
-    caveat: str  # what keeps the score from being compared
+    caveat: str  # why the score is not directly comparable
 
 
 @dataclass(frozen=True)
 class Suite:
-    """All scores, and why other tasks have none."""
+    """All scores, and why the other tasks were skipped."""
 
     model: str
     scores: list[Score]
     skipped: dict[str, str]
-    submission: dict[str, str]  # tasks in the submission, and what is missing of the others
+    submission: dict[str, str]  # files in the submission by task, or why there are none
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A task that is going to be fine-tuned for."""
+    """A task to fine-tune on."""
 
     keys: list[str]
-    config: FinetuneConfig  # what the keys come to
+    config: FinetuneConfig  # after applying the keys
     train: int  # examples
     dev: int
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The tasks by name, and why others are left out."""
+    """The tasks by name, and why the others are skipped."""
 
     tasks: dict[str, Planned]
     skipped: dict[str, str]
@@ -96,10 +96,10 @@ def glue(
     listeners: Sequence[Listener] = (),
     together: int = 1,
 ) -> Suite:
-    """Fine-tune a model for every task found in the folders, or for those named; run it again to go on.
+    """Fine-tune a model on every task found in the folders, or on the named ones; the same call again resumes.
 
-    An override of the form TASK.KEY=VALUE is for that task alone. Several tasks `together` share a GPU, each in a
-    process of its own.
+    An override of the form TASK.KEY=VALUE applies only to that task. `together` is the number of tasks that run at the
+    same time on one GPU, each in its own process.
     """
     plan = plan_suite(str(model), names_of(data), out, overrides, tasks)
     found = {name: task.keys for name, task in plan.tasks.items()}
@@ -114,7 +114,7 @@ def glue(
 def plan_suite(
     model: str, data: Sequence[str], out: str | Path, overrides: Sequence[str], tasks: Sequence[str]
 ) -> Plan:
-    """Read the files of every task, or of those named, and say what is there and how it would be fine-tuned for."""
+    """Read the files of every task, or of the named ones, and return the tasks found with their settings."""
     for name in tasks:
         find_task(name)
     folder = Path(out).expanduser()
@@ -131,7 +131,7 @@ def plan_suite(
                 raise
             skipped[name] = str(problem)
     if not found:
-        raise TaskError(f"none of the tasks is in {', '.join(data)}, such as {name}: {skipped[name]}")
+        raise TaskError(f"no task found in {', '.join(data)}; for example, {name}: {skipped[name]}")
     return Plan(found, skipped, shape.hidden_size)
 
 
@@ -145,7 +145,7 @@ def _one_by_one(tasks: Mapping[str, Sequence[str]], listeners: Sequence[Listener
 def _find(
     name: str, model: str, shape: ModelConfig, data: Sequence[str], folder: Path, overrides: Sequence[str]
 ) -> Planned:
-    """Plan a task with the first of the folders that has its files."""
+    """Plan a task with the first folder that has its files."""
     problem: TaskError | DataError | None = None
     for place in data:
         keys = [
@@ -163,7 +163,7 @@ def _find(
             problem = problem or found
             continue
         return Planned(keys, complete(config, task, shape), train, dev)
-    raise problem or ConfigError("no folder with tasks was named")
+    raise problem or ConfigError("no data folder given; name at least one with --data DIR")
 
 
 def _for_task(name: str, overrides: Sequence[str]) -> Iterator[str]:
@@ -174,7 +174,7 @@ def _for_task(name: str, overrides: Sequence[str]) -> Iterator[str]:
 
 
 def published(task: str, width: int) -> dict[str, float]:
-    """Give the published scores of a task, by model, for networks of this width."""
+    """Return the published scores of a task, by model, for networks of this width."""
     tables = {model: text.split() for model, text in PUBLISHED.get(width, {}).items()}
     scores = {model: dict(zip(words[::2], map(float, words[1::2]), strict=True)) for model, words in tables.items()}
     return {model: found[task] for model, found in scores.items() if task in found}
@@ -196,20 +196,20 @@ def _score(results: Results, width: int) -> Score:
 
 def _caveat(results: Results) -> str:
     constant, seeds, rates = constant_seeds(results), len(results["seeds"]), len(results.get("sweep", ()))
-    said = {
+    caveats = {
         f"trained on {results['train_file']}": results["train_file"],
         f"scored on {results['dev_file']}": results["dev_file"],
         f"start {results['start']}": results["start"] != "pretrained",
         f"best of {rates} rates": rates,
-        "stopped where dev was best": results["early_stopping"],
-        f"one answer to all in {constant} of {seeds}": constant,
+        "early stopping on dev": results["early_stopping"],
+        f"constant predictions in {constant} of {seeds} seeds": constant,
     }
-    return ", ".join(words for words, holds in said.items() if holds)
+    return ", ".join(caveat for caveat, applies in caveats.items() if applies)
 
 
 def _submit(folder: Path, tasks: Sequence[str]) -> dict[str, str]:
-    """Write the predictions for GLUE's test files into one archive, and say of each task what came of it."""
-    said: dict[str, str] = {}
+    """Write the predictions for GLUE's test files into one archive; return each task's files, or why it has none."""
+    outcome: dict[str, str] = {}
     files: dict[str, str] = {}
     for name, run, keys in [*((task, task, []) for task in tasks if task in BENCHMARKS), ("ax", "mnli", ["task=ax"])]:
         if run not in tasks:
@@ -217,13 +217,13 @@ def _submit(folder: Path, tasks: Sequence[str]) -> dict[str, str]:
         try:
             found = evaluate(folder / run, keys, "test").files
         except (TaskError, DataError) as problem:
-            said[name] = str(problem)
+            outcome[name] = str(problem)
             continue
         glue_files = {file: text for file, text in found.items() if file.endswith(".tsv")}
         files |= glue_files
-        said |= {name: ", ".join(glue_files)} if glue_files else {}
+        outcome |= {name: ", ".join(glue_files)} if glue_files else {}
     if files:
         with zipfile.ZipFile(folder / SUBMISSION, "w", zipfile.ZIP_DEFLATED) as archive:
             for file, text in files.items():
                 archive.writestr(file, text)
-    return said
+    return outcome

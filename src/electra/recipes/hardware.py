@@ -1,4 +1,4 @@
-"""What the machine is and what it can do: the peak that a run is held against."""
+"""The machine: its name, its peak speed and the environment that a run records."""
 
 import json
 import platform
@@ -18,7 +18,7 @@ ENVIRONMENT = "environment.json"
 
 
 def matrix_peak(device: torch.device) -> float | None:
-    """Measure the FLOP/s of large bf16 matrix products on a GPU; None on a CPU, where no such figure helps."""
+    """Measure the FLOP/s of large bf16 matrix products on an NVIDIA GPU; None on other devices."""
     if device.type != "cuda":
         return None
     size = 8192
@@ -26,17 +26,23 @@ def matrix_peak(device: torch.device) -> float | None:
     right = torch.randn_like(left)
     for _ in range(3):
         left @ right
-    torch.cuda.synchronize(device)
+    synchronize(device)
     began = time.perf_counter()
     for _ in range(10):
         left @ right
-    torch.cuda.synchronize(device)
+    synchronize(device)
     return 10 * 2 * size**3 / (time.perf_counter() - began)
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait until a GPU has finished all work that was queued."""
+    if device.type != "cpu":
+        torch.accelerator.synchronize(device)
 
 
 @contextmanager
 def fitting(what: str, remedy: str) -> Iterator[None]:
-    """Say in one line what does not fit in a GPU's memory, and what to do about it."""
+    """Report in one line what does not fit in the GPU's memory, and what to do about it."""
     try:
         yield
     except torch.OutOfMemoryError as problem:
@@ -44,20 +50,22 @@ def fitting(what: str, remedy: str) -> Iterator[None]:
 
 
 def device_name(device: torch.device) -> str:
-    """Name the device as its maker does."""
+    """Return the name of a GPU's model, or the number of threads on a CPU."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
+    if device.type == "mps":
+        return f"{torch.backends.mps.get_name()} GPU"  # such as Apple M2 GPU
     threads = torch.get_num_threads()
     return f"CPU, {threads} thread{'s' if threads > 1 else ''}"
 
 
 def record_environment(folder: Path, processes: Processes) -> None:
-    """Write down what a run is made on; one that goes on elsewhere gets another entry."""
+    """Record hardware and software of a run; resuming it elsewhere adds another entry."""
     path = folder / ENVIRONMENT
     try:
         before = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
     except ValueError:
-        before = []  # nothing that the run depends on
+        before = []  # the run does not depend on this file
     now = {
         "device": device_name(processes.device),
         "processes": processes.world_size,

@@ -1,6 +1,6 @@
-"""A plan for a text and some hours: which model, how large a vocabulary and a batch, how many updates.
+"""Plan a training run for a text and a number of hours: model, vocabulary size, batch size, number of updates.
 
-The rules of thumb, all of them: see docs/pretraining.md.
+docs/pretraining.md lists all the rules of thumb.
 """
 
 import math
@@ -22,54 +22,54 @@ from electra.recipes.hardware import device_name
 from electra.recipes.speed import Speed, measure_speed
 from electra.training.schedule import total_steps
 
-LENGTH = 128  # tokens of a sequence for every size: most of what is learnt is learnt from near context
-BYTES_PER_TOKEN = 4  # of UTF-8; nearly so in English, Russian and Chinese alike
-BYTES_PER_PIECE = 2000  # of text for one piece of the vocabulary, so that each is seen often enough
+LENGTH = 128  # tokens per sequence, for every size: models learn mostly from nearby context
+BYTES_PER_TOKEN = 4  # of UTF-8; close to it in English, Russian and Chinese
+BYTES_PER_PIECE = 2000  # of text per vocabulary piece, so that each piece is seen often enough
 SMALLEST_VOCABULARY, LARGEST_VOCABULARY = 1024, 30_522
-TOKENS_PER_PARAMETER = 20  # read in training; with fewer a smaller model comes out better
-MOST_EPOCHS = 40  # of the same text; then more hours hardly help
+TOKENS_PER_PARAMETER = 20  # read in training; with fewer, a smaller model does better
+MOST_EPOCHS = 40  # beyond this, more hours hardly help
 WARMUP_SHARE, FEWEST_UPDATES, SMALLEST_BATCH = 0.06, 2000, 16
-SHORT_SHARE = 0.1  # of the updates read short sequences, or as many updates as in `quick` where that is less
+SHORT_SHARE = 0.1  # of the updates use short sequences, but at most as many updates as in `quick`
 AS_IN_QUICK = ("objective.prior", "model.dropout", "model.attention_dropout")  # for every size
-SAMPLE_BYTES = 1 << 26  # of text that is read to know how much there is
+SAMPLE_BYTES = 1 << 26  # of text read to estimate its size
 Case = Literal["uncased", "cased"]
-SIZES = {"cpu": ("tiny", "quick"), "cuda": ("tiny", "quick", "base")}
+SIZES = {"cpu": ("tiny", "quick"), "mps": ("tiny", "quick"), "cuda": ("tiny", "quick", "base")}
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a training is going to be; it is stored beside the result and used again when the training goes on."""
+    """A planned training run; it is stored next to the result and reused when the run resumes."""
 
     sources: list[str]
     hours: float
     overrides: list[str]
     device: str
     text_bytes: int  # estimated from a sample if the text is long
-    text_known: bool  # False: there is more than that, nobody knows how much
+    text_known: bool  # False: text_bytes is only a lower bound
     text_tokens: int
-    vocab_size: int  # asked for; the text may have fewer pieces
+    vocab_size: int  # requested; a short text may yield fewer pieces
     tokens_per_second: dict[str, float]  # measured, by preset
     preset: str
     settings: list[str]  # key=value on top of the preset
-    train_hours: float  # less than `hours` where the text is too little for more
+    train_hours: float  # less than `hours` if the text is too short for more
     steps: int  # expected in that time
     tokens: int
     epochs: float
     parameters: int
     flops: float
     case: Case = "uncased"  # of the vocabulary
-    left_out: int = 0  # files of the folders that are no text
+    left_out: int = 0  # files in the folders that were skipped because of their extension
     left_out_example: str = ""
 
     def config(self, *more: str) -> PretrainConfig:
-        """Give the config of the run; `more` is laid under what the user has set."""
+        """Return the config of the run; the user's overrides take precedence over `more`."""
         return load_layers(self.preset, self.settings, more, self.overrides)
 
 
 def make_plan(sources: Sequence[str | Path], *, hours: float, overrides: Sequence[str], case: Case = "uncased") -> Plan:
-    """Measure the text and the machine, and choose the largest model that both have enough for."""
+    """Measure the text and the machine, and choose the largest model that they can train."""
     if not 0 < hours < math.inf:
-        raise ConfigError(f"{hours:g} hours are no time to train; give a number above 0, such as 0.5 or 12")
+        raise ConfigError(f"hours has to be a number above 0, such as 0.5 or 12; found {hours:g}")
     names = [str(source) for source in sources]
     tally = Tally()
     text_bytes, text_known = measure_text(names, tally)
@@ -114,45 +114,45 @@ def make_plan(sources: Sequence[str | Path], *, hours: float, overrides: Sequenc
 
 
 def _shape(text_bytes: int, overrides: Sequence[str]) -> list[str]:
-    """Give the settings for every size: pieces, tokens, and no short sequences until it is known how many updates."""
+    """Return the settings shared by all sizes; short sequences are added later, when the number of updates is known."""
     if any(override.partition("=")[0].strip() == "train.hours" for override in overrides):
-        raise ConfigError("the hours are an option of their own: say --hours, not train.hours")
+        raise ConfigError("train.hours cannot be set here; use --hours instead")
     sizes = [f"model.vocab_size={vocabulary(text_bytes)}", f"model.max_length={LENGTH}", f"train.length={LENGTH}"]
     length = gather(PretrainConfig, "tiny", sizes, overrides)["train.length"].value
     return [*sizes, f"train.start_length={length}", "train.length_warmup_steps=1"]
 
 
 def describe(plan: Plan) -> list[str]:
-    """Put a plan into words."""
+    """Return a plan as lines of text."""
     speeds = ", ".join(f"{name} {speed:,.0f}" for name, speed in plan.tokens_per_second.items())
     batch = plan.config().train.batch_size
     known = plan.text_known
     more = "" if known else "more than "
-    times = f"{plan.epochs:.1f} times the text, " if known else ""
+    epochs = f"{plan.epochs:.1f} epochs, " if known else ""
     lines = [
         f"text        {more}{plan.text_bytes / 1e6:,.1f} MB, {more or 'about '}{plan.text_tokens:,} tokens",
-        *([f"left out    {_left_out(plan)}"] if plan.left_out else []),
-        f"machine     {plan.device}: tokens/s measured for {speeds}",
+        *([f"skipped     {_left_out(plan)}"] if plan.left_out else []),
+        f"machine     {plan.device}; measured tokens/s: {speeds}",
         f"model       {plan.preset}, {plan.parameters:,} parameters, vocabulary of {plan.vocab_size:,}",
         f"training    about {plan.steps:,} steps of {batch} sequences in {written_time(plan.train_hours)}",
-        f"            {plan.tokens:,} tokens, {times}{plan.flops:.2e} FLOPs",
+        f"            {plan.tokens:,} tokens, {epochs}{plan.flops:.2e} FLOPs",
     ]
     if known and plan.train_hours < plan.hours and plan.epochs > 0.9 * MOST_EPOCHS:
-        lines.append(f"            less than {written_time(plan.hours)}: more would read the same text too often")
+        lines.append(f"            less than {written_time(plan.hours)}: over {MOST_EPOCHS} epochs would hardly help")
     if plan.train_hours > 1.05 * plan.hours:
-        lines.append(f"            more than {written_time(plan.hours)}: the steps or tokens that are set decide")
+        lines.append(f"            more than {written_time(plan.hours)}: train.steps or train.tokens takes precedence")
     if known and plan.epochs > 1.05 * MOST_EPOCHS:
-        lines.append("            the text runs dry: more of it, or fewer steps, would do better")
+        lines.append(f"            over {MOST_EPOCHS} epochs: add text or reduce the number of steps")
     return lines
 
 
 def _left_out(plan: Plan) -> str:
-    files = "a file that is" if plan.left_out == 1 else f"{plan.left_out:,} files that are"
-    return f"{files} no text by name, such as {plan.left_out_example}; read are {LOOKED_FOR}"
+    files = f"{plan.left_out:,} file{'s' if plan.left_out > 1 else ''}"
+    return f"{files} without a text extension, such as {plan.left_out_example}; supported: {LOOKED_FOR}"
 
 
 def written_time(hours: float) -> str:
-    """Write hours in the unit that suits them."""
+    """Format hours in a suitable unit."""
     seconds = round(3600 * hours)
     if seconds < 60:
         return f"{seconds} seconds"
@@ -162,40 +162,37 @@ def written_time(hours: float) -> str:
 def _speeds(
     candidates: dict[str, PretrainConfig], parameters: dict[str, int], hours: float, most: float, device: torch.device
 ) -> dict[str, Speed]:
-    """Time the candidates from the smallest up, as long as tokens enough for the next could be read in the hours."""
+    """Time the candidates from the smallest up, as long as the next one could read enough tokens in the hours."""
     speeds: dict[str, Speed] = {}
     reach = most
     for name, config in candidates.items():
         if speeds and reach < TOKENS_PER_PARAMETER * parameters[name]:
-            break  # larger models are slower still
+            break  # larger models are even slower
         try:
             speeds[name] = measure_speed(config, device)
         except torch.OutOfMemoryError as problem:
             if not speeds:
-                raise ElectraError("the GPU has no memory left; free some, or say --set device=cpu") from problem
-            break  # nor will a larger one fit
+                raise ElectraError("the GPU is out of memory; free some, or use --set device=cpu") from problem
+            break  # a larger one will not fit either
         reach = min(reach, hours * 3600 * speeds[name].tokens_per_second)
     return speeds
 
 
 def vocabulary(text_bytes: int) -> int:
-    """Give the pieces that a text has enough occurrences for."""
+    """Return the vocabulary size for a text of this many bytes."""
     return min(max(text_bytes // BYTES_PER_PIECE // 64 * 64, SMALLEST_VOCABULARY), LARGEST_VOCABULARY)
 
 
 def choose(affordable: dict[str, float], parameters: dict[str, int]) -> str:
-    """Take the largest model whose training reads enough tokens for its parameters, or else the smallest."""
+    """Return the largest model whose training reads enough tokens for its parameters, or else the smallest."""
     enough = [name for name in affordable if affordable[name] >= TOKENS_PER_PARAMETER * parameters[name]]
     return max(enough or [min(affordable, key=parameters.__getitem__)], key=parameters.__getitem__)
 
 
 def measure_text(names: Sequence[str], tally: Tally | None = None) -> tuple[int, bool]:
-    """Estimate the bytes of text in the sources: count the first ones, and take the rest to be alike.
-
-    Where it is not known how much the rest is, as with datasets of the hub, the bytes are those counted, and False.
-    """
+    """Return the estimated bytes of the text and True; if its size is unknown, the bytes of a sample and False."""
     if "-" in names:
-        raise DataError("the text is read more than once, which standard input does not allow; give files")
+        raise DataError("the text is read more than once, so it cannot come from standard input; name files instead")
     tally, size = tally or Tally(), 0
     for passage in read_documents(names, tally=tally):
         size += len(passage.text.encode()) + 1
@@ -213,12 +210,12 @@ def measure_text(names: Sequence[str], tally: Tally | None = None) -> tuple[int,
 def _training(
     preset: str, budget: Sequence[str], overrides: Sequence[str], speed: Speed, affordable: float
 ) -> list[str]:
-    """Choose the batch, halved until there are updates enough, and what goes by the number of updates."""
+    """Return the batch size, halved until there are enough updates, and all settings that depend on their number."""
     asked = load_layers(preset, budget, overrides).train
     tokens, batch, length = asked.tokens or affordable, asked.batch_size, asked.length
     while batch > SMALLEST_BATCH and batch % 2 == 0 and tokens / (batch * length) < FEWEST_UPDATES:
         batch //= 2
-    config = load_layers(preset, [*budget, f"train.batch_size={batch}"], overrides)  # the user's batch, where it is set
+    config = load_layers(preset, [*budget, f"train.batch_size={batch}"], overrides)  # the user's batch size, if set
     batch, steps = config.train.batch_size, total_steps(config.train) or _steps(config, affordable)
     often = max(10, steps // 20)
     quick = {key: setting.value for key, setting in gather(PretrainConfig, "quick").items()}
@@ -231,14 +228,14 @@ def _training(
         f"train.micro_batch_size={math.gcd(batch, asked.start_batch_size or batch, speed.micro_batch_size)}",
         f"train.warmup_steps={max(1, int(WARMUP_SHARE * steps))}",
         f"evaluate.every={often}",
-        f"evaluate.batches={min(config.evaluate.batches, often // 5)}",  # a fifteenth of the time at most
+        f"evaluate.batches={min(config.evaluate.batches, often // 5)}",  # at most a fifteenth of the time
         f"checkpoint.every={often}",
         f"log.every={max(1, min(50, steps // 100))}",
     ]
 
 
 def _steps(config: PretrainConfig, tokens: float) -> int:
-    """Count the steps that read so many tokens, with a batch that may grow."""
+    """Return the number of steps that read this many tokens, with a batch size that may grow."""
     budget = {"steps": None, "hours": None, "tokens": max(1, int(tokens))}
     return max(1, total_steps(config.train.model_copy(update=budget)) or 1)
 

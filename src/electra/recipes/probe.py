@@ -1,7 +1,6 @@
-"""A probe: what frozen features of an encoder know, read off by logistic regression.
+"""Probe the frozen features of an encoder with logistic regression.
 
-The task needs no labels from outside: tell a word of a sentence from another one of the text, drawn at random, that
-stands in its place.
+The task needs no labels: decide whether a word of a sentence was replaced by a random word of the text.
 """
 
 import random
@@ -16,30 +15,30 @@ from torch import Tensor
 from electra.errors import DataError
 from electra.model.pretrained import Pretrained
 
-WORDS = 12  # of a sentence's beginning: more would make the task easier, fewer harder
+WORDS = 12  # per sentence, from its beginning: more would make the task easier, fewer harder
 TEST_SHARE = 0.3  # of the documents
 PENALTY = 1e-3  # on the squared weights
 
 
 @dataclass(frozen=True)
 class Example:
-    """A word of a text."""
+    """A word of a text, original or exchanged."""
 
     text: str
-    place: int  # of the word, from 0
+    place: int  # index of the word
     exchanged: bool
 
 
 @dataclass(frozen=True)
 class Task:
-    """Words to fit and words to test, documents kept together on one side of the split."""
+    """Examples to train and to test on; no document is in both."""
 
     train: list[Example]
     test: list[Example]
 
 
 def odd_word_task(documents: Sequence[Sequence[str]]) -> Task:
-    """Take a word from the beginning of each paragraph, once as it is and once exchanged."""
+    """Take two examples from the beginning of each paragraph: one original word, and the same word exchanged."""
     chance = random.Random(0)
     words = sorted({word for document in documents for paragraph in document for word in paragraph.split()})
     sides: tuple[list[Example], list[Example]] = ([], [])
@@ -52,12 +51,12 @@ def odd_word_task(documents: Sequence[Sequence[str]]) -> Task:
                 exchanged = [*given[:place], word, *given[place + 1 :]]
                 side += [Example(" ".join(given), place, False), Example(" ".join(exchanged), place, True)]
     if not all(sides):
-        raise DataError(f"{len(documents)} documents are too few for a probe: it needs some to fit and some to test")
+        raise DataError(f"{len(documents)} documents are too few for a probe: it needs some to train and some to test")
     return Task(*sides)
 
 
 def probe(model: Pretrained, task: Task) -> float:
-    """Fit logistic regression to the words' features, and give its accuracy on the documents it has not seen."""
+    """Fit a logistic regression to the words' features, and return its accuracy on unseen documents."""
     features, labels = _features(model, task.train)
     mean, deviation = features.mean(0), features.std(0) + 1e-6
     weights = _fit((features - mean) / deviation, labels)
@@ -67,7 +66,7 @@ def probe(model: Pretrained, task: Task) -> float:
 
 
 def _features(model: Pretrained, examples: Sequence[Example]) -> tuple[Tensor, Tensor]:
-    """Give the state of each word's first piece."""
+    """Return the features (N, H) of each word's first piece, and the labels (N)."""
     states = model.encode([example.text for example in examples], pooling="tokens")
     before = model.tokenizer.encode([" ".join(example.text.split()[: example.place]) for example in examples])
     found = [of_text[min(len(pieces.ids), len(of_text) - 1)] for of_text, pieces in zip(states, before, strict=True)]
@@ -80,7 +79,7 @@ def _scores(features: Tensor, weights: Tensor) -> Tensor:
 
 
 def _fit(features: Tensor, labels: Tensor) -> Tensor:
-    """Minimise the penalised logistic loss, which is convex: the start does not matter."""
+    """Minimize the penalized logistic loss, which is convex, so the initial weights do not matter."""
     weights = torch.zeros(features.size(1) + 1, dtype=features.dtype, requires_grad=True)
     optimizer = torch.optim.LBFGS([weights], max_iter=200, line_search_fn="strong_wolfe")
 

@@ -1,4 +1,4 @@
-"""Put a trained model to work on a text: some tokens are replaced, the discriminator looks for them."""
+"""Try a trained model on a text: replace some tokens and let the discriminator detect them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,23 +16,23 @@ from electra.objectives.rtd import ReplacedTokenDetection
 
 @dataclass(frozen=True)
 class Judged:
-    """A token as the discriminator saw it."""
+    """A token of the corrupted text with the discriminator's verdict."""
 
     token: str
     original: str
-    probability: float  # of being replaced, as the discriminator thinks
+    probability: float  # of being replaced, according to the discriminator
 
     @property
     def replaced(self) -> bool:
-        """Say whether it stands for another."""
+        """Return whether the token differs from the original."""
         return self.token != self.original
 
 
 @torch.inference_mode()
 def replace_and_detect(model: Pretrained, text: str, seed: int = 0) -> list[Judged]:
-    """Replace one token in seven or so, and give every token with the discriminator's verdict.
+    """Replace about one token in seven, and return every token with the discriminator's verdict.
 
-    The model's generator proposes the replacements; where it has none they are drawn uniformly from the vocabulary.
+    The model's generator proposes the replacements; without one they are drawn uniformly from the vocabulary.
     """
     discriminator, tokenizer = as_discriminator(model.network), model.tokenizer
     pieces = tokenizer.encode([text])[0].ids[: model.window]
@@ -48,7 +48,7 @@ def replace_and_detect(model: Pretrained, text: str, seed: int = 0) -> list[Judg
 
 
 def detection_auc(sentences: Sequence[Sequence[Judged]]) -> float:
-    """Give the chance that a replaced token is thought likelier to be one than an original token."""
+    """Return the AUC: the chance that a replaced token gets a higher probability than an original one."""
     tokens = [token for sentence in sentences for token in sentence]
     return auc(
         torch.tensor([token.probability for token in tokens]), torch.tensor([token.replaced for token in tokens])

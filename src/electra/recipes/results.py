@@ -1,4 +1,4 @@
-"""The results of several seeds: their summary."""
+"""Summarize the results of several seeds."""
 
 import statistics
 from collections.abc import Sequence
@@ -6,14 +6,14 @@ from typing import Any
 
 from scipy.special import stdtrit
 
-Results = dict[str, Any]  # what `results.json` holds
+Results = dict[str, Any]  # the content of `results.json`
 CONFIDENCE = 0.95
 
 
 def summarize_seeds(seeds: Sequence[dict[str, Any]]) -> Results:
-    """Give median, mean and standard deviation of each metric, and an interval that holds the mean with 95 %.
+    """Return median, mean, standard deviation and 95 % confidence interval of the mean for each metric.
 
-    Deviation and interval are those of a sample (n - 1, Student's t); one seed has neither: 0 and null.
+    Deviation and interval are those of a sample (n - 1, Student's t); for one seed they are 0 and null.
     """
     names = list(seeds[0]["metrics"])
     values = {name: [seed["metrics"][name] for seed in seeds] for name in names}
@@ -26,32 +26,32 @@ def summarize_seeds(seeds: Sequence[dict[str, Any]]) -> Results:
 
 
 def chosen_seed(seeds: Sequence[dict[str, Any]], metric: str, keep: str) -> int:
-    """Name the seed whose model is kept: the best, or the one in the middle; of equals the first."""
+    """Return the seed whose model is kept: the best or the median one; ties go to the first."""
     ranked = sorted(seeds, key=lambda seed: -seed["metrics"][metric])
     found: int = ranked[0 if keep == "best" else len(ranked) // 2]["seed"]
     return found
 
 
 def describe(results: Results) -> str:
-    """Say the score in one line, with the protocol that it was made by."""
+    """Return the scores and the protocol in one line."""
     metric, count = results["metric"], len(results["seeds"])
     scores = " · ".join(f"{name} {percent(name, value)}" for name, value in results["median"].items())
     spread = f" (median of {count} seeds, {metric} ± {100 * results['std'][metric]:.2f})" if count > 1 else " (1 seed)"
     constant = constant_seeds(results)
-    failed = f", {constant} of {count} gave every example the same answer" if constant else ""
+    failed = f", {constant} of {count} seeds predict the same for every example" if constant else ""
     start = "" if results["start"] == "pretrained" else f", start {results['start']}"
     swept = results.get("sweep", ())
-    rate = f", learning_rate {results['learning_rate']:g}, the best of {len(swept)}" if swept else ""
+    rate = f", learning_rate {results['learning_rate']:g} (best of {len(swept)})" if swept else ""
     return f"{results['task']}: {scores}{spread}{rate}, protocol {results['protocol']}{start}{failed}"
 
 
 def constant_seeds(results: Results) -> int:
-    """Count the seeds that learned nothing: all of dev got the same answer."""
+    """Count the seeds that learned nothing: they predict the same for every dev example."""
     return sum(seed.get("constant", False) for seed in results["seeds"])
 
 
 def percent(name: str, value: float) -> str:
-    """Write a score in percent, an error as it is."""
+    """Format a score in percent; errors are not scaled."""
     return f"{value:.4f}" if name.endswith("error") else f"{100 * value:.2f}"
 
 

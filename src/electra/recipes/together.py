@@ -1,4 +1,4 @@
-"""Several fine-tunings at a time, each in a process of its own: small tasks wait for the host, not for the GPU."""
+"""Run several fine-tunings at a time, each in its own process: small tasks are limited by the CPU, not the GPU."""
 
 import json
 import os
@@ -22,41 +22,41 @@ from electra.training.run import Listener, Record
 def finetune_together(
     preset: str, tasks: Mapping[str, Sequence[str]], together: int, listeners: Sequence[Listener]
 ) -> list[Results]:
-    """Fine-tune for each task with its keys on top of a preset, some at a time.
+    """Fine-tune on each task with its keys on top of a preset, `together` at a time.
 
-    A task that fails is told of at once and stops no other; in the end the first of them is the error.
+    A failing task is reported at once and does not stop the others; the first failure is raised at the end.
     """
-    turn = threading.Lock()
+    lock = threading.Lock()
     threads_each = max(1, available_cores() // min(together, len(tasks)))
     running: set[subprocess.Popen[bytes]] = set()
 
-    def tell(record: Record) -> None:
-        with turn:
+    def report(record: Record) -> None:
+        with lock:
             for listener in listeners:
                 listener(record)
 
     def work(name: str) -> Results:
-        said: Results = {}
+        last: Results = {}
         with tempfile.TemporaryFile() as errors:
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors.fileno()}
             process = start_module(__name__, preset, *tasks[name], threads=threads_each, **pipes)
-            with process:  # its input is open while we live
+            with process:  # its stdin stays open as long as this process lives
                 running.add(process)
                 assert process.stdout is not None
                 for line in filter(_is_ours, process.stdout):
-                    said = json.loads(line)
-                    if "warning" in said:
-                        tell({"warning": f"{name}: {said['warning']}"})
+                    last = json.loads(line)
+                    if "warning" in last:
+                        report({"warning": f"{name}: {last['warning']}"})
             errors.seek(0)
-            failed = errors.read().decode().strip()
+            message = errors.read().decode().strip()
         if process.returncode:
-            raise TaskError(f"{name}: {failed.splitlines()[-1] if failed else 'the process was killed'}")
-        return said
+            raise TaskError(f"{name}: {message.splitlines()[-1] if message else 'the process was killed'}")
+        return last
 
     def stop() -> None:
         threads.shutdown(wait=False, cancel_futures=True)
         for process in list(running):
-            process.terminate()  # it saves what there is; one that has ended does not mind
+            process.terminate()  # makes it save a checkpoint; does nothing if it has already exited
 
     failures = []
     with ExitStack() as stack:
@@ -66,21 +66,21 @@ def finetune_together(
         for done in as_completed(started):
             if problem := done.exception():
                 failures.append(problem)
-                tell({"warning": str(problem)})
+                report({"warning": str(problem)})
             else:
-                tell({"detected": describe(done.result())})
+                report({"detected": describe(done.result())})
     if failures:
         raise failures[0]
     return [done.result() for done in started]
 
 
 def _is_ours(line: bytes) -> bool:
-    """Tell what we print from what a library may."""
+    """Return whether a line is our JSON and not a library's output."""
     return line.startswith(b"{")
 
 
 def _stop_with_parent() -> None:
-    """Stop as by SIGTERM, which saves what there is, when the parent is gone: the input ends then."""
+    """Wait until stdin closes because the parent exited, then stop with SIGTERM, which saves a checkpoint."""
     while os.read(0, 1):
         pass
     os.kill(os.getpid(), signal.SIGTERM)

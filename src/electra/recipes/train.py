@@ -1,4 +1,4 @@
-"""From a text to a model in some hours: vocabulary, corpus, plan, pre-training. Each stage is skipped when done."""
+"""Train a model from raw text: plan, vocabulary, corpus, pre-training. Stages that are done are skipped."""
 
 import json
 import os
@@ -36,15 +36,15 @@ def train(
     listeners: Sequence[Listener] = (),
     say: Callable[[str], None] = lambda line: None,
 ) -> Path:
-    """Train the model that suits the text, the machine and the hours; the same call again goes on where it stopped.
+    """Train the model that suits the text, the machine and the hours; the same call again resumes an unfinished run.
 
-    `say` gets the lines of the plan, and each listener the records of `metrics.jsonl`; without them nothing is shown.
+    `say` receives the lines of the plan, each listener the records of `metrics.jsonl`; nothing is printed otherwise.
     """
     began = time.monotonic()
     if launched():
         raise ConfigError(
-            "train prepares its text in one process: start it without torchrun, and for several devices "
-            "torchrun -m electra pretrain with a corpus of electra corpus"
+            "train runs in a single process: start it without torchrun; for several devices, build a corpus with "
+            "electra corpus and start torchrun -m electra pretrain"
         )
     names = names_of(sources)
     folder = Path(out).expanduser()
@@ -54,16 +54,16 @@ def train(
             write_json(folder / PLAN, asdict(plan))
         _prepare(folder, plan, heldout, say)
     places = [text_override("data", folder / "corpus"), text_override("out", folder)]
-    if begun(folder):  # what was set since, by electra pretrain, holds
+    if begun(folder):  # settings that were changed with electra pretrain since then are kept
         return pretrain(load_config(folder, places), listeners)
-    pieces = load_tokenizer(folder / "tokenizer").vocab_size  # over what was asked for: the text may have fewer
+    pieces = load_tokenizer(folder / "tokenizer").vocab_size  # may be less than requested, if the text is short
     plan = replace(plan, overrides=[*plan.overrides, f"model.vocab_size={pieces}"])
     return pretrain(plan.config(*places, f"train.hours={_hours_left(plan, began)!r}"), listeners)
 
 
 def _prepare(folder: Path, plan: Plan, heldout: float, say: Callable[[str], None]) -> None:
-    """Make vocabulary and corpus where they are not there yet."""
-    names = plan.sources  # as they were spelled at first, which the corpus remembers
+    """Build the vocabulary and the corpus unless they exist."""
+    names = plan.sources  # spelled as in the first call, which is what the corpus stores
     building = Building(length=plan.config().train.length, heldout=heldout)
     for line in describe(plan):
         say(line)
@@ -74,8 +74,8 @@ def _prepare(folder: Path, plan: Plan, heldout: float, say: Callable[[str], None
     say(f"{tokenizer_folder}: {tokenizer.vocab_size:,} pieces ({report.kind})")
     if (unknown := report.fertility.unknown_characters) > MOST_UNKNOWN:
         say(
-            f"warning: they do not spell {unknown:.1%} of the text; take more, --set model.vocab_size=N, or "
-            "go step by step, with electra vocab --model bpe"
+            f"warning: {unknown:.1%} of the text is unknown to it; enlarge it with --set model.vocab_size=N, or "
+            "train step by step, starting with electra vocab --model bpe"
         )
     corpus = _corpus(names, tokenizer, building, folder / "corpus")
     say(f"{folder / 'corpus'}: {corpus.manifest.tokens:,} tokens in {corpus.manifest.sequences:,} sequences")
@@ -84,23 +84,23 @@ def _prepare(folder: Path, plan: Plan, heldout: float, say: Callable[[str], None
 def planned(
     names: list[str], *, hours: float, out: Path, overrides: Sequence[str], heldout: float, lowercase: bool
 ) -> tuple[Plan, bool]:
-    """Give the plan for a text, and whether it is that of an earlier call; what cannot be trained is refused."""
+    """Return the plan for a text and whether it was made by an earlier call; raise if it cannot be trained."""
     check_place(out)
     place = out.absolute()
     for name in names:
         if place.is_relative_to(Path(name).expanduser().absolute()):
-            raise ConfigError(f"{out} lies in {name} and would be read as text; choose another out")
+            raise ConfigError(f"{out} is inside {name} and would be read as text; choose another out")
     case: Case = "uncased" if lowercase else "cased"
     if plan := _recall(out, names, {"hours": hours, "overrides": list(overrides), "case": case}):
         return plan, True
     plan = make_plan(names, hours=hours, overrides=overrides, case=case)
-    Building(length=plan.config().train.length, heldout=heldout)  # refuses what is none
+    Building(length=plan.config().train.length, heldout=heldout)  # validates heldout
     _check_prepared(out, plan)
     return plan, False
 
 
 def _check_prepared(folder: Path, plan: Plan) -> None:
-    """Refuse a plan that the corpus which is there was not made for, before anything is written."""
+    """Check that an existing corpus fits the plan, before anything is written."""
     place = folder / "corpus"
     if (place / MANIFEST).is_file():
         length = open_corpus(place).manifest.length == plan.config().train.length
@@ -117,13 +117,13 @@ def _has_vocabulary(folder: Path, plan: Plan) -> bool:
 
 
 def _corpus(names: list[str], tokenizer: Tokenizer, building: Building, place: Path) -> Corpus:
-    """Build the corpus, or open it; of text that has no size, such as the hub's, that it changed cannot be told."""
+    """Build the corpus, or open an existing one if changes of the text cannot be detected (Hub data has no size)."""
     try:
         sizes = [source.size for source in find_sources(names)[0]]
         if None not in sizes or not (place / MANIFEST).is_file():
             return build_corpus(names, tokenizer, length=building.length, out=place, heldout=building.heldout)
     except DataError as problem:
-        raise DataError(f"{problem}{_going_on(place.parent)}") from None
+        raise DataError(f"{problem}{_how_to_resume(place.parent)}") from None
     corpus = open_corpus(place)
     if corpus.manifest.heldout != building.heldout:
         raise DataError(f"{place} holds a corpus made with another heldout; choose another --out")
@@ -131,43 +131,43 @@ def _corpus(names: list[str], tokenizer: Tokenizer, building: Building, place: P
 
 
 def _recall(folder: Path, names: list[str], wanted: dict[str, Any]) -> Plan | None:
-    """Read the plan of an earlier call; before the first update is saved other hours and settings make another plan."""
+    """Read the plan of an earlier call; None if there is none, or if it changed before the first update was saved."""
     path = folder / PLAN
     if not path.is_file():
         if (folder / "config.toml").is_file():
-            raise CheckpointError(f"{folder} holds a run without {PLAN}, which train did not begin; choose another out")
+            raise CheckpointError(f"{folder} holds a run that train did not start (no {PLAN}); choose another out")
         return None
     try:
         plan = Plan(**json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError):
-        raise CheckpointError(f"{path} is cut short, or of another version of electra; choose another out") from None
+        raise CheckpointError(f"{path} is truncated or from another version of electra; choose another out") from None
     changed = [name for name, value in wanted.items() if _differ(getattr(plan, name), value)]
     if [*map(os.path.abspath, plan.sources)] != [*map(os.path.abspath, names)]:
         changed.insert(0, "sources")
     if "sources" in changed or (changed and begun(folder)):
         raise ConfigError(
-            f"{folder} was planned with other {' and '.join(changed)} ({getattr(plan, changed[0])}); "
-            f"give the same to go on, or choose another out{_going_on(folder)}"
+            f"{folder} was planned with different {' and '.join(changed)} ({getattr(plan, changed[0])}); "
+            f"repeat them to resume, or choose another out{_how_to_resume(folder)}"
         )
     return None if changed else plan
 
 
 def _differ(one: Any, other: Any) -> bool:
-    """Compare what was asked for; of keys that are set, their order does not count."""
+    """Return whether two settings differ; the order of overrides does not matter."""
     return sorted(one) != sorted(other) if isinstance(one, list) else bool(one != other)
 
 
-def _going_on(folder: Path) -> str:
-    """Say how a training that has begun goes on without its text and its plan."""
-    return f"; electra pretrain {folder / 'config.toml'} goes on, with train.hours=H for more" if begun(folder) else ""
+def _how_to_resume(folder: Path) -> str:
+    """Return a hint how to resume a started run without its text and its plan."""
+    return f"; to continue this run: electra pretrain {folder / 'config.toml'} [train.hours=H]" if begun(folder) else ""
 
 
 def _hours_left(plan: Plan, began: float) -> float:
-    """Give the hours to train: what the stages before have left."""
+    """Return the hours that the earlier stages left for training."""
     spent = (time.monotonic() - began) / 3600
     if spent >= plan.hours:
         raise ConfigError(
-            f"preparing the text took {written_time(spent)}, which leaves nothing of {written_time(plan.hours)}; "
-            "the same command again starts to train: what is prepared stays"
+            f"preparing the text took {written_time(spent)}, but the budget is {written_time(plan.hours)}; "
+            "run the same command again to train on the prepared text"
         )
     return min(plan.hours - spent, plan.train_hours)

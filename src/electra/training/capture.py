@@ -1,4 +1,4 @@
-"""A function of tensors as a CUDA graph: its thousand kernels are launched as one."""
+"""Capture a function of tensors as a CUDA graph, which launches its thousand kernels as one."""
 
 import gc
 from collections.abc import Callable, Iterator, Sequence
@@ -9,18 +9,18 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
-WARM_UP = 2  # runs before the recording: libraries set themselves up on first use
+WARM_UP = 2  # runs before the recording: libraries initialize themselves on first use
 
 Result = TypeVar("Result")
 Shape = tuple[tuple[int, ...], ...]
 
 
 class Captured(Generic[Result]):
-    """A function that is recorded once for each shape of its input, then replayed.
+    """A function that is recorded once for each shape of its inputs, then replayed.
 
-    The input is tensors in dataclasses, tuples and dicts, the work is all on the device, and the next call overwrites
-    the result. `changes` are the tensors that the function writes to beside its result. Functions that are called in
-    turns may share a `pool` of memory: each then overwrites what the others gave.
+    The inputs are tensors in dataclasses, tuples and dicts, all work is on the device, and the next call overwrites
+    the result. `changes` are the tensors that the function modifies. Functions that are called in turns may share a
+    memory `pool`: each then overwrites the results of the others.
     """
 
     def __init__(self, function: Callable[..., Result], changes: Sequence[Tensor], pool: Any = None) -> None:
@@ -29,7 +29,7 @@ class Captured(Generic[Result]):
         self.pool = pool or torch.cuda.graph_pool_handle()
 
     def __call__(self, *inputs: Any) -> Result:
-        """Give the function's result for these inputs."""
+        """Return the function's result for these inputs."""
         shape = tuple(tuple(tensor.shape) for tensor in _tensors(inputs))
         if shape not in self.recorded:
             self.recorded[shape] = self._record(inputs)
@@ -51,16 +51,16 @@ class Captured(Generic[Result]):
         for kept, value in zip(self.changes, before, strict=True):
             kept.data.copy_(value)
         graph = torch.cuda.CUDAGraph()
-        # Only this thread's calls belong to the recording: another one may be reading batches.
+        # Record only calls of this thread: another one may be reading batches.
         with nothing_collected(), torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
-            result = _mapped(self.function(*places), Tensor.detach)  # its graph would tie the weights to this recording
+            result = _mapped(self.function(*places), Tensor.detach)  # autograd would tie the weights to this recording
         torch.cuda.set_rng_state(state)
         return graph, places, result
 
 
 @contextmanager
 def nothing_collected() -> Iterator[None]:
-    """Keep Python from collecting garbage: the end of an earlier recording that lies in it would spoil this one."""
+    """Suspend garbage collection: destroying an earlier CUDA graph during a recording would break it."""
     was_on = gc.isenabled()
     gc.disable()
     try:

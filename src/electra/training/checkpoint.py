@@ -1,7 +1,7 @@
-"""Checkpoints: everything from which a run goes on as if it had never stopped.
+"""Checkpoints: everything that a run needs to resume as if it had never stopped.
 
-A checkpoint is a folder `step-00001000` with the weights and the optimizer's tensors as safetensors, and `state.json`,
-which holds the rest and the checksums of both. It is written beside and renamed, so that what bears the name is whole.
+A checkpoint is a folder `step-00001000` with the weights and the optimizer's tensors as safetensors, and `state.json`
+with the rest and the checksums of both. It is written atomically: under a temporary name, then renamed.
 """
 
 import json
@@ -23,25 +23,25 @@ WEIGHTS, OPTIMIZER, STATE = "weights.safetensors", "optimizer.safetensors", "sta
 
 @dataclass(frozen=True)
 class Restored:
-    """What a checkpoint says beside the tensors, and the newer checkpoints that were found damaged."""
+    """The state of the restored checkpoint without its tensors, and newer checkpoints that were damaged."""
 
     state: dict[str, Any]
     damaged: list[Path]
 
 
 class Checkpoints:
-    """The checkpoints of a run: the newest few, and the best, to go back to where a run was spoilt later."""
+    """The checkpoints of a run: the newest few, and the best in case the run diverges later."""
 
     def __init__(self, folder: Path, keep: int) -> None:
         self.folder = folder
         self.keep = keep
 
     def save(self, module: nn.Module, optimizer: Optimizer, state: dict[str, Any], best: bool) -> None:
-        """Write a checkpoint; `state` has the step."""
+        """Write a checkpoint; `state` contains the step."""
         self.folder.mkdir(parents=True, exist_ok=True)
         name = _name(state["step"])
-        for left in self.folder.glob(".step-*.partial"):  # by a kill while a checkpoint was written or removed
-            shutil.rmtree(left)
+        for partial in self.folder.glob(".step-*.partial"):  # left by a kill while writing or removing a checkpoint
+            shutil.rmtree(partial)
         written = beside(self.folder / name)
         written.mkdir()
         sums = {
@@ -49,23 +49,23 @@ class Checkpoints:
             OPTIMIZER: _write(optimizer.tensors(), written / OPTIMIZER),
         }
         write_whole(written / STATE, json.dumps({**state, "sha256": sums}, indent=1))
-        shutil.rmtree(self.folder / name, ignore_errors=True)  # of a run that went on from an older checkpoint
-        if best:  # named first: a kill before it is there costs nothing, for the run will come to it again
+        shutil.rmtree(self.folder / name, ignore_errors=True)  # from before the run resumed at an older checkpoint
+        if best:  # written first: if the process is killed in between, the resumed run reaches this step again
             write_whole(self.folder / "best", name)
         written.rename(self.folder / name)
         sync(self.folder)
-        self._forget_old_ones(name)
+        self._remove_old(name)
 
     def steps(self) -> list[Path]:
-        """List the checkpoints, oldest first."""
+        """Return the checkpoints, oldest first."""
         return sorted(path for path in self.folder.glob("step-*") if path.is_dir())
 
     def hold_updates(self) -> bool:
-        """Say whether any is saved: from there a run goes on, whatever it started from."""
+        """Return whether any update is saved; if so, the run resumes from it and ignores its initial weights."""
         return any(path.name > _name(0) for path in self.steps())
 
     def restore(self, module: nn.Module, optimizer: Optimizer) -> Restored | None:
-        """Load the newest checkpoint that is whole into module and optimizer; None where no update is saved."""
+        """Load the newest intact checkpoint into module and optimizer; return None if no update is saved."""
         if not self.hold_updates():
             return None
         damaged: list[Path] = []
@@ -79,29 +79,29 @@ class Checkpoints:
             damaged.append(path)
         raise CheckpointError(f"every checkpoint in {self.folder} is damaged; choose another out")
 
-    def _forget_old_ones(self, newest: str) -> None:
-        """Remove what is older than the newest few, and what lies ahead of the run: it was damaged."""
+    def _remove_old(self, newest: str) -> None:
+        """Remove all but the newest few and the best, and damaged checkpoints of later steps."""
         best = self.folder / "best"
         kept = {best.read_text(errors="replace")} if best.is_file() else set()
         ahead = [path for path in self.steps() if path.name > newest]
         behind = [path for path in self.steps() if path.name <= newest][: -self.keep]
         for path in [*ahead, *(path for path in behind if path.name not in kept)]:
-            gone = beside(path)  # a half-removed checkpoint must not look whole
-            path.rename(gone)
-            shutil.rmtree(gone)
+            hidden = beside(path)  # a partly removed checkpoint must not look complete
+            path.rename(hidden)
+            shutil.rmtree(hidden)
 
 
 class NoCheckpoints(Checkpoints):
-    """For a run so short that it is rather started anew."""
+    """For a run so short that it is restarted instead of resumed."""
 
     def __init__(self) -> None:
         super().__init__(Path(), keep=1)
 
     def save(self, module: nn.Module, optimizer: Optimizer, state: dict[str, Any], best: bool) -> None:
-        """Write nothing."""
+        """Do nothing."""
 
     def steps(self) -> list[Path]:
-        """Find nothing."""
+        """Return an empty list."""
         return []
 
 
@@ -114,16 +114,17 @@ def _load(path: Path, wanted: dict[str, Tensor]) -> None:
     found, checkpoint = read_safe(path), path.parent
     if found.keys() != wanted.keys():
         odd = sorted(found.keys() ^ wanted.keys())[0]
-        raise CheckpointError(f"{checkpoint} is of another model: {odd} stands in one of the two alone")
+        where = "the checkpoint, not in the model" if odd in found else "the model, not in the checkpoint"
+        raise CheckpointError(f"{checkpoint} belongs to another model: {odd} is only in {where}")
     for name, tensor in wanted.items():
         if tensor.shape != found[name].shape:
-            shapes = f"{tuple(found[name].shape)}, not {tuple(tensor.shape)}"
-            raise CheckpointError(f"{checkpoint} is of another model: {name} has shape {shapes}")
+            shapes = f"{tuple(found[name].shape)}, but the model has {tuple(tensor.shape)}"
+            raise CheckpointError(f"{checkpoint} belongs to another model: {name} has shape {shapes}")
         tensor.copy_(found[name])
 
 
 def _tensors_of(module: nn.Module) -> dict[str, Tensor]:
-    """Name every tensor once, also where modules share it."""
+    """Return all tensors by name, those shared between modules only once."""
     return dict(module.named_parameters()) | {
         name: buffer for name, buffer in module.state_dict().items() if name in dict(module.named_buffers())
     }
@@ -133,12 +134,12 @@ def _verified_state(path: Path) -> dict[str, Any] | None:
     try:
         state: dict[str, Any] = json.loads((path / STATE).read_text(encoding="utf-8"))
         sums = state.pop("sha256")
-        whole = path.name == _name(state["step"]) and all(
+        intact = path.name == _name(state["step"]) and all(
             file_sha256(path / name) == sums[name] for name in (WEIGHTS, OPTIMIZER)
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return state if whole else None
+    return state if intact else None
 
 
 def _write(tensors: dict[str, Tensor], path: Path) -> str:

@@ -1,4 +1,4 @@
-"""The processes that train together: one, or those that torchrun started."""
+"""The workers that train together: a single process, or those that torchrun started."""
 
 import os
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from electra.model.precision import find_device
 
 @dataclass(frozen=True)
 class Processes:
-    """This process among its fellows."""
+    """This process, its rank among all workers and its device."""
 
     rank: int
     world_size: int
@@ -23,39 +23,39 @@ class Processes:
 
     @property
     def first(self) -> bool:
-        """Say whether this process writes the files."""
+        """Return whether this process writes the files."""
         return self.rank == 0
 
     def largest(self, value: float) -> float:
-        """Agree on the largest of all processes' values."""
+        """Return the largest value of all processes."""
         if self.world_size == 1:
             return value
-        shared = torch.tensor(value, dtype=torch.float64)  # on the host: no process waits for its GPU
+        shared = torch.tensor(value, dtype=torch.float64)  # on the CPU: no process has to wait for its GPU
         dist.all_reduce(shared, op=dist.ReduceOp.MAX)
         return shared.item()
 
     def add_up(self, tensor: Tensor) -> None:
-        """Replace a tensor by its sum over all processes."""
+        """Sum a tensor over all processes, in place."""
         if self.world_size > 1:
             dist.all_reduce(tensor)
 
     def wait(self) -> None:
-        """Wait for all processes to come here."""
+        """Wait until all processes get here."""
         self.largest(0.0)
 
 
 def launched() -> bool:
-    """Say whether torchrun, or something like it, started this process among others."""
+    """Return whether torchrun or a similar launcher started this process."""
     if "WORLD_SIZE" not in os.environ:
         return False
     if missing := [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if name not in os.environ]:
-        raise ConfigError(f"WORLD_SIZE is set and {missing[0]} is not: start with torchrun, or unset WORLD_SIZE")
+        raise ConfigError(f"WORLD_SIZE is set, but {missing[0]} is not; start with torchrun, or unset WORLD_SIZE")
     return True
 
 
 @contextmanager
 def joined(device: str) -> Iterator[Processes]:
-    """Join the processes that torchrun started, or be alone; leave them in the end."""
+    """Join the process group if torchrun started this process, and leave it at the end."""
     chosen = find_device(device)
     if not launched():
         yield Processes(0, 1, chosen)
@@ -63,14 +63,16 @@ def joined(device: str) -> Iterator[Processes]:
     if chosen.type == "cuda":
         chosen = torch.device("cuda", int(os.environ.get("LOCAL_RANK", os.environ["RANK"])))
         if chosen.index >= torch.cuda.device_count():
-            raise ConfigError(f"{torch.cuda.device_count()} GPUs for more processes: start one process for each GPU")
+            raise ConfigError(f"more processes than GPUs ({torch.cuda.device_count()}); start one process per GPU")
         torch.cuda.set_device(chosen)
+    if chosen.type == "mps":  # neither gloo nor nccl can reduce its tensors
+        raise ConfigError("an Apple GPU trains in a single process; start it without torchrun, or add device=cpu")
     dist.init_process_group("cpu:gloo,cuda:nccl" if chosen.type == "cuda" else "gloo")
     try:
         yield Processes(dist.get_rank(), dist.get_world_size(), chosen)
     except RuntimeError as problem:
         if "gloo" not in str(problem) and not isinstance(problem, dist.DistError):
             raise
-        raise ElectraError("another process is gone, and says why above; start all of them again to go on") from problem
+        raise ElectraError("a worker exited (its error is above); restart all of them to resume") from problem
     finally:
         dist.destroy_process_group()

@@ -1,4 +1,4 @@
-"""The folder of a run: its config, its metrics and whoever wants to hear of them."""
+"""The folder of a run: its config, its metrics and the listeners that receive them."""
 
 import json
 import math
@@ -13,54 +13,54 @@ from electra.data.files import alone, read_table, write_json, write_whole
 from electra.errors import CheckpointError, ConfigError
 
 Record = dict[str, Any]
-Listener = Callable[[Record], None]  # is told each record of `metrics.jsonl`, and what was detected
-PREPARED = {"text", "tokenizer", "corpus", "corpus.partial", "plan.json", "first_stage"}  # left by stages before a run
+Listener = Callable[[Record], None]  # receives each record of `metrics.jsonl`, and what was detected
+PREPARED = {"text", "tokenizer", "corpus", "corpus.partial", "plan.json", "first_stage"}  # written by earlier stages
 FREE_TO_CHANGE = (
     *("train.steps", "train.tokens", "train.hours", "checkpoint.", "evaluate.", "log.", "device", "out"),
     *("train.micro_batch_size", "train.execution"),  # another machine may have less memory, or no GPU
-    # What to do about a run that comes apart: go on more carefully from a checkpoint before that.
+    # Remedies for a diverging run, which is resumed from an earlier checkpoint.
     *("train.learning_rate", "train.warmup_steps", "train.clip_norm", "train.precision"),
     *("seeds", "keep", "checkpoint_every", "log_every"),  # of a fine-tuning
 )
 INPUTS = "inputs.json"
-FINGERPRINTED = ("data", "model", "train_file", "dev_file")  # where they lie may change, what they hold may not
+FINGERPRINTED = ("data", "model", "train_file", "dev_file")  # may move, but their content must not change
 
 
 def check_place(folder: Path) -> None:
-    """Refuse a folder that holds something else than a run or what is prepared for one."""
+    """Raise if a folder holds anything but a run or files prepared for one."""
     if not (folder / "config.toml").is_file():
         check_names(folder, PREPARED, "a run")
 
 
 def check_moved(source: str, overrides: Sequence[str], out: str | None) -> None:
-    """Refuse the config of a run that was moved or copied: unless told, it would go on in the folder that it names."""
+    """Raise if a config is that of a moved or copied run, which would resume in its old folder."""
     if out is None or any(override.partition("=")[0].strip() == "out" for override in overrides):
         return
     folder = Path(source) if Path(source).is_dir() else Path(source).parent
     if (folder / INPUTS).is_file() and folder.resolve() != Path(out).resolve():
-        raise ConfigError(f"{source} names out={out}, where it does not lie; add out={folder} to go on here")
+        raise ConfigError(f"{source} was moved: its config says out={out}; add out={folder} to resume here")
 
 
 def check_names(folder: Path, known: Collection[str], what: str) -> None:
-    """Refuse a folder that holds anything but what is known."""
+    """Raise if a folder holds anything but the known names."""
     if folder.exists() and not folder.is_dir():
         raise CheckpointError(f"{folder} is a file; choose another out")
     if not folder.is_dir():
         return
-    names = (entry.name for entry in folder.iterdir() if not entry.name.startswith("."))  # a kill may leave hidden ones
+    names = (entry.name for entry in folder.iterdir() if not entry.name.startswith("."))  # hidden: left by a kill
     if strange := sorted(set(names).difference(known)):
         raise CheckpointError(f"{folder} exists and is not {what}: it holds {strange[0]}; choose another out")
 
 
 def begun(folder: Path) -> bool:
-    """Say whether a start anew would lose something: a model, or a saved update or a result of any part of the run."""
+    """Return whether a fresh start would lose something: a model, a saved update or a result of any stage or seed."""
     updates = (path for path in folder.rglob("checkpoints/step-*") if path.name > "step-00000000")
     return (folder / "model").is_dir() or any(updates) or any(folder.rglob("seeds/*/result.json"))
 
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Make a run's folder, and hold it for this process alone."""
+    """Create a run's folder and lock it."""
     folder.mkdir(parents=True, exist_ok=True)
     refusal = CheckpointError(f"another process is training {folder}; wait for it, or choose another out")
     with alone(folder / ".lock", refusal):
@@ -68,10 +68,7 @@ def held(folder: Path) -> Iterator[None]:
 
 
 class Run:
-    """Where a run is written: `config.toml` before step 1, a line of `metrics.jsonl` at each report.
-
-    What there is to look at beside numbers goes to `samples.jsonl`.
-    """
+    """Writes a run: `config.toml` before step 1, a line of `metrics.jsonl` per report, examples to `samples.jsonl`."""
 
     def __init__(self, folder: Path, listeners: list[Listener]) -> None:
         self.folder = folder
@@ -83,7 +80,7 @@ class Run:
 
     @contextmanager
     def open(self, config: Root, load: Callable[[Path], Root]) -> Iterator[None]:
-        """Hold the folder for this process alone; write the config, or check that what has begun there is this run."""
+        """Lock the folder; write the config, or check that an existing run has the same settings."""
         check_place(self.folder)
         with held(self.folder):
             if self.config.is_file():
@@ -93,16 +90,16 @@ class Run:
             yield
 
     def check_inputs(self, found: dict[str, str]) -> None:
-        """Refuse to go on with other inputs than the run began with, told apart by their fingerprints."""
+        """Raise if the fingerprints of the inputs differ from those that the run was started with."""
         if self.inputs.is_file() and begun(self.folder):
             before = read_table(self.inputs, "the fingerprints of a run's inputs", CheckpointError)
             if changed := [name for name in found if found[name] != before.get(name)]:
-                other = ", another ".join(changed)
-                raise CheckpointError(f"{self.folder} began with another {other}; choose another out")
+                names = " and ".join(changed)
+                raise CheckpointError(f"{self.folder}: {names} changed since the run was started; choose another out")
         write_json(self.inputs, found)
 
     def write_config(self, config: Root) -> None:
-        """Write the config that the run goes on with."""
+        """Write the config that the run continues with."""
         write_whole(self.config, dump_config(config))
 
     def _compare(self, config: Root, load: Callable[[Path], Root]) -> None:
@@ -110,36 +107,36 @@ class Run:
             found = difference(load(self.config), config)
         except ConfigError:
             raise ConfigError(
-                f"{self.folder} holds no run of electra {config.command}, or one of another version of electra; "
+                f"{self.folder} holds no run of electra {config.command}, or one from another version of electra; "
                 "choose another out"
             ) from None
         known = FINGERPRINTED if self.inputs.is_file() else ()
         changed = [key for key in found if not key.startswith(FREE_TO_CHANGE) and key not in known]
-        changed.sort(key=lambda key: None in found[key])  # last what one of them lacks, such as another objective's
+        changed.sort(key=lambda key: None in found[key])  # last the keys that one of them lacks
         if changed and begun(self.folder):
-            named = ", ".join(f"{key} ({found[key][0]})" for key in changed[:3])
-            raise ConfigError(f"{self.folder} holds a run with another {named}; choose another out")
+            stored = ", ".join(f"{key}={found[key][0]}" for key in changed[:3])
+            raise ConfigError(f"{self.folder} was started with {stored}; use the same settings or choose another out")
 
     def rewind(self, step: int) -> None:
-        """Drop metrics and samples of steps after this one: they will be taken again."""
+        """Drop the metrics and samples of later steps, which will be repeated."""
         for path in (self.metrics, self.samples):
             if path.is_file():
                 kept = [json.dumps(record) + "\n" for record in read_records(path) if record["step"] <= step]
                 write_whole(path, "".join(kept))
 
     def report(self, record: Record) -> None:
-        """Write a record and tell the listeners."""
+        """Write a record of metrics and pass it to the listeners."""
         _append(record, self.metrics)
         for listener in self.listeners:
             listener(record)
 
     def show(self, record: Record) -> None:
-        """Write something to look at."""
+        """Write a record of samples."""
         _append(record, self.samples)
 
 
 def read_records(path: Path) -> list[Record]:
-    """Read a log of a run, without the line that a kill cut short."""
+    """Read a log of a run, skipping incomplete lines."""
     found = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
@@ -157,7 +154,7 @@ def _append(record: Record, path: Path) -> None:
 
 
 def finite(value: Any) -> Any:
-    """Give the same with null for every number that is not finite, since JSON knows none."""
+    """Replace numbers that are not finite, which JSON does not have, by None."""
     if isinstance(value, dict):
         return {name: finite(part) for name, part in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""What changes from step to step: learning rate, batch size, length. Pure functions of the config and the step."""
+"""Learning rate, batch size and sequence length of each step, as pure functions of config and step."""
 
 from itertools import accumulate
 
@@ -6,7 +6,7 @@ from electra.config.schema import TrainConfig
 
 
 def total_steps(train: TrainConfig) -> int | None:
-    """Give the number of updates of a run, or None where the clock decides."""
+    """Return the number of updates of a run, or None if its budget is in hours."""
     if train.tokens is None:
         return train.steps
     micro_batches_allowed = train.tokens // (train.smallest_batch * train.length)
@@ -19,9 +19,9 @@ def total_steps(train: TrainConfig) -> int | None:
 
 
 def learning_rate(train: TrainConfig, step: int, progress: float) -> float:
-    """Give the rate of an update, `progress` being the share of the budget spent before it.
+    """Return the learning rate of an update; `progress` is the share of the budget spent before it.
 
-    `linear` is the original's: decay times warm-up, so the peak lies a little under the base rate, and step 0 has none.
+    `linear` is the original's decay times warm-up: its peak is slightly below the base rate, and step 0 has rate 0.
     """
     warmup = min(1.0, step / train.warmup_steps) if train.warmup_steps else 1.0
     remaining = max(0.0, 1.0 - progress)
@@ -30,9 +30,9 @@ def learning_rate(train: TrainConfig, step: int, progress: float) -> float:
 
 
 def micro_batches(train: TrainConfig, step: int) -> int:
-    """Give how many micro-batches an update sums up; while it warms up, the batch is a multiple of what it starts from.
+    """Return the number of micro-batches of an update; during warm-up the batch is a multiple of its initial size.
 
-    Its size does not depend on that of the micro-batches, which may change when a run goes on.
+    The batch size does not depend on the micro-batch size, which may change when a run resumes.
     """
     size, start = train.batch_size, train.start_batch_size
     if start is not None and train.batch_warmup_steps is not None and step < train.batch_warmup_steps:
@@ -42,13 +42,13 @@ def micro_batches(train: TrainConfig, step: int) -> int:
 
 
 def micro_batches_before(train: TrainConfig, step: int) -> int:
-    """Count the micro-batches read before an update: its place in the stream of data."""
+    """Return the number of micro-batches read before an update, its position in the data."""
     ramp = min(step, train.batch_warmup_steps or 0)
     return sum(micro_batches(train, early) for early in range(ramp)) + (step - ramp) * micro_batches(train, step)
 
 
 def length_at(train: TrainConfig, step: int) -> int:
-    """Give the length of an update's sequences: cut to `start_length` while it warms up."""
+    """Return the sequence length of an update: `start_length` during warm-up."""
     if train.start_length and train.length_warmup_steps and step < train.length_warmup_steps:
         return train.start_length
     return train.length

@@ -1,4 +1,4 @@
-"""Work on a GPU that is done at the same time."""
+"""Run independent work on a GPU concurrently."""
 
 from collections.abc import Callable, Iterable
 from itertools import cycle
@@ -7,21 +7,18 @@ import torch
 
 
 class SideBySide:
-    """Does jobs that do not depend on each other, each on a stream of its own; elsewhere one after the other.
+    """Runs independent jobs on separate CUDA streams (small kernels leave a GPU idle), elsewhere one after another."""
 
-    Small kernels leave most of a GPU idle, and a chain of them leaves it idle for long.
-    """
-
-    MOST = 8  # streams: each that multiplies matrices holds memory for it
+    MOST = 8  # streams; each one that multiplies matrices reserves memory for it
 
     def __init__(self, device: torch.device) -> None:
-        self.on_gpu = device.type == "cuda"
+        self.on_cuda = device.type == "cuda"
         self.streams: list[torch.cuda.Stream] = []
 
     def __call__(self, jobs: Iterable[Callable[[], None]]) -> None:
-        """Do some jobs; what the caller does next waits for all of them."""
+        """Run the jobs; later work on the current stream waits for all of them."""
         jobs = list(jobs)
-        if not self.on_gpu:
+        if not self.on_cuda:
             for job in jobs:
                 job()
             return

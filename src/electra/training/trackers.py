@@ -1,4 +1,4 @@
-"""TensorBoard and Weights & Biases, for those who want them."""
+"""Optional logging to TensorBoard and Weights & Biases."""
 
 from pathlib import Path
 from uuid import uuid4
@@ -10,7 +10,7 @@ from electra.training.run import Listener, Record
 
 
 def trackers(folder: Path, log: LogConfig) -> list[Listener]:
-    """Give the listeners that TensorBoard and Weights & Biases need, if they are asked for and installed."""
+    """Return a listener for each tracker that is enabled."""
     found: list[Listener] = []
     if log.tensorboard:
         try:
@@ -37,7 +37,7 @@ def trackers(folder: Path, log: LogConfig) -> list[Listener]:
 
 
 def _own_id(path: Path) -> str:
-    """Give what tells a run from others of the same name, wherever they are."""
+    """Return the unique id of a run, since other runs may have the same name."""
     if not path.is_file():
         write_whole(path, uuid4().hex)
     return path.read_text()

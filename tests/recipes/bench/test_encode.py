@@ -25,24 +25,24 @@ def test_every_variant_gets_a_row(rows):
     assert {(row.work, row.size, row.batch, row.seq) for row in rows.values()} == {("encode", "tiny", 2, 14)}
 
 
-def test_only_real_tokens_are_counted(rows):
+def test_padding_is_not_counted(rows):
     tokens = sum(len(text.split()) + 2 for text in TEXTS)
     for row in rows.values():
         assert row.tokens_s == pytest.approx(tokens / row.ms * 1000, rel=1e-2)
         assert row.ratio == pytest.approx(row.ms / rows["electra"].ms, rel=1e-2)
 
 
-def test_texts_that_are_too_long_are_left_out():
+def test_texts_that_are_too_long_are_skipped():
     found = bench_encode("tiny", 2, 9, texts=TEXTS, seconds=0, against="none", device=CPU)
     assert [(row.variant, row.seq) for row in found.rows] == [("electra", 8)]
 
 
-def test_texts_that_are_all_too_long_are_refused():
+def test_if_all_texts_are_too_long_it_is_an_error():
     with pytest.raises(DataError, match="none of 1 texts has 8 tokens or fewer"):
         bench_encode("tiny", 2, 8, texts=["a " * 20], seconds=0, against="none", device=CPU)
 
 
-def test_the_careful_loop_gives_our_vectors(tiny_config, tmp_path):
+def test_the_careful_loop_returns_our_vectors(tiny_config, tmp_path):
     pytest.importorskip("transformers")
     tokenizer = vocabulary_of(TEXTS, tiny_config.model.vocab_size)
     model = Pretrained(Encoder(tiny_config.model), tokenizer)
@@ -51,13 +51,13 @@ def test_the_careful_loop_gives_our_vectors(tiny_config, tmp_path):
     np.testing.assert_allclose(CarefulLoop(str(tmp_path), 2, CPU)(TEXTS), model.encode(TEXTS), rtol=1e-4, atol=1e-5)
 
 
-def test_invented_texts_are_of_mixed_lengths_and_fit():
+def test_invented_texts_have_mixed_lengths_up_to_the_maximum():
     lengths = [len(text.split()) for text in invent_texts(1000, most_words=126)]
     assert min(lengths) >= 1
     assert max(lengths) <= 126
     assert np.quantile(lengths, 0.9) > 2 * np.median(lengths)
 
 
-def test_the_vocabulary_holds_the_commonest_words():
+def test_the_vocabulary_has_the_most_common_words():
     tokenizer = vocabulary_of(["the the the cat cat sat"], size=7)
     assert tokenizer.encode(["the cat sat"])[0].tokens == ["the", "cat", "[UNK]"]

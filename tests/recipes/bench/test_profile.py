@@ -17,12 +17,12 @@ def parts():
     return profile(step, ids)
 
 
-def test_the_parts_make_up_the_whole_longest_first(parts):
+def test_the_parts_add_up_and_the_longest_is_first(parts):
     assert sum(part.share for part in parts) == pytest.approx(1, abs=0.01)
     assert [part.ms for part in parts] == sorted((part.ms for part in parts), reverse=True)
 
 
-def test_the_work_of_a_step_is_recognised(parts):
+def test_the_work_of_a_step_is_recognized(parts):
     found = {part.part: part for part in parts}
     assert {"matrix products", "norms", "activation", "optimizer"} <= found.keys()
     assert found["matrix products"].launches > 10
@@ -44,11 +44,11 @@ def test_the_work_of_a_step_is_recognised(parts):
         ("void at::native::(anonymous namespace)::multi_tensor_apply_kernel<…FusedOptimizer", "optimizer"),
     ],
 )
-def test_kernels_are_told_by_their_names(name, part):
+def test_kernels_are_recognized_by_name(name, part):
     assert part_of(name) == part
 
 
-def test_a_benchmark_has_a_profile_only_where_it_was_asked_for():
+def test_a_benchmark_has_a_profile_only_on_request():
     quick = {"seconds": 0, "against": "none", "device": CPU}
     assert bench_step("tiny", 1, 16, **quick).parts == []
     assert bench_step("tiny", 1, 16, **quick, profiled=True).parts

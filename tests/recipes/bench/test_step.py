@@ -36,7 +36,7 @@ def test_every_variant_gets_a_row(rows):
         assert (row.size, row.batch, row.seq) == ("tiny", 2, 16)
 
 
-def test_figures_of_a_row_agree_with_each_other(rows):
+def test_the_figures_of_a_row_are_consistent(rows):
     for row in rows.values():
         assert 0 < row.ms_low <= row.ms <= row.ms_high
         assert row.tokens_s == pytest.approx(2 * 16 / row.ms * 1000, rel=1e-3)
@@ -44,17 +44,17 @@ def test_figures_of_a_row_agree_with_each_other(rows):
         assert row.first_step_s > 0
 
 
-def test_a_cpu_has_neither_a_known_peak_nor_counted_memory(rows):
+def test_a_cpu_has_neither_mfu_nor_memory(rows):
     assert all(row.mfu is None and row.memory_gib is None for row in rows.values())
 
 
-def test_without_a_comparison_electra_stands_alone():
+def test_without_a_comparison_there_is_one_row():
     (row,) = bench_step("tiny", 1, 16, seconds=0, against="none", device=CPU).rows
     assert (row.variant, row.ratio) == ("electra", 1.0)
 
 
 def test_variants_take_turns():
-    """A machine that slows down half way through slows all of them."""
+    """A machine that slows down halfway affects all of them equally."""
     order = []
 
     def update(name: str):
@@ -122,7 +122,7 @@ def test_without_transformers_the_comparison_says_what_to_do(config, monkeypatch
 
 @pytest.fixture
 def one_core():
-    """On a busy machine threads wait for each other, which says nothing of the work they do."""
+    """Use one thread: on a busy machine threads wait for each other, which distorts the comparison."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -131,6 +131,6 @@ def one_core():
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("one_core")
-def test_the_step_is_at_least_half_again_as_fast_as_the_usual_glue():
+def test_the_step_is_at_least_one_and_a_half_times_as_fast_as_the_typical_loop():
     rows = {row.variant: row for row in bench_step("small", 8, 128, seconds=40, against="hf", device=CPU).rows}
     assert rows["hf_typical"].ratio >= 1.5

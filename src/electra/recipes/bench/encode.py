@@ -1,4 +1,4 @@
-"""How fast texts of mixed lengths are encoded, beside `transformers` in its users' hands and in careful ones."""
+"""Benchmark of encoding texts of mixed lengths, against a `transformers` pipeline and a careful hand-written loop."""
 
 import math
 from collections import Counter
@@ -22,7 +22,7 @@ from electra.recipes.bench.timing import Against, Bench, Trial, measured, take_t
 Texts = Sequence[str]
 Encode = Callable[[Texts], Any]
 
-TEXTS = {"cpu": 128, "cuda": 2_048}  # to invent: enough for a few seconds of the slowest
+TEXTS = {"cpu": 128, "mps": 512, "cuda": 2_048}  # to invent: enough for a few seconds of the slowest variant
 USUAL_WORDS = 20  # in an invented text; most have between half and twice as many
 SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
 
@@ -38,9 +38,9 @@ def bench_encode(
     device: torch.device,
     say: Callable[[str], None] = lambda line: None,
 ) -> Bench:
-    """Time an untrained model of a preset's size on texts, given or invented; those of more than `length` are left out.
+    """Time an untrained model of a preset's size on given or invented texts of at most `length` tokens.
 
-    Hugging Face's variants take `batch` texts at a time.
+    The Hugging Face variants take `batch` texts at a time.
     """
     shape = load_config(size, [f"model.max_length={max(length, load_config(size).model.max_length)}"]).model
     torch.manual_seed(0)
@@ -66,14 +66,14 @@ def bench_encode(
 
 
 def invent_texts(count: int, most_words: int) -> list[str]:
-    """Make up texts of many lengths: few are long, as among real sentences."""
+    """Invent texts of many lengths; few are long, as in real data."""
     draw = np.random.default_rng(0)
     lengths = draw.lognormal(math.log(USUAL_WORDS), 0.7, count).clip(1, most_words).astype(int)
     return [" ".join("".join(word) for word in draw.choice(SYLLABLES, (words, 2))) for words in lengths]
 
 
 def vocabulary_of(texts: Texts, size: int) -> Tokenizer:
-    """Make a tokenizer that knows the commonest words of some texts; which words they are, no speed depends on."""
+    """Build a tokenizer from the most common words of the texts; the speed does not depend on which they are."""
     splitter = wordpiece(SPECIAL_TOKENS).backend
     words: Counter[str] = Counter()
     for text in texts:
@@ -92,7 +92,7 @@ def _variants(model: Pretrained, folder: str, batch: int, against: Against) -> d
 
 
 class _Pipeline:
-    """The pipeline as its users call it: a list of texts, a batch size; it gives the states of all tokens as lists."""
+    """The `transformers` pipeline as commonly used; it returns the states of all tokens as lists."""
 
     def __init__(self, folder: str, batch: int, device: torch.device) -> None:
         self.batch = batch
@@ -104,7 +104,7 @@ class _Pipeline:
 
 
 class CarefulLoop:
-    """A loop by hand: sorted by length, padded to the longest of a batch, averaged on the device; bf16 on a GPU."""
+    """A careful loop: sorted by length, padded to the longest text of a batch, averaged on the device, bf16 on CUDA."""
 
     def __init__(self, folder: str, batch: int, device: torch.device) -> None:
         transformers = import_transformers()

@@ -1,4 +1,4 @@
-"""Where the time of a training step goes: its kernels on a GPU, its operations on a CPU, by what they are for."""
+"""Profile a training step: the time of its kernels on a CUDA GPU, or of its operations elsewhere, by purpose."""
 
 from dataclasses import dataclass
 
@@ -6,10 +6,11 @@ import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity
 
+from electra.recipes.hardware import synchronize
 from electra.recipes.speed import JointStep
 
-UPDATES = 5  # that are looked at
-PARTS = {  # by what stands in a name; the first that fits
+UPDATES = 5  # to profile
+PARTS = {  # by substrings of the name; the first match counts
     "optimizer": ("adam", "multi_tensor_apply", "foreach", "vector_norm"),
     "vocabulary": ("cross_entropy", "_sample", "nll", "cumsum", "searchsorted", "log_softmax"),
     "attention": ("attention", "_long_forward", "_to_keys", "_to_queries", "flash", "softmax", "bmm", "_Product"),
@@ -24,25 +25,24 @@ PARTS = {  # by what stands in a name; the first that fits
 
 @dataclass(frozen=True)
 class Part:
-    """What one kind of work takes of a step."""
+    """The cost of one kind of work in a step."""
 
     part: str
     ms: float
-    share: float  # of all work
-    launches: float  # kernels or operations a step
+    share: float  # of the total time
+    launches: float  # kernels or operations per step
 
 
 def profile(step: JointStep, ids: Tensor) -> list[Part]:
-    """Take some updates apart, the longest part first; the step has run before."""
-    on_gpu = ids.device.type == "cuda"
-    with torch.profiler.profile(activities=[ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU]) as seen:
+    """Profile some updates of a step that has run before; return its parts, the longest first."""
+    on_cuda = ids.device.type == "cuda"
+    with torch.profiler.profile(activities=[ProfilerActivity.CUDA if on_cuda else ProfilerActivity.CPU]) as seen:
         for _ in range(UPDATES):
             step(ids)
-        if on_gpu:
-            torch.cuda.synchronize(ids.device)
+        synchronize(ids.device)
     times: dict[str, tuple[float, float]] = {}
     for event in seen.key_averages():
-        taken = event.self_device_time_total if on_gpu else event.self_cpu_time_total
+        taken = event.self_device_time_total if on_cuda else event.self_cpu_time_total
         before = times.get(part_of(event.key), (0.0, 0))
         times[part_of(event.key)] = (before[0] + taken / 1000 / UPDATES, before[1] + event.count / UPDATES)
     total = sum(ms for ms, _ in times.values())
@@ -51,5 +51,5 @@ def profile(step: JointStep, ids: Tensor) -> list[Part]:
 
 
 def part_of(name: str) -> str:
-    """Say what a kernel or an operation is for."""
+    """Return the part that a kernel or an operation belongs to."""
     return next((part for part, words in PARTS.items() if any(word in name for word in words)), "other")

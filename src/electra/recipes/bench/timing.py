@@ -1,4 +1,4 @@
-"""Timing things against each other: repetitions of all variants take turns, so that a busy machine slows them alike."""
+"""Time variants against each other: they take turns, so that a busy machine slows all of them equally."""
 
 import math
 import statistics
@@ -10,61 +10,61 @@ from typing import Any, Generic, Literal, TypeVar
 import torch
 
 from electra.recipes.bench.profile import Part
-from electra.recipes.hardware import device_name
+from electra.recipes.hardware import device_name, synchronize
 
 Against = Literal["hf", "none"]
 Work = Literal["pretrain", "encode"]
 Given = TypeVar("Given")
 
-WARM_UP = 2  # calls after the first that are not timed
-REPETITION = 0.2  # seconds at least, so that the clock and the wait for a GPU do not count
+WARM_UP = 2  # untimed calls after the first
+REPETITION = 0.2  # minimum seconds, so that the clock and the wait for a GPU do not matter
 LEAST_REPETITIONS = 3
 
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured of one variant."""
+    """The measurements of one variant."""
 
-    work: Work  # one update, or all texts once
+    work: Work  # one update, or encoding all texts once
     variant: str
     size: str
     batch: int
     seq: int  # tokens in each sequence, or in the longest text
-    ms: float  # the work: the median of the repetitions
-    ms_low: float  # the quartiles
+    ms: float  # median of the repetitions
+    ms_low: float  # quartiles
     ms_high: float
-    tokens_s: float  # padding is not counted
+    tokens_s: float  # without padding
     mfu: float | None  # share of the GPU's measured matrix peak
-    memory_gib: float | None  # peak on the GPU
-    first_step_s: float  # from nothing to the end of the first call, compilation included
-    ratio: float  # how many times as long as electra's
+    memory_gib: float | None  # peak on a CUDA GPU
+    first_step_s: float  # building and first call, including compilation
+    ratio: float  # time relative to electra's
     device: str
 
 
 @dataclass(frozen=True)
 class Bench:
-    """What was measured of a size and a batch."""
+    """The measurements of a model size and batch size."""
 
     rows: list[Row]
-    parts: list[Part]  # of electra's step, where a profile was asked for
+    parts: list[Part]  # of electra's step, if a profile was requested
 
 
 class Trial(Generic[Given]):
-    """A variant at work: built, warmed up, then timed again and again."""
+    """A variant that is built, warmed up and then timed repeatedly."""
 
     def __init__(self, build: Callable[[], Callable[[Given], Any]], given: Given, device: torch.device) -> None:
         self.given, self.device, self.times = given, device, list[float]()
-        on_gpu = device.type == "cuda"
-        if on_gpu:  # from the first call on: a CUDA graph allocates when it is recorded, and never again
+        on_cuda = device.type == "cuda"
+        if on_cuda:  # before the first call: a CUDA graph allocates only when it is recorded
             torch.cuda.reset_peak_memory_stats(device)
-        before = torch.cuda.memory_allocated(device) if on_gpu else 0  # by the variants that wait
+        before = torch.cuda.memory_allocated(device) if on_cuda else 0  # by the other variants
         began = time.perf_counter()
         self.work = build()
         self._run(1)
         self.first_step = time.perf_counter() - began
         self._run(WARM_UP - 1)
         once = self._run(1)
-        self.memory = torch.cuda.max_memory_allocated(device) - before if on_gpu else None
+        self.memory = torch.cuda.max_memory_allocated(device) - before if on_cuda else None
         self.count = math.ceil(REPETITION / once)
 
     def repeat(self) -> None:
@@ -72,17 +72,16 @@ class Trial(Generic[Given]):
         self.times.append(self._run(self.count) / self.count)
 
     def _run(self, count: int) -> float:
-        """Give the seconds that some calls take."""
+        """Return the seconds that `count` calls take."""
         began = time.perf_counter()
         for _ in range(count):
             self.work(self.given)
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
+        synchronize(self.device)
         return time.perf_counter() - began
 
 
 def take_turns(trials: Sequence[Trial[Any]], seconds: float) -> None:
-    """Let each repeat once, then each again, until the time is over."""
+    """Repeat every trial once, then again, until the time is up."""
     end = time.perf_counter() + seconds
     while len(trials[0].times) < LEAST_REPETITIONS or time.perf_counter() < end:
         for trial in trials:
@@ -99,7 +98,7 @@ def measured(
     tokens: int,
     peak_seconds: float | None,
 ) -> list[Row]:
-    """Give a row for each variant; `peak_seconds` is what the work would take at the peak of the hardware."""
+    """Return a row for each variant; `peak_seconds` is the time of the work at the peak of the hardware."""
     ours = statistics.median(trials["electra"].times)
     rows = []
     for name, trial in trials.items():
