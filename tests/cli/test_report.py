@@ -38,7 +38,7 @@ def test_only_a_page_is_overwritten(electra, tmp_path):
     (tmp_path / "config.toml").write_text("seed = 0\n")
     result = electra("report", "run", "--out", "config.toml")
     assert result.returncode == 2
-    assert result.stderr == "electra: config.toml holds something else than a page; choose another --out\n"
+    assert result.stderr == "electra: config.toml exists and is not an HTML page; choose another --out\n"
     assert (tmp_path / "config.toml").read_text() == "seed = 0\n"
 
 
@@ -52,4 +52,4 @@ def test_json_is_printed_and_no_page_is_written(electra, tmp_path):
 def test_a_missing_run_is_a_one_line_error(electra, tmp_path):
     result = electra("report", "runs/nothing")
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr == "electra: no run at runs/nothing\n"
+    assert result.stderr == "electra: no run at runs/nothing; give a run or a folder of runs\n"
