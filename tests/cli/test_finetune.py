@@ -84,9 +84,7 @@ def test_predict_makes_the_folder_of_its_file_and_writes_nothing_on_failure(run,
     (tmp_path / "new.csv").write_text("sentence\na fine film\n")
     command("predict", out, tmp_path / "new.csv", "--out", tmp_path / "new" / "predictions.jsonl")
     (tmp_path / "other.csv").write_text("title\na fine film\n")
-    command(
-        "predict", out, tmp_path / "new.csv", "--out", tmp_path / "new" / "predictions.jsonl"
-    )  # overwrites its own file
+    command("predict", out, tmp_path / "new.csv", "--out", tmp_path / "new" / "predictions.jsonl")  # overwrites
     failures = [("other.csv", "new/other.jsonl"), *(("new.csv", name) for name in ("new", "new.csv", "other.csv"))]
     for source, target in failures:
         with pytest.raises(ElectraError):
@@ -130,10 +128,8 @@ def test_glue_prints_its_plan_in_a_dry_run(tiny_folder, tasks_folder, tmp_path):
 
 def test_glue_prints_a_table_and_the_submission(tiny_folder, tasks_folder, tmp_path):
     keys = [*QUICK, "epochs=0.1"]
-    printed = command(
-        "glue", tiny_folder, *keys, "--data", tasks_folder, "--out", tmp_path, "--task", "sst-2", "--quiet"
-    )
-    header, row, *_ = printed.splitlines()
+    text = command("glue", tiny_folder, *keys, "--data", tasks_folder, "--out", tmp_path, "--task", "sst-2", "--quiet")
+    header, row, *_ = text.splitlines()
     assert header.split()[:6] == ["task", "metric", "score", "std", "seeds", "protocol"]
     assert row.split()[0:2] == ["sst-2", "accuracy"]
-    assert "submission, sst-2: SST-2.tsv" in printed
+    assert "submission, sst-2: SST-2.tsv" in text

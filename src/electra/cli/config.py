@@ -1,4 +1,4 @@
-"""`electra config`: print a config, the origin of its values, or the difference to another."""
+"""`electra config`: print a config, the origin of its values, or the difference from another."""
 
 import json
 from typing import Annotated, Any

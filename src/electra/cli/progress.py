@@ -13,7 +13,7 @@ SHOWN = {  # metric: its label and number format
     "discriminator_accuracy": ("accuracy", ".3f"),
     "discriminator_auc": ("AUC", ".3f"),
     "tokens_per_second": ("tokens/s", ",.0f"),
-    "peak_share": ("of peak", ".1%"),
+    "peak_share": ("share of peak", ".1%"),
 }
 
 

@@ -46,9 +46,7 @@ def load_playable(source: str | Path) -> Pretrained | Tuned:
     if isinstance(model.network, TaskNetwork):
         return load_tuned(source)
     if not isinstance(model.network, Discriminator):
-        raise CheckpointError(
-            f"{source} has neither a discriminator nor a task head; give a discriminator or a fine-tuned model"
-        )
+        raise CheckpointError(f"{source} has neither a discriminator nor a task head; choose another model")
     return model
 
 

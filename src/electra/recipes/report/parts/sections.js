@@ -159,7 +159,7 @@ function drawCost() {
     maybe(share, run.cost?.peak_share),
     left(maybe(software, run.environment.at(-1))),
   ];
-  const headings = ["Run", left("Device"), "Time", "Tokens", "FLOPs", "Tokens/s", "Of peak", left("Software")];
+  const headings = ["Run", left("Device"), "Time", "Tokens", "FLOPs", "Tokens/s", "Share of peak", left("Software")];
   const problem = (run) => make("p", { class: "note" }, `FLOPs of ${run.name} are unknown: ${run.flops_problem}.`);
   fill("#cost .wide", table(headings, visible().map(row)), visible().filter((run) => run.flops_problem).map(problem));
 }
