@@ -12,7 +12,7 @@ from electra.cli import main
 
 @pytest.fixture
 def electra(monkeypatch) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """A function that does in this process what the command does in one of its own, which has to import all anew."""
+    """Run a command in this process, which saves the imports of a new one."""
 
     def run(*arguments: object, stdin: str | bytes = "") -> subprocess.CompletedProcess[str]:
         given = io.BytesIO(stdin.encode() if isinstance(stdin, str) else stdin)
@@ -23,7 +23,7 @@ def electra(monkeypatch) -> Callable[..., subprocess.CompletedProcess[str]]:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors), pytest.raises(SystemExit) as ended:
             main()
         signal.signal(signal.SIGTERM, terminated)
-        said = (stream.buffer.getvalue().decode() for stream in (out, errors))
-        return subprocess.CompletedProcess(sys.argv, ended.value.code, *said)
+        texts = (stream.buffer.getvalue().decode() for stream in (out, errors))
+        return subprocess.CompletedProcess(sys.argv, ended.value.code, *texts)
 
     return run

@@ -14,7 +14,7 @@ def electra_bench(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["bench", "--device", "cpu", "--seconds", "0", "--size", "tiny", *arguments])
 
 
-def test_json_is_one_object_a_row():
+def test_json_has_one_object_per_row():
     result = electra_bench("--batch", "1", "--batch", "2", "--length", "16", "--against", "none", "--json")
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     assert [(row["work"], row["variant"], row["batch"]) for row in rows] == [
@@ -25,7 +25,7 @@ def test_json_is_one_object_a_row():
     assert rows[0]["mfu"] is None
 
 
-def test_the_table_has_a_line_a_row_and_progress_stays_out_of_it():
+def test_the_table_has_one_line_per_row_and_no_progress():
     result = electra_bench("--batch", "1", "--length", "16", "--against", "none")
     device, head, row = result.stdout.splitlines()
     assert device.startswith("CPU")
@@ -34,7 +34,7 @@ def test_the_table_has_a_line_a_row_and_progress_stays_out_of_it():
     assert "warming up electra" in result.stderr
 
 
-def test_given_texts_are_encoded_by_all_variants(tmp_path):
+def test_all_variants_encode_the_given_texts(tmp_path):
     pytest.importorskip("transformers")
     (tmp_path / "texts.txt").write_text("a cat sat\nit was good\n")
     result = electra_bench("encode", "--text", str(tmp_path / "texts.txt"), "--json")
@@ -46,17 +46,17 @@ def test_given_texts_are_encoded_by_all_variants(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["encode", "--profile"], "takes the pre-training step apart"),
-        (["pretrain", "--text", __file__], "goes with encode"),
+        (["encode", "--profile"], "only for pretrain"),
+        (["pretrain", "--text", __file__], "only for encode"),
     ],
 )
-def test_options_of_the_other_work_are_refused(arguments, message):
+def test_options_for_other_work_are_refused(arguments, message):
     result = electra_bench(*arguments)
     assert result.exit_code == 2
     assert message in result.stderr
 
 
-def test_an_unknown_size_says_what_was_meant():
+def test_an_unknown_size_gets_a_suggestion():
     result = electra_bench("--size", "smal")
     assert isinstance(result.exception, ConfigError)
     assert "did you mean small?" in str(result.exception)

@@ -1,4 +1,4 @@
-"""The command line as a user meets it: exit codes, one line for an error, and how soon the help comes."""
+"""The command line as a user sees it: exit codes, one-line errors, fast help."""
 
 import json
 import resource
@@ -29,7 +29,7 @@ def assert_refused(result: subprocess.CompletedProcess, message: str) -> None:
     assert result.stdout == ""
 
 
-def test_help_comes_at_once_and_without_torch():
+def test_help_is_fast_and_does_not_import_torch():
     code = """import sys
 sys.argv = ["electra", "--help"]
 from electra.cli import main
@@ -46,7 +46,7 @@ except SystemExit:
     assert min(times) < 1
 
 
-def test_ctrl_c_is_one_line_and_no_success():
+def test_ctrl_c_prints_one_line_and_fails():
     code = """import signal, sys
 sys.argv = ["electra", "vocab", "-", "--size", "100", "--out", "nowhere"]
 from electra.cli import main
@@ -59,7 +59,7 @@ main()"""
     assert_refused(result, "stopped; run the same command again")
 
 
-def test_a_full_disk_is_one_line_that_says_what_to_do_and_nothing_is_left(tmp_path):
+def test_a_full_disk_is_a_one_line_error_and_leaves_no_files(tmp_path):
     (tmp_path / "text.txt").write_text("the chef ate the soup and then the cake\n" * 30)
     words = ["vocab", str(tmp_path / "text.txt"), "--size", "60", "--out", str(tmp_path / "tokenizer")]
     result = subprocess.run(
@@ -79,7 +79,14 @@ def test_every_help_ends_with_two_examples(electra, command):
     assert len([line for line in examples if f"electra {command}" in line]) == 2
 
 
-def test_version_is_the_packages(electra):
+def test_the_help_shows_every_summary_in_full_at_80_columns(electra, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    commands = electra("--help").stdout.partition("Commands:")[2].partition("Examples:")[0].split("\n")
+    assert [line.split()[0] for line in commands if line.endswith(".")] == list(typer.main.get_command(app).commands)
+    assert not any(line.endswith("...") for line in commands)
+
+
+def test_version_is_that_of_the_package(electra):
     from importlib.metadata import version
 
     assert electra("--version").stdout == f"electra {version('electra')}\n"
@@ -104,8 +111,8 @@ def test_shell_completion_is_offered(electra):
             ["config", "small", "train.stpes=5"],
             "unknown config key train.stpes (command line); did you mean train.steps?",
         ),
-        (["config", "small", "--explain", "--diff", "base"], "exclude each other"),
-        (["flops"], "name a preset or config file, or ask for --table"),
+        (["config", "small", "--explain", "--diff", "base"], "cannot be combined"),
+        (["flops"], "give either a preset or config file, or --table"),
         (["flops", "base", "objective.generator.width=0.3"], "do not divide"),
         (["detect", "./nowhere", "text"], "no file or folder ./nowhere"),
         (["export", "./nowhere", "--out", "/tmp/x"], "no file or folder ./nowhere"),
@@ -114,11 +121,11 @@ def test_shell_completion_is_offered(electra):
         (["evaluate", "runs/x", "--split", "half"], "'--split': 'half' is not one of 'train', 'dev', 'test'"),
     ],
 )
-def test_wrong_input_is_one_line_and_exit_code_2(electra, arguments, message):
+def test_wrong_input_is_a_one_line_error_with_exit_code_2(electra, arguments, message):
     assert_refused(electra(*arguments), message)
 
 
-def test_wrong_input_ends_a_process_the_same_way():
+def test_wrong_input_fails_the_same_way_in_a_new_process():
     assert_refused(process("config", "smal"), "did you mean small?")
 
 
@@ -143,9 +150,7 @@ def test_a_dry_run_of_pretrain_prints_the_config_and_writes_nothing(electra, tmp
 
 
 @pytest.mark.parametrize(("command", "preset"), [("pretrain", "tiny"), ("finetune", "glue")])
-def test_the_config_of_a_run_that_lies_elsewhere_is_refused_unless_told_where_to_train(
-    electra, tmp_path, command, preset
-):
+def test_the_config_of_a_copied_run_needs_an_explicit_out(electra, tmp_path, command, preset):
     copy = tmp_path / "copy"
     copy.mkdir()
     (copy / "inputs.json").write_text("{}")
@@ -154,7 +159,7 @@ def test_the_config_of_a_run_that_lies_elsewhere_is_refused_unless_told_where_to
         found = electra(command, name)
         told = f"electra: {name} was moved: its config says out={tmp_path}/first; add out={copy} to resume here\n"
         assert (found.returncode, found.stderr) == (2, told)
-        assert "does not lie" not in electra(command, name, f"out={tmp_path}/first").stderr
+        assert "was moved" not in electra(command, name, f"out={tmp_path}/first").stderr
 
 
 def test_config_as_json(electra):
@@ -166,7 +171,7 @@ def test_config_as_json(electra):
     assert explained["seed"] == {"value": 3, "origin": "command line", "help": explained["seed"]["help"]}
 
 
-def test_config_explains_in_words(electra):
+def test_config_explains_keys(electra):
     lines = electra("config", "small", "train.steps=5", "--explain").stdout.splitlines()
     (line,) = [line for line in lines if line.startswith("train.steps")]
     assert "command line" in line
@@ -198,52 +203,52 @@ def test_detect_reads_an_argument_or_standard_input(electra, tiny_folder):
     assert found["tokens"][1].keys() == {"token", "probability", "start", "end"}
 
 
-def test_detect_prints_a_line_a_token_where_there_is_no_terminal(electra, tiny_folder):
+def test_detect_prints_one_line_per_token_outside_a_terminal(electra, tiny_folder):
     lines = electra("detect", str(tiny_folder), "the chef").stdout.splitlines()
     assert [line.split("\t")[1:] for line in lines] == [["0-3", "the"], ["4-8", "chef"]]
 
 
 @pytest.mark.parametrize("text", ["~20 people came to dinner.", "a long text " * 30])
-def test_a_text_that_can_be_no_name_is_a_text(text):
+def test_an_argument_that_cannot_be_a_path_is_text(text):
     assert _is_text(text)
 
 
-def test_detect_of_nothing_is_an_empty_document(electra, tiny_folder):
+def test_detect_of_empty_input_has_no_tokens(electra, tiny_folder):
     result = electra("detect", str(tiny_folder), "--json", stdin="")
     assert json.loads(result.stdout) == {"text": "", "tokens": []}
 
 
-def test_detect_takes_a_single_argument_with_a_space_for_a_text_of_the_embedded_model():
+def test_detect_treats_a_single_argument_with_a_space_as_text():
     result = CliRunner().invoke(app, ["detect", "the door was open"])
     assert result.exit_code == 0, result.output
     assert [line.split("\t")[2] for line in result.stdout.splitlines()] == ["the", "door", "was", "open"]
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_detect_takes_a_single_word_for_a_text_where_no_other_can_come(monkeypatch, terminal):
+def test_detect_treats_a_single_word_as_text_only_at_a_terminal(monkeypatch, terminal):
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: terminal))
     assert _is_text("door") is terminal
     assert not _is_text("google/electra-small-discriminator")
 
 
-def test_detect_without_an_argument_reads_standard_input_for_the_embedded_model():
+def test_detect_without_arguments_reads_standard_input_with_the_embedded_model():
     result = CliRunner().invoke(app, ["detect", "--json"], input="door")
     assert [token["token"] for token in json.loads(result.stdout)["tokens"]] == ["door"]
 
 
-def test_detect_takes_a_dash_for_standard_input(electra, tiny_folder):
+def test_detect_treats_a_dash_as_standard_input(electra, tiny_folder):
     embedded = electra("detect", "-", "--json", stdin="the door was open")
     assert json.loads(embedded.stdout)["text"] == "the door was open"
     assert electra("detect", str(tiny_folder), "-", stdin="the chef").stdout.count("\n") == 2
 
 
-def test_detect_takes_a_folder_with_a_space_in_its_name_for_a_model(electra, tiny_folder, tmp_path):
+def test_detect_treats_an_existing_folder_with_a_space_as_a_model(electra, tiny_folder, tmp_path):
     folder = tmp_path / "my model"
     folder.symlink_to(tiny_folder)
     assert electra("detect", str(folder), stdin="the chef").stdout.count("\n") == 2
 
 
-def test_detect_takes_an_argument_without_a_space_for_a_model_even_if_it_is_not_there(electra):
+def test_detect_treats_an_argument_without_a_space_as_a_model(electra):
     assert_refused(electra("detect", "./nowhere", stdin="the chef"), "no file or folder ./nowhere")
 
 
@@ -251,7 +256,7 @@ def test_detect_names_the_byte_that_is_not_utf8(electra, tiny_folder):
     assert_refused(electra("detect", str(tiny_folder), stdin=b"caf\xe9"), "not valid UTF-8 at byte 3")
 
 
-def test_a_corrupted_model_is_one_line(electra, tiny_folder, tmp_path):
+def test_a_corrupted_model_is_a_one_line_error(electra, tiny_folder, tmp_path):
     import shutil
 
     copy = shutil.copytree(tiny_folder, tmp_path / "copy")
@@ -260,9 +265,9 @@ def test_a_corrupted_model_is_one_line(electra, tiny_folder, tmp_path):
     assert_refused(electra("detect", str(copy), "the"), "is corrupted or truncated")
 
 
-def test_export_and_import_say_what_they_did(electra, tiny_folder, tmp_path):
+def test_export_and_import_print_what_they_wrote(electra, tiny_folder, tmp_path):
     result = electra("export", str(tiny_folder), "--out", str(tmp_path / "hf"))
-    assert result.stdout == f"{tmp_path / 'hf'}: written and read back, logits equal\n"
+    assert result.stdout == f"{tmp_path / 'hf'}: exported, reads back with equal logits\n"
     result = electra("import", str(tmp_path / "hf"), "--out", str(tmp_path / "run"))
     assert "discriminator and generator" in result.stdout
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["config.toml", "model"]

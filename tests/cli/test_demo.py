@@ -1,4 +1,4 @@
-"""What `electra demo` prints; what it does is tested with its recipe."""
+"""The output of `electra demo`; the recipe has its own tests."""
 
 from pathlib import Path
 
@@ -22,13 +22,13 @@ def test_replaced_tokens_and_false_alarms_are_marked(capsys):
     assert "  the [car was:meal 0.90] cook(0.60) ##ed its\n" in capsys.readouterr().out
 
 
-def test_both_accuracies_are_told_with_the_number_of_examples(capsys):
+def test_both_accuracies_are_printed_with_the_number_of_examples(capsys):
     _print(SHOWN)
     out = capsys.readouterr().out
-    assert "80.0% right pre-trained, 55.0% untrained" in out
+    assert "80.0% pre-trained, 55.0% untrained" in out
     assert "700 examples to fit, 300 to test" in out
 
 
-def test_it_says_what_to_type_next(capsys):
+def test_the_next_command_is_suggested(capsys):
     _print(SHOWN)
     assert "Next: electra detect runs/x" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""The commands of fine-tuning, one after the other, as one would type them."""
+"""The fine-tuning commands, in the order a user types them."""
 
 import json
 
@@ -20,20 +20,20 @@ def command(*words):
 
 @pytest.fixture(scope="module")
 def run(tiny_folder, tasks_folder, tmp_path_factory):
-    """A fine-tuned run, and what the command said."""
+    """A fine-tuned run, its keys and the output of the command."""
     out = tmp_path_factory.mktemp("runs") / "sst"
     keys = ["task=sst-2", f"model={tiny_folder}", f"data={tasks_folder}", f"out={out}", *QUICK]
     return out, keys, command("finetune", "glue", *keys, "--quiet")
 
 
 def test_finetune_prints_the_score_with_its_protocol(run):
-    out, _, said = run
-    assert "sst-2: accuracy " in said
-    assert "(1 seed), protocol single" in said
-    assert f"{out}: results.json" in said
+    out, _, printed = run
+    assert "sst-2: accuracy " in printed
+    assert "(1 seed), protocol single" in printed
+    assert f"{out}: wrote results.json" in printed
 
 
-def test_a_finished_run_gives_its_results_again(run):
+def test_a_finished_run_prints_its_results_again(run):
     out, keys, _ = run
     assert json.loads(command("finetune", "glue", *keys, "--quiet", "--json")) == json.loads(
         (out / "results.json").read_text()
@@ -42,22 +42,22 @@ def test_a_finished_run_gives_its_results_again(run):
 
 def test_a_dry_run_prints_the_plan_and_writes_nothing(run, tmp_path):
     _, keys, _ = run
-    said = command("finetune", "glue", *keys, f"out={tmp_path / 'none'}", "max_length=7", "--dry-run")
-    assert "# 25 updates of 8, 2 of them to warm up" in said
-    assert "# learning rates: embeddings 0.002, top layer 0.002, head 0.002" in said
-    assert "# train: 200 examples, 200 inputs, " in said
-    assert "truncated" in said
+    printed = command("finetune", "glue", *keys, f"out={tmp_path / 'none'}", "max_length=7", "--dry-run")
+    assert "# 25 steps, batch size 8, warmup 2 steps" in printed
+    assert "# learning rates: embeddings 0.002, top layer 0.002, head 0.002" in printed
+    assert "# train: 200 examples, 200 inputs, " in printed
+    assert "truncated" in printed
     assert not (tmp_path / "none").exists()
 
 
-def test_a_dry_run_refuses_a_folder_of_something_else(run, tmp_path):
+def test_a_dry_run_refuses_a_folder_that_is_not_a_run(run, tmp_path):
     _, keys, _ = run
     (tmp_path / "letter.txt").touch()
     with pytest.raises(ElectraError, match=r"exists and is not a run: it holds letter\.txt"):
         command("finetune", "glue", *keys, f"out={tmp_path}", "--dry-run")
 
 
-def test_evaluate_refuses_a_split_that_no_task_has(run):
+def test_evaluate_refuses_an_unknown_split(run):
     with pytest.raises(ElectraError, match="split='nix': choose train, dev, test"):
         evaluate(run[0], split="nix")
 
@@ -66,25 +66,25 @@ def test_evaluate_scores_a_split_and_writes_predictions(run, tmp_path):
     out, *_ = run
     found = json.loads(command("evaluate", out, "--json"))
     assert found["metrics"] == json.loads((out / "results.json").read_text())["median"]
-    said = command("evaluate", out, "--split", "test", "--out", tmp_path / "predictions")
-    assert "sst-2, test, 12 examples: accuracy" in said
+    printed = command("evaluate", out, "--split", "test", "--out", tmp_path / "predictions")
+    assert "sst-2, test, 12 examples: accuracy" in printed
     assert len((tmp_path / "predictions" / "predictions.jsonl").read_text().splitlines()) == 12
     assert (tmp_path / "predictions" / "SST-2.tsv").is_file()
 
 
-def test_evaluate_refuses_a_folder_that_is_there_before_it_scores(run, tmp_path):
+def test_evaluate_refuses_an_existing_folder_before_scoring(run, tmp_path):
     out, *_ = run
     (tmp_path / "letter.txt").write_text("dear")
     with pytest.raises(ElectraError, match="exists already"):
         command("evaluate", out, "data=nowhere", "--out", tmp_path)
 
 
-def test_predict_makes_the_folder_of_its_file_and_leaves_nothing_of_a_failure(run, tmp_path):
+def test_predict_makes_the_folder_of_its_file_and_writes_nothing_on_failure(run, tmp_path):
     out, *_ = run
     (tmp_path / "new.csv").write_text("sentence\na fine film\n")
     command("predict", out, tmp_path / "new.csv", "--out", tmp_path / "new" / "predictions.jsonl")
     (tmp_path / "other.csv").write_text("title\na fine film\n")
-    command("predict", out, tmp_path / "new.csv", "--out", tmp_path / "new" / "predictions.jsonl")  # its own again
+    command("predict", out, tmp_path / "new.csv", "--out", tmp_path / "new" / "predictions.jsonl")  # overwrites
     failures = [("other.csv", "new/other.jsonl"), *(("new.csv", name) for name in ("new", "new.csv", "other.csv"))]
     for source, target in failures:
         with pytest.raises(ElectraError):
@@ -94,16 +94,16 @@ def test_predict_makes_the_folder_of_its_file_and_leaves_nothing_of_a_failure(ru
     assert (tmp_path / "other.csv").read_text() == "title\na fine film\n"
 
 
-def test_predict_writes_a_line_for_each_example(run, tmp_path):
+def test_predict_writes_one_line_per_example(run, tmp_path):
     out, *_ = run
     (tmp_path / "new.csv").write_text('sentence\n"the cat, sat"\nthe dog sat\n')
-    said = command("predict", out, tmp_path / "new.csv", "--out", tmp_path / "predictions.jsonl")
-    assert said == f"{tmp_path / 'predictions.jsonl'}: 2 predictions\n"
+    printed = command("predict", out, tmp_path / "new.csv", "--out", tmp_path / "predictions.jsonl")
+    assert printed == f"{tmp_path / 'predictions.jsonl'}: 2 predictions\n"
     lines = [json.loads(line) for line in (tmp_path / "predictions.jsonl").read_text().splitlines()]
     assert [set(line) for line in lines] == [{"label", "probabilities"}] * 2
 
 
-def test_predict_of_a_header_alone_says_that_there_is_nothing(run, tmp_path):
+def test_predict_of_a_file_with_only_a_header_says_so(run, tmp_path):
     out, *_ = run
     (tmp_path / "new.csv").write_text("sentence\n")
     result = CliRunner().invoke(app, ["predict", str(out), str(tmp_path / "new.csv")])
@@ -111,25 +111,25 @@ def test_predict_of_a_header_alone_says_that_there_is_nothing(run, tmp_path):
     assert result.stderr == f"{tmp_path / 'new.csv'}: nothing to predict\n"
 
 
-def test_glue_says_what_it_would_do(tiny_folder, tasks_folder, tmp_path):
+def test_glue_prints_its_plan_in_a_dry_run(tiny_folder, tasks_folder, tmp_path):
     keys = [*QUICK, "learning_rates=[2e-3,1e-3]", "mnli.seeds=2"]
     out = tmp_path / "suite"
-    said = command("glue", tiny_folder, *keys, "--data", tasks_folder, "--out", out, "--dry-run").splitlines()
-    rows = [row.replace(str(tasks_folder), "DATA").split("  ") for row in said]
+    printed = command("glue", tiny_folder, *keys, "--data", tasks_folder, "--out", out, "--dry-run").splitlines()
+    rows = [row.replace(str(tasks_folder), "DATA").split("  ") for row in printed]
     cells = [[cell.strip() for cell in row if cell.strip()] for row in rows]
     assert cells[0] == ["task", "data", "train", "dev", "epochs", "rate", "seeds"]
     assert cells[1][:2] == ["sst-2", "DATA"]
     assert cells[1][4:] == ["1", "0.002, 0.001", "1"]
     assert [row[0] for row in cells[1:4]] == ["sst-2", "mnli", "rte"]
     assert cells[2][-1] == "2"
-    assert "skipped cola: " in "\n".join(said)
+    assert "skipped cola: " in "\n".join(printed)
     assert not out.exists()
 
 
-def test_glue_prints_a_table_and_names_what_it_skipped(tiny_folder, tasks_folder, tmp_path):
+def test_glue_prints_a_table_and_the_submission(tiny_folder, tasks_folder, tmp_path):
     keys = [*QUICK, "epochs=0.1"]
-    said = command("glue", tiny_folder, *keys, "--data", tasks_folder, "--out", tmp_path, "--task", "sst-2", "--quiet")
-    header, row, *_ = said.splitlines()
+    text = command("glue", tiny_folder, *keys, "--data", tasks_folder, "--out", tmp_path, "--task", "sst-2", "--quiet")
+    header, row, *_ = text.splitlines()
     assert header.split()[:6] == ["task", "metric", "score", "std", "seeds", "protocol"]
     assert row.split()[0:2] == ["sst-2", "accuracy"]
-    assert "submission, sst-2: SST-2.tsv" in said
+    assert "submission, sst-2: SST-2.tsv" in text

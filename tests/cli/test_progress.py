@@ -1,4 +1,4 @@
-"""The live line."""
+"""The progress line."""
 
 import pytest
 
@@ -15,23 +15,23 @@ from electra.cli.progress import LiveLine
         ({"step": 2, "loss": 0.5, "seconds": 3.0, "progress": 0.5}, "step 2 loss 0.5000\n"),
     ],
 )
-def test_what_a_line_says(record, shown, capsys):
+def test_what_the_line_shows(record, shown, capsys):
     with LiveLine(quiet=False) as line:
         line(record)
     assert shown in capsys.readouterr().err
 
 
-def test_the_time_left_is_told_by_the_pace_since_the_first_record(capsys, monkeypatch):
+def test_the_time_left_follows_the_pace_since_the_first_record(capsys, monkeypatch):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "30")
     with LiveLine(quiet=False) as line:
-        for step, seconds in ((1, 100.0), (2, 101.0), (3, 102.0)):  # the start took 99 seconds
+        for step, seconds in ((1, 100.0), (2, 101.0), (3, 102.0)):  # startup took 99 seconds
             line({"step": step, "loss": 0.5, "seconds": seconds, "progress": step / 100})
         line({"step": 1, "loss": 0.5, "seconds": 1.0, "progress": 0.01})  # another stage
     shown = capsys.readouterr().err.split("\r\033[K")
     assert shown[1:] == [
         "step 1 loss 0.5000",
-        "step 2 left 0:01:38 loss 0.50",  # cut where the row ends
+        "step 2 left 0:01:38 loss 0.50",  # cut at the terminal's width
         "step 3 left 0:01:37 loss 0.50",
         "step 1 loss 0.5000\n",
     ]

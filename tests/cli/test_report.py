@@ -1,4 +1,4 @@
-"""`electra report` as a user meets it."""
+"""`electra report` as a user sees it."""
 
 import json
 
@@ -24,32 +24,32 @@ def test_a_page_is_written_and_named(electra, tmp_path):
     assert "<!doctype html>" in (tmp_path / "report.html").read_text()
 
 
-def test_a_kind_of_warning_that_two_runs_share_is_one(electra, tmp_path):
+def test_a_warning_shared_by_two_runs_counts_once(electra, tmp_path):
     for name in ("one", "two"):
         write_run(tmp_path / name)
         with (tmp_path / name / "metrics.jsonl").open("a") as stream:
             stream.write(json.dumps({"step": 5, "warning": "the generator is too strong: 97% of its samples"}) + "\n")
-    assert electra("report", "one", "two").stdout == "report.html: runs 2, kinds of warnings 1\n"
+    assert electra("report", "one", "two").stdout == "report.html: 2 run(s), 1 kind(s) of warnings\n"
 
 
-def test_a_page_takes_the_place_of_a_page_alone(electra, tmp_path):
+def test_only_a_page_is_overwritten(electra, tmp_path):
     write_run(tmp_path / "run")
     assert electra("report", "run").returncode == electra("report", "run").returncode == 0
     (tmp_path / "config.toml").write_text("seed = 0\n")
     result = electra("report", "run", "--out", "config.toml")
     assert result.returncode == 2
-    assert result.stderr == "electra: config.toml holds something else than a page; choose another --out\n"
+    assert result.stderr == "electra: config.toml exists and is not an HTML page; choose another --out\n"
     assert (tmp_path / "config.toml").read_text() == "seed = 0\n"
 
 
-def test_json_is_printed_and_no_page_written(electra, tmp_path):
+def test_json_is_printed_and_no_page_is_written(electra, tmp_path):
     write_run(tmp_path / "run")
     result = electra("report", "run", "--json")
     assert json.loads(result.stdout)["runs"][0]["latest"]["training"]["generator_loss"] == 3.0
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-def test_no_such_run_is_one_line(electra, tmp_path):
+def test_a_missing_run_is_a_one_line_error(electra, tmp_path):
     result = electra("report", "runs/nothing")
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr == "electra: no run at runs/nothing\n"
+    assert result.stderr == "electra: no run at runs/nothing; give a run or a folder of runs\n"

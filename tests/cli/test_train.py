@@ -1,4 +1,4 @@
-"""`electra train` and `electra demo` as a user meets them."""
+"""`electra train` as a user sees it."""
 
 import json
 
@@ -8,7 +8,7 @@ from electra.recipes import speed
 
 
 @pytest.fixture(autouse=True)
-def in_haste(monkeypatch):
+def fast(monkeypatch):
     monkeypatch.setattr(speed, "SECONDS", 0.2)
 
 
@@ -27,7 +27,7 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(electra, text, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_train_takes_settings_and_says_what_to_type_next(electra, text, tmp_path, monkeypatch):
+def test_train_takes_settings_and_suggests_the_next_command(electra, text, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     settings = [part for key in ("train.steps=2", "model.layers=1") for part in ("--set", key)]
     result = electra("train", str(text), "--hours", "0.1", "--out", "run", "--quiet", *settings)
@@ -40,7 +40,7 @@ def test_train_takes_settings_and_says_what_to_type_next(electra, text, tmp_path
     assert json.loads((tmp_path / "run/plan.json").read_text())["overrides"] == ["train.steps=2", "model.layers=1"]
 
 
-def test_a_few_documents_are_held_out_when_asked_for_and_the_same_command_goes_on(electra, tmp_path):
+def test_a_few_documents_can_be_held_out_and_the_same_command_resumes(electra, tmp_path):
     (tmp_path / "text.txt").write_text("\n\n".join(f"The chef ate meal number {n}. " * 40 for n in range(20)))
     settings = [part for key in ("train.steps=1", "model.layers=1") for part in ("--set", key)]
     command = ["train", tmp_path / "text.txt", "--hours", "0.1", "--quiet", *settings]
@@ -53,13 +53,13 @@ def test_a_few_documents_are_held_out_when_asked_for_and_the_same_command_goes_o
     assert "heldout_loss" in (tmp_path / "run/metrics.jsonl").read_text()
 
 
-def test_a_masked_lm_is_for_fine_tuning(electra, text, tmp_path):
+def test_after_a_masked_lm_fine_tuning_is_suggested(electra, text, tmp_path):
     settings = [part for key in ("train.steps=1", "model.layers=1", "objective.name=mlm") for part in ("--set", key)]
     result = electra("train", text, "--hours", "0.1", "--out", tmp_path / "run", "--quiet", *settings)
     assert result.stdout.splitlines()[-1].startswith("Next: electra finetune table data=TABLE.csv model=")
 
 
-def test_a_dry_run_refuses_what_the_command_would(electra, text, tmp_path):
+def test_a_dry_run_refuses_what_the_command_refuses(electra, text, tmp_path):
     (tmp_path / "table.csv").touch()
     (tmp_path / "begun").mkdir()
     (tmp_path / "begun/config.toml").touch()
@@ -82,7 +82,7 @@ def test_a_dry_run_refuses_what_the_command_would(electra, text, tmp_path):
         (["train", "./nowhere", "--out", "x"], "Missing option '--hours'"),
     ],
 )
-def test_wrong_input_is_one_line_and_exit_code_2(electra, arguments, message):
+def test_wrong_input_is_a_one_line_error_with_exit_code_2(electra, arguments, message):
     result = electra(*arguments)
     assert result.returncode == 2
     assert message in result.stderr

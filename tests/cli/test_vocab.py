@@ -15,10 +15,10 @@ def test_a_vocabulary_is_trained_and_reported(electra, tmp_path, text):
     result = electra("vocab", text, "--size", 50, "--out", tmp_path / "out")
     assert result.returncode == 0, result.stderr
     assert " pieces (wordpiece, uncased, accents stripped)" in result.stdout
-    assert "tokens a word" in result.stdout
+    assert "tokens per word" in result.stdout
 
 
-def test_the_report_can_be_read_by_a_machine(electra, tmp_path, text):
+def test_the_report_is_available_as_json(electra, tmp_path, text):
     result = electra("vocab", text, "--size", 5000, "--out", tmp_path / "out", "--cased", "--json")
     report = json.loads(result.stdout)
     assert report == json.loads((tmp_path / "out" / "report.json").read_text())
@@ -31,7 +31,7 @@ def test_text_comes_from_standard_input(electra, tmp_path, text):
     assert result.returncode == 0, result.stderr
 
 
-def test_a_mistake_is_one_line(electra, tmp_path, text):
+def test_a_mistake_is_a_one_line_error(electra, tmp_path, text):
     result = electra("vocab", text, "--size", 2, "--out", tmp_path / "out")
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.splitlines() == [

@@ -31,7 +31,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
 
 @pytest.fixture(scope="session")
 def fresh_folder(tiny_config, tokenizer, tmp_path_factory) -> Path:
-    """A model as it is before its training, which learns a few rows at once; the odd weights of others do not."""
+    """An untrained model, which learns a few rows quickly; the other test models have unusual weights."""
     torch.manual_seed(0)
     encoder, _ = build_networks(tiny_config.model, tiny_config.objective.generator)
     folder = tmp_path_factory.mktemp("models") / "fresh"
@@ -41,7 +41,7 @@ def fresh_folder(tiny_config, tokenizer, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def tuned_run(fresh_folder, tmp_path_factory) -> Callable[..., Path]:
-    """A function from a kind of task to a run that was fine-tuned for it, for some seconds at most."""
+    """A function that fine-tunes a run for a kind of task, within seconds."""
     folder = tmp_path_factory.mktemp("tuned")
 
     def make(kind: str, epochs: int = 1) -> Path:

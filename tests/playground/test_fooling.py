@@ -22,7 +22,7 @@ from electra.playground.fooling import (
 TEXT = "the chef ate a meal"
 
 
-def test_a_piece_that_continues_a_word_is_shown_as_such(tiny_model):
+def test_a_piece_that_continues_a_word_is_marked(tiny_model):
     assert read_sentence(tiny_model, "the ox sat").labels == ["the", "o", "…x", "sat"]
 
 
@@ -33,12 +33,12 @@ def test_a_sentence_is_cut_to_what_the_model_reads_at_once(tiny_model):
     assert "Only the first 14 tokens are read" in show_verdict(play_round(tiny_model, "cat " * 40, [0]))
 
 
-def test_a_sentence_beyond_the_bound_is_refused(tiny_model):
+def test_a_sentence_that_is_too_long_is_refused(tiny_model):
     with pytest.raises(DataError, match="501 characters"):
         read_sentence(tiny_model, "a" * (LONGEST_SENTENCE + 1))
 
 
-def test_candidates_are_the_generators_best_with_the_original_among_them(tiny_model):
+def test_candidates_are_the_generators_best_and_include_the_original(tiny_model):
     sentence = read_sentence(tiny_model, TEXT)
     (found,) = candidates(tiny_model, sentence, [1])
     ids = torch.tensor([[tiny_model.tokenizer.cls_id, *sentence.ids, tiny_model.tokenizer.sep_id]])
@@ -60,7 +60,7 @@ def test_special_tokens_are_never_proposed(tiny_model):
         assert not specials & {candidate.id for candidate in row}
 
 
-def test_the_verdict_is_of_the_exchanged_sentence(tiny_model):
+def test_probabilities_are_those_of_the_sentence_with_the_replacement(tiny_model):
     sentence = read_sentence(tiny_model, TEXT)
     soup = tiny_model.tokenizer.backend.token_to_id("soup")
     before, after = exchange(tiny_model, sentence, {4: soup})
@@ -71,7 +71,7 @@ def test_the_verdict_is_of_the_exchanged_sentence(tiny_model):
     assert [token.probability for token in before] == [token.probability for token in tiny_model.detect(TEXT)]
 
 
-def test_a_piece_in_the_place_of_a_word_is_joined_to_the_word_before(tiny_model):
+def test_a_piece_that_replaces_a_word_is_joined_to_the_previous_word(tiny_model):
     piece = tiny_model.tokenizer.backend.token_to_id("##s")
     _, after = exchange(tiny_model, read_sentence(tiny_model, TEXT), {2: piece})
     assert "".join(token.before + token.text for token in after) == "the chefs a meal"
@@ -84,14 +84,14 @@ def test_without_a_choice_the_likeliest_other_token_is_taken(tiny_model):
     assert played.after[1].exchanged
 
 
-def test_no_more_than_some_are_hidden_and_the_first_ones_stay(tiny_model):
+def test_only_the_first_few_positions_are_hidden(tiny_model):
     assert play_round(tiny_model, TEXT, [4, 3, 2, 1, 0]).places == (4, 3, 2, 1)
 
 
 @pytest.mark.parametrize(
     ("after", "exchanged", "verdict"), [(0.9, True, "Caught"), (0.1, True, "Fooled"), (0.9, False, "Unchanged")]
 )
-def test_who_won_is_said(after, exchanged, verdict):
+def test_the_outcome_is_named(after, exchanged, verdict):
     assert Exchange("meal", "car", 0.2, after, exchanged).verdict == verdict
 
 
@@ -113,7 +113,7 @@ def test_places_are_picked_at_random_and_within_bounds(tiny_model):
     assert pick_places(tiny_model, "", random.Random(0)) == []
 
 
-def test_an_empty_sentence_asks_for_one(tiny_model):
+def test_an_empty_sentence_is_asked_for(tiny_model):
     assert "Type a sentence" in show_verdict(play_round(tiny_model, "", []))
 
 

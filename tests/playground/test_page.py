@@ -1,4 +1,4 @@
-"""The page in a real browser: what a newcomer sees, types and clicks."""
+"""The page in a real browser: what a new user sees, types and clicks."""
 
 import os
 import re
@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.skipif(bool(MISSING) or CHROMIUM is None, reason="needs gradio, playwright and chromium"),
 ]
 
-# Runs inside the server's process: whatever it looks up or connects to is written down.
+# Runs inside the server process and logs every lookup and connection.
 WATCH = """
 import sys
 def watch(event, arguments):
@@ -40,7 +40,7 @@ def free_port() -> int:
 
 @contextmanager
 def served(model: Path | None, watched: Path):
-    """Run `electra play` as a user does, and give the page's address; then interrupt it as a user does."""
+    """Run `electra play`, yield the page's address, and interrupt it at the end."""
     (watched / "sitecustomize.py").write_text(WATCH)
     paths = [str(watched), *filter(None, [os.environ.get("PYTHONPATH")])]
     named = [str(model)] if model else []
@@ -72,7 +72,7 @@ def pretrained(tiny_folder, tmp_path_factory):
 
 @pytest.fixture
 def embedded(tmp_path):
-    """The address of a page for which no model was named, served for longer than it is looked at."""
+    """The address of the page of the embedded model."""
     with served(None, tmp_path) as address:
         yield address
 
@@ -88,7 +88,7 @@ def browser():
 
 
 class Visit:
-    """A page, the hosts that it asked, and what went wrong in it."""
+    """An open page, the hosts that it requested, and its errors."""
 
     def __init__(self, browser, address: str, **settings) -> None:
         self.page = browser.new_page(**settings)
@@ -123,7 +123,7 @@ def backgrounds(page) -> list[str]:
     return page.locator("#found .token").evaluate_all("all => all.map(one => getComputedStyle(one).backgroundColor)")
 
 
-def test_a_sentence_is_typed_and_its_tokens_are_coloured(pretrained, visit, tiny_model):
+def test_the_tokens_of_a_typed_sentence_are_colored(pretrained, visit, tiny_model):
     one = visit(pretrained[0])
     one.page.get_by_label("Text", exact=True).fill("the chef ate a soup")
     one.wait("#found", "of 5 tokens")
@@ -134,7 +134,7 @@ def test_a_sentence_is_typed_and_its_tokens_are_coloured(pretrained, visit, tiny
     ]
 
 
-def test_the_threshold_moves_with_the_keyboard_and_decides_what_is_flagged(pretrained, visit):
+def test_the_threshold_can_be_moved_with_the_keyboard(pretrained, visit):
     one = visit(pretrained[0])
     slider = one.page.get_by_role("slider")
     slider.focus()
@@ -146,7 +146,7 @@ def test_the_threshold_moves_with_the_keyboard_and_decides_what_is_flagged(pretr
     assert one.page.locator("#found .flagged").count() < many
 
 
-def test_the_discriminator_is_fooled_or_not_with_the_keyboard_alone(pretrained, visit):
+def test_fool_it_can_be_played_with_the_keyboard(pretrained, visit):
     one = visit(pretrained[0])
     page = one.page
     page.get_by_role("tab", name="Fool it").focus()
@@ -160,13 +160,13 @@ def test_the_discriminator_is_fooled_or_not_with_the_keyboard_alone(pretrained, 
     shown = page.locator("#verdict .outcome").inner_text()
     assert re.match(r"(Fooled|Caught)", shown)
     page.get_by_role("radio", checked=True).focus()
-    page.keyboard.press("Tab")  # to gradio every candidate is a stop of its own
+    page.keyboard.press("Tab")  # gradio makes every candidate a tab stop
     page.keyboard.press("Space")
     page.wait_for_function("shown => document.querySelector('#verdict .outcome').innerText !== shown", arg=shown)
     assert page.locator("#verdict .tokens").count() == 2
 
 
-def test_the_generator_proposes_by_itself(pretrained, visit):
+def test_the_page_can_pick_the_hidden_words(pretrained, visit):
     one = visit(pretrained[0])
     one.page.get_by_role("tab", name="Fool it").click()
     one.page.get_by_role("button", name="Hide some for me").click()
@@ -174,23 +174,23 @@ def test_the_generator_proposes_by_itself(pretrained, visit):
     assert one.page.get_by_role("checkbox", checked=True).count() >= 1
 
 
-def test_a_phone_shows_everything_without_scrolling_sideways(pretrained, visit):
+def test_a_phone_needs_no_horizontal_scrolling(pretrained, visit):
     one = visit(pretrained[0], viewport={"width": 360, "height": 740})
     for name in ("Detect", "Fool it"):
         one.page.get_by_role("tab", name=name).click()
         assert one.page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
 
 
-def test_the_server_itself_asks_nobody_outside(pretrained, visit):
+def test_the_server_makes_no_external_requests(pretrained, visit):
     visit(pretrained[0])
     asked = set(re.findall(r"^connects (\S+)$", pretrained[1].read_text(), re.MULTILINE))
-    assert "127.0.0.1" in asked  # gradio greets its own server, so the watch does see what there is to see
+    assert "127.0.0.1" in asked  # gradio connects to its own server, which proves that the log works
     assert asked <= {"127.0.0.1", "localhost", "None"}
 
 
-def test_without_a_model_the_page_is_that_of_the_embedded_one_and_shows_what_it_finds(embedded, visit):
+def test_without_a_model_the_page_shows_the_embedded_one(embedded, visit):
     one = visit(embedded)
-    one.wait("header", "the model that comes with electra")
+    one.wait("header", "the model shipped with electra")
     flagged = one.page.locator("#found .flagged").all_inner_texts()
     assert [text.split()[0] for text in flagged] == ["there", "a", "the"]
     one.page.get_by_role("tab", name="Fool it").click()
@@ -198,7 +198,7 @@ def test_without_a_model_the_page_is_that_of_the_embedded_one_and_shows_what_it_
     one.wait("#verdict .outcome", re.compile("Fooled|Caught|Unchanged"))
 
 
-def test_a_fine_tuned_form_answers(tuned_run, visit, tmp_path):
+def test_the_form_of_a_fine_tuned_model_is_answered(tuned_run, visit, tmp_path):
     with served(tuned_run("pairs"), tmp_path) as address:
         one = visit(address)
         assert [tab.inner_text() for tab in one.page.get_by_role("tab").all()] == ["Task"]
@@ -210,8 +210,8 @@ def test_a_fine_tuned_form_answers(tuned_run, visit, tmp_path):
 
 
 def test_a_model_without_its_generator_says_so(tiny_folder, visit, tmp_path):
-    alone = shutil.copytree(tiny_folder, tmp_path / "alone", ignore=shutil.ignore_patterns("generator"))
-    with served(alone, tmp_path) as address:
+    copy = shutil.copytree(tiny_folder, tmp_path / "copy", ignore=shutil.ignore_patterns("generator"))
+    with served(copy, tmp_path) as address:
         one = visit(address)
         one.page.get_by_role("tab", name="Fool it").click()
-        one.page.get_by_text("This model comes without its generator").wait_for()
+        one.page.get_by_text("This model has no generator").wait_for()

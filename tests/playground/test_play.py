@@ -16,10 +16,10 @@ needs_gradio = pytest.mark.skipif(module.find_spec("gradio") is None, reason="ne
 
 
 @needs_gradio
-def test_a_port_that_is_taken_is_one_line(tiny_folder):
+def test_a_port_in_use_is_a_one_line_error(tiny_folder):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        with pytest.raises(ConfigError, match=rf"^port {port} is taken; choose another one with --port, such as"):
+        with pytest.raises(ConfigError, match=rf"^port {port} is in use; choose another with --port, such as"):
             electra.play(tiny_folder, port, browser=False)
 
 
@@ -29,20 +29,20 @@ def test_without_gradio_the_extra_is_named(monkeypatch, tiny_folder):
         electra.play(tiny_folder)
 
 
-def test_a_pretrained_model_comes_with_its_generator(tiny_folder):
+def test_a_pretrained_model_is_loaded_with_its_generator(tiny_folder):
     model = load_playable(tiny_folder)
     assert isinstance(model, Pretrained)
     assert isinstance(model.network, Discriminator)
     assert model.generator is not None
 
 
-def test_a_fine_tuned_run_comes_with_its_task(tuned_run):
+def test_a_fine_tuned_run_is_loaded_with_its_task(tuned_run):
     model = load_playable(tuned_run("pairs"))
     assert isinstance(model, Tuned)
     assert model.task.fields == ("sentence1", "sentence2")
 
 
-def test_a_generator_alone_is_nothing_to_play_with(tiny_model, tmp_path):
-    write_model(Pretrained(tiny_model.generator, tiny_model.tokenizer), tmp_path / "alone")
-    with pytest.raises(CheckpointError, match="neither a discriminator nor the head of a task"):
-        load_playable(tmp_path / "alone")
+def test_a_model_with_only_a_generator_is_refused(tiny_model, tmp_path):
+    write_model(Pretrained(tiny_model.generator, tiny_model.tokenizer), tmp_path / "generator")
+    with pytest.raises(CheckpointError, match="neither a discriminator nor a task head"):
+        load_playable(tmp_path / "generator")

@@ -12,12 +12,12 @@ def plain(html: str) -> str:
     return re.sub(r"<small.*?</small>|<[^>]+>", "", html)
 
 
-def test_the_text_stays_as_it_is_spaces_and_lines_included(tiny_model):
+def test_the_text_is_unchanged_including_spaces_and_line_breaks(tiny_model):
     text = "The chef  ate\nthe meal ."
     assert plain(coloured(detect(tiny_model, text))) == text
 
 
-def test_every_token_says_how_likely_it_was_replaced(tiny_model):
+def test_every_token_shows_its_probability(tiny_model):
     text = "the chef ate"
     found = detect(tiny_model, text)
     assert [token.probability for token in found] == [token.probability for token in tiny_model.detect(text)]
@@ -31,7 +31,7 @@ def test_a_long_text_is_read_in_windows(tiny_model):
     assert len(detect(tiny_model, "the chef ate a meal . " * 50)) == 300 > tiny_model.window
 
 
-def test_a_text_beyond_the_bound_is_refused_in_a_sentence(tiny_model):
+def test_a_text_that_is_too_long_is_refused(tiny_model):
     with pytest.raises(DataError, match=r"has 10,001 characters; this page takes at most 10,000"):
         detect(tiny_model, "a" * (LONGEST_TEXT + 1))
 
@@ -42,17 +42,17 @@ def test_the_threshold_decides_which_tokens_are_flagged():
     assert summary(TOKENS, 0.6) == "1 of 3 tokens looks replaced, with a probability of 60 % or more."
 
 
-def test_what_the_user_types_is_never_markup():
+def test_user_input_is_escaped():
     html = coloured([Token("<b>", "<script>", 0.1)])
     assert "<script>" not in html
     assert "<b>" not in html
 
 
-def test_a_space_that_belongs_to_a_token_is_not_coloured():
+def test_the_leading_space_of_a_token_is_not_colored():
     assert cut("the chef", [(0, 3), (3, 8)]) == [("", "the"), (" ", "chef")]
 
 
-def test_a_character_of_several_tokens_is_shown_once():
+def test_a_character_spelled_by_several_tokens_is_shown_once():
     assert cut("5€ a", [(0, 1), (1, 2), (1, 2), (1, 2), (2, 4)]) == [
         *[("", "5"), ("", "€"), ("", ""), ("", "")],
         (" ", "a"),
@@ -62,5 +62,5 @@ def test_a_character_of_several_tokens_is_shown_once():
 @pytest.mark.parametrize(
     ("probability", "text"), [(0, "0 %"), (0.001, "<1 %"), (0.125, "12 %"), (0.999, ">99 %"), (1, "100 %")]
 )
-def test_only_certainty_is_written_as_such(probability, text):
+def test_only_exact_values_are_0_or_100_percent(probability, text):
     assert percent(probability) == text

@@ -1,4 +1,4 @@
-"""The command line: one file per command, each a shim over one function."""
+"""The command line: one file per command, each a thin layer over one function."""
 
 import os
 import signal
@@ -29,12 +29,18 @@ from electra.cli import (
 )
 from electra.errors import NO_ROOM, ElectraError
 
-INTERRUPTED = 130  # what typer makes of Ctrl-C
+INTERRUPTED = 130  # typer's exit code for Ctrl-C
+
+
+def _examples(*commands: str) -> str:
+    """Return the examples of a help text; the backspace keeps click from wrapping them."""
+    return "\b\nExamples:" + "".join(f"\n  {command}" for command in commands)
+
 
 app = typer.Typer(
     name="electra",
-    help="Pre-train your own text encoder by replaced token detection, and use it.",
-    epilog="Examples:\n\n  electra demo\n\n  electra train my_texts/ --hours 1 --out runs/mine",
+    help="Pre-train text encoders by replaced token detection (ELECTRA), and use them.",
+    epilog=_examples("electra demo", "electra train my_texts/ --hours 1 --out runs/mine"),
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -55,7 +61,7 @@ def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback on errors.")] = False,
 ) -> None:
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
@@ -64,16 +70,15 @@ def _root(
 _building = (demo, train, vocab, corpus, pretrain, detect, play)
 _using = (finetune, evaluate, predict, glue)
 for _module in (*_building, *_using, report, import_, export, config, flops, bench):
-    _name = _module.__name__.rpartition(".")[2]  # of the file, and of the function in it
-    _examples = "".join(f"\n\n  {example}" for example in _module.EXAMPLES)
-    app.command(_name.rstrip("_"), epilog=f"Examples:{_examples}")(getattr(_module, _name))
+    _name = _module.__name__.rpartition(".")[2]  # of both the file and the function
+    app.command(_name.rstrip("_"), epilog=_examples(*_module.EXAMPLES))(getattr(_module, _name))
 
 
 def main() -> None:
-    """Run the command line: exit 0 when it worked, 2 for the user's input, 1 for a bug."""
+    """Run the command line; exit with 0 on success, 2 on a user's error, 1 on a bug."""
     debug = "--debug" in sys.argv
-    os.environ.setdefault("HF_HUB_VERBOSITY", "error")  # what comes of its retries is said in one line
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # clears up as Ctrl-C does
+    os.environ.setdefault("HF_HUB_VERBOSITY", "error")  # our one-line error follows its retries
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up as on Ctrl-C
     try:
         status = app(standalone_mode=False) or 0
         if status == INTERRUPTED:
@@ -82,7 +87,7 @@ def main() -> None:
     except (ElectraError, OSError, typer.Abort) as error:
         _fail(error, debug, exit_code=2)
     except Exception as error:
-        usage = hasattr(error, "format_message")  # the parser's own complaint: unknown option, missing argument
+        usage = hasattr(error, "format_message")  # raised by the parser: unknown option, missing argument
         _fail(error, debug, exit_code=2 if usage else 1)
 
 
@@ -96,6 +101,6 @@ def _fail(error: Exception, debug: bool, exit_code: int) -> None:
     if isinstance(error, OSError) and error.errno in NO_ROOM:
         message += "; make room and run the same command again"
     if exit_code == 1:
-        message = f"{type(error).__name__}: {message} (a bug; electra --debug ... shows where)"
+        message = f"{type(error).__name__}: {message} (this is a bug; electra --debug ... shows the traceback)"
     typer.echo(f"electra: {' '.join(message.split())}", err=True)
     sys.exit(exit_code)

@@ -1,4 +1,4 @@
-"""`electra bench`: time a training step or the encoding of texts, beside the same with Hugging Face's modules."""
+"""`electra bench`: time a training step or the encoding of texts, and compare with Hugging Face's modules."""
 
 import json
 from collections.abc import Callable
@@ -13,7 +13,10 @@ import typer
 if TYPE_CHECKING:
     from electra.recipes.bench.timing import Bench, Row
 
-BATCHES = {"pretrain": {"cpu": [8], "cuda": [128, 1024]}, "encode": {"cpu": [8], "cuda": [64]}}
+BATCHES = {
+    "pretrain": {"cpu": [8], "mps": [32], "cuda": [128, 1024]},
+    "encode": {"cpu": [8], "mps": [32], "cuda": [64]},
+}
 
 EXAMPLES = (
     "electra bench --size tiny --batch 32 --seconds 10 --json",
@@ -23,32 +26,32 @@ EXAMPLES = (
 
 def bench(
     work: Annotated[
-        Literal["pretrain", "encode"], typer.Argument(help="A joint step on random ids, or texts of mixed lengths.")
+        Literal["pretrain", "encode"], typer.Argument(help="Time a joint step on random ids, or encoding texts.")
     ] = "pretrain",
-    size: Annotated[str, typer.Option(help="A preset's name.")] = "small",
+    size: Annotated[str, typer.Option(help="Preset name.")] = "small",
     batch: Annotated[
         list[int] | None,
         typer.Option(
-            min=1, help="Sequences in a step, texts in Hugging Face's batch; may be given again.  [default: by device]"
+            min=1, help="Batch size (for encode, of Hugging Face's variants); repeatable.  [default: by device]"
         ),
     ] = None,
     length: Annotated[
         int | None,
-        typer.Option(min=8, max=65_536, help="Tokens in a sequence, at most in a text.  [default: the preset's]"),
+        typer.Option(min=8, max=65_536, help="Tokens per sequence; for encode, maximum.  [default: the preset's]"),
     ] = None,
     text: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="Texts to encode, one a line.  [default: invented]")
+        Path | None, typer.Option(exists=True, dir_okay=False, help="File with a text per line.  [default: generated]")
     ] = None,
-    seconds: Annotated[float, typer.Option(min=0, help="Time for the repetitions, for each batch size.")] = 40.0,
+    seconds: Annotated[float, typer.Option(min=0, help="Seconds to measure each batch size.")] = 40.0,
     against: Annotated[
         Literal["hf", "none"] | None,
-        typer.Option(help="What to compare with.  [default: hf where transformers is installed]"),
+        typer.Option(help="What to compare with.  [default: hf if transformers is installed]"),
     ] = None,
-    device: Annotated[Literal["auto", "cuda", "cpu"], typer.Option(help="Where to run.")] = "auto",
-    profile: Annotated[bool, typer.Option("--profile", help="Also say what the time of our step goes into.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a row instead of a table.")] = False,
+    device: Annotated[Literal["auto", "cuda", "mps", "cpu"], typer.Option(help="Device to run on.")] = "auto",
+    profile: Annotated[bool, typer.Option("--profile", help="Also time each part of our step.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per row.")] = False,
 ) -> None:
-    """Time a joint step of pre-training, or the encoding of texts."""
+    """Time a pre-training step or the encoding of texts."""
     from electra.config.load import load_config
     from electra.training.processes import joined
 
@@ -75,17 +78,17 @@ def bench(
 
 
 def _choose(work: str, profiled: bool, text: Path | None) -> "Callable[..., Bench]":
-    """Give what measures the wanted work; options of the other one are refused."""
+    """Return the function that measures the work; refuse options of the other kind of work."""
     from electra.data.reading.records import read_lines
     from electra.recipes.bench.encode import bench_encode
     from electra.recipes.bench.step import bench_step
 
     if work == "pretrain":
         if text:
-            raise typer.BadParameter("it goes with encode: the pre-training step reads random ids", param_hint="--text")
+            raise typer.BadParameter("only for encode; the pre-training step reads random ids", param_hint="--text")
         return partial(bench_step, profiled=profiled)
     if profiled:
-        raise typer.BadParameter("it takes the pre-training step apart, not encode", param_hint="--profile")
+        raise typer.BadParameter("only for pretrain; encode cannot be profiled", param_hint="--profile")
     lines = list(read_lines(str(text))) if text else None
     return partial(bench_encode, texts=lines and [line for line in lines if line.strip()])
 

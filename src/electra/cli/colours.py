@@ -1,8 +1,8 @@
-"""Tokens in a terminal, coloured by the probability that they were replaced."""
+"""Color tokens in a terminal by the probability that they were replaced."""
 
 
 def shows_colours() -> bool:
-    """Say whether standard output is a terminal with colours, which NO_COLOR turns off."""
+    """Return whether standard output is a terminal with colors (NO_COLOR turns them off)."""
     from rich.console import Console
 
     console = Console()
@@ -10,5 +10,5 @@ def shows_colours() -> bool:
 
 
 def shade(probability: float) -> str:
-    """Give the style of a token, in the words of rich: the redder, the likelier it was replaced."""
+    """Return the rich style of a token: the redder, the likelier it was replaced."""
     return f"on rgb({int(40 + 180 * probability)},{int(40 * (1 - probability))},40) white"

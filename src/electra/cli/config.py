@@ -1,4 +1,4 @@
-"""`electra config`: show a config, where each value comes from, or how two differ."""
+"""`electra config`: print a config, the origin of its values, or the difference from another."""
 
 import json
 from typing import Annotated, Any
@@ -16,18 +16,18 @@ EXAMPLES = (
 def config(
     preset: Preset,
     overrides: Overrides = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Say who set each key and what it means.")] = False,
-    diff: Annotated[str | None, typer.Option(metavar="OTHER", help="Show only what differs from OTHER.")] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Show the origin and the meaning of each key.")] = False,
+    diff: Annotated[str | None, typer.Option(metavar="OTHER", help="Show only keys that differ from OTHER.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Print a complete, validated config of pre-training as TOML; electra finetune ... --dry-run prints its own."""
+    """Print a complete, validated pre-training config as TOML. For fine-tuning: electra finetune ... --dry-run."""
     from electra.config import load
     from electra.config.schema import PretrainConfig
 
     settings = load.gather(PretrainConfig, preset, overrides or [])
     chosen = load.validate(PretrainConfig, settings)
     if explain and diff:
-        raise typer.BadParameter("--explain and --diff exclude each other")
+        raise typer.BadParameter("--explain and --diff cannot be combined")
     found: dict[str, Any]
     if diff:
         found = load.difference(chosen, load.load_config(diff))

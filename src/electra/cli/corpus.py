@@ -1,4 +1,4 @@
-"""`electra corpus`: build a corpus from text, look into one, or check one."""
+"""`electra corpus`: build, show or verify a corpus."""
 
 import json
 import sys
@@ -25,32 +25,29 @@ EXAMPLES = (
 
 Sources = Annotated[
     list[str],
-    typer.Argument(
-        metavar="TEXT...",
-        help=f"{TEXTS}; with --show or --verify, a corpus.",
-    ),
+    typer.Argument(metavar="TEXT", help=f"{TEXTS}; with --show or --verify, a corpus."),
 ]
-REPETITION = "Drop documents that repeat a greater share of their five-word runs."
-DOCUMENTS = {"blank": "between blank lines", "line": "one a line", "file": "one a file", "record": "one a record"}
+REPETITION = "Drop documents in which more than this share of five-word runs is repeated."
+DOCUMENTS = {"blank": "between blank lines", "line": "one per line", "file": "one per file", "record": "one per record"}
 
 
 def corpus(
     sources: Sources,
-    tokenizer: Annotated[str | None, typer.Option(metavar="DIR|vocab.txt|NAME", help="What splits the text.")] = None,
-    length: Annotated[int | None, typer.Option(help="Tokens in a sequence.")] = None,
-    out: Annotated[str | None, typer.Option(metavar="DIR", help="Where the corpus goes.")] = None,
-    cut: Annotated[Cut, typer.Option(help="packed loses no text; paper is the original's rule.")] = Building.cut,
+    tokenizer: Annotated[str | None, typer.Option(metavar="DIR|vocab.txt|NAME", help="Tokenizer to use.")] = None,
+    length: Annotated[int | None, typer.Option(help="Tokens per sequence.")] = None,
+    out: Annotated[str | None, typer.Option(metavar="DIR", help="Corpus folder to write.")] = None,
+    cut: Annotated[Cut, typer.Option(help="packed keeps all text; paper follows the original.")] = Building.cut,
     workers: Annotated[
-        int | None, typer.Option(min=0, max=256, help="Processes; by default one for each core.")
+        int | None, typer.Option(min=0, max=256, help="Worker processes.  [default: one per core]")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the paper's coin tosses.")] = Building.seed,
+    seed: Annotated[int, typer.Option(help="Random seed of --cut paper.")] = Building.seed,
     heldout: Heldout = Building.heldout,
     documents: Documents = Reading.documents,
     column: Column = Reading.column,
     format: Format = Reading.format,
     invalid: Invalid = Reading.invalid,
-    unicode: Annotated[Unicode, typer.Option(help="Unicode normalisation.")] = Cleaning.unicode,
-    controls: Annotated[Controls, typer.Option(help="Control characters.")] = Cleaning.controls,
+    unicode: Annotated[Unicode, typer.Option(help="Unicode normalization.")] = Cleaning.unicode,
+    controls: Annotated[Controls, typer.Option(help="Keep or drop control characters.")] = Cleaning.controls,
     duplicates: Annotated[Duplicates, typer.Option(help="Drop exact or near duplicates.")] = Cleaning.duplicates,
     min_characters: Annotated[int, typer.Option(help="Drop shorter documents.")] = Cleaning.min_characters,
     max_characters: Annotated[int | None, typer.Option(help="Drop longer documents.")] = Cleaning.max_characters,
@@ -59,16 +56,16 @@ def corpus(
     verify: Annotated[bool, typer.Option("--verify", help="Check a corpus against its manifest.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Turn text into a corpus of token sequences; a run that was stopped continues."""
+    """Build a corpus of token sequences from text. Run the same command again to resume an interrupted build."""
     if show is not None or verify:
         _look(sources, show, verify, as_json)
         return
     if tokenizer is None or length is None or out is None:
-        raise DataError("to build a corpus give --tokenizer, --length and --out")
+        raise DataError("to build a corpus, give --tokenizer, --length and --out")
     from electra.data.corpus.build import build_corpus
     from electra.data.corpus.shards import MANIFEST
 
-    there = (Path(out).expanduser() / MANIFEST).is_file()
+    existed = (Path(out).expanduser() / MANIFEST).is_file()
     with _bar() as progress:
         built = build_corpus(
             sources,
@@ -84,15 +81,15 @@ def corpus(
             progress=progress,
         )
     typer.echo(json.dumps(asdict(built.manifest)) if as_json else _summary(out, built.manifest))
-    if there and not as_json:
-        typer.echo("  it was there already, made of files with the same names and sizes")
+    if existed and not as_json:
+        typer.echo("  already built from files with the same names and sizes; nothing was done")
 
 
 def _look(corpora: list[str], show: int | None, verify: bool, as_json: bool) -> None:
     if len(corpora) != 1:
         raise DataError(f"--show and --verify take one corpus; found {len(corpora)}")
     if verify and show:
-        raise DataError("--show and --verify are two commands; give one of them")
+        raise DataError("--show and --verify cannot be combined")
     if show is None:
         _verify(corpora[0], as_json)
     else:
@@ -114,14 +111,14 @@ def _verify(path: str, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps({"problems": problems}))
     if problems:
-        raise DataError(f"{path} is damaged: {'; '.join(problems)}")
+        raise DataError(f"{path} is damaged: {'; '.join(problems)}; delete it and build it again")
     if not as_json:
-        typer.echo(f"{path} is as its manifest says")
+        typer.echo(f"{path} matches its manifest")
 
 
 @contextmanager
 def _bar() -> Iterator[Callable[["Progress"], None]]:
-    """Show a progress bar with rate and time left on standard error, where that is a terminal."""
+    """Show a progress bar on standard error if that is a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
     from rich.progress import Progress as Bar
@@ -155,7 +152,7 @@ def _summary(path: str, manifest: "Manifest") -> str:
         f"  read      {report['documents_read']:,} documents, {report['characters_read']:,} characters; documents: "
         + ", ".join(f"{DOCUMENTS[kind]} ({count} sources)" for kind, count in report["sources_by_document"].items())
         + (f"; text in the column {', '.join(columns)}" if (columns := report.get("columns")) else ""),
-        f"  kept      {kept:.1%} of the tokens of the documents kept",
+        f"  kept      {kept:.1%} of the tokens in the kept documents",
         f"  held out  {sum(shard.documents for shard in heldout):,} documents, "
         f"{sum(shard.sequences for shard in heldout):,} sequences",
     ]
@@ -163,15 +160,15 @@ def _summary(path: str, manifest: "Manifest") -> str:
         lines.append(f"  dropped   {dropped['documents']:,} documents, {dropped['characters']:,} characters: {reason}")
         lines += [f"            such as: {example}" for example in dropped["examples"]]
     if unknown := report.get("unknown_tokens", 0) / max(1, report["tokens_read"]):
-        hint = "; a vocabulary made of this text would know them: electra vocab" if unknown > MOST_UNKNOWN else ""
-        lines.append(f"  unknown   {unknown:.2%} of the tokens are in no piece of the vocabulary{hint}")
+        hint = "; train a vocabulary on this text with: electra vocab" if unknown > MOST_UNKNOWN else ""
+        lines.append(f"  unknown   {unknown:.2%} of the tokens are not in the vocabulary{hint}")
     if report["invalid_places"]:
-        lines.append(f"  invalid   {report['invalid_places']:,} places were no UTF-8")
+        lines.append(f"  invalid   {report['invalid_places']:,} places were not valid UTF-8")
     if report["ignored_files"]:
         lines.append(
-            f"  left out  {len(report['ignored_files'])} files that are no text, or were read already, such as "
+            f"  skipped   {len(report['ignored_files'])} files that are not text or were already read, such as "
             f"{report['ignored_files'][0]}"
         )
     if report["duplicates_beyond_memory"]:
-        lines.append("  duplicates were looked for among the first documents only; more would not fit into memory")
+        lines.append("  duplicates were only searched in the first documents; more would not fit into memory")
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""`electra demo`: the whole of it, small, on this machine."""
+"""`electra demo`: train and test a tiny model on this machine."""
 
 import re
 from pathlib import Path
@@ -21,11 +21,11 @@ EXAMPLES = (
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", metavar="RUN", help="The folder of the run.")] = Path("runs/demo"),
-    minutes: Annotated[float, typer.Option(min=0.1, help="Wall-clock time for everything.")] = 4.0,
+    out: Annotated[Path, typer.Option("--out", metavar="RUN", help="Run folder to write.")] = Path("runs/demo"),
+    minutes: Annotated[float, typer.Option(min=0.1, help="Wall-clock time for the demo.")] = 4.0,
     quiet: Quiet = False,
 ) -> None:
-    """Pre-train a small model on the documentation that is on this machine, and try it; nothing is downloaded."""
+    """Pre-train a tiny model on local documentation and test it. Nothing is downloaded."""
     from electra.cli.progress import LiveLine
     from electra.recipes.demo import demo as run
 
@@ -35,30 +35,24 @@ def demo(
 
 
 def _print(shown: "Demonstration") -> None:
-    typer.echo("\nSentences it has not seen, with some tokens replaced at random; the discriminator looks for them.")
-    coloured = shows_colours()
+    typer.echo("\nHeld-out sentences with some tokens replaced at random, and what the discriminator finds.")
+    colored = shows_colours()
     typer.echo(
-        "Underlined is what was replaced; the redder a token, the likelier it seems so.\n"
-        if coloured
-        else "[new was:old 0.90] a replaced token, and how likely it seems so; word(0.60) an original one under "
-        "suspicion.\n"
+        "Replaced tokens are underlined; the redder a token, the likelier it looks replaced.\n"
+        if colored
+        else "[new was:old 0.90] is a replaced token with its probability; word(0.60) is a false alarm.\n"
     )
     for sentence in shown.sentences:
-        if coloured:
-            _print_coloured(sentence)
+        if colored:
+            _print_colored(sentence)
         else:
             spelled = " ".join(map(_spell, sentence))
-            typer.echo(f"  {re.sub(r'(?<=[A-Za-z]) ##', '', spelled)}\n")  # whole words where nothing is marked
-    typer.echo(f"found       a replaced token seems likelier so than an original one: {shown.auc:.1%} of all pairs")
-    typer.echo(f"            ({shown.judged} sentences; guessing gives 50 %)")
-    typer.echo(
-        "probe       has this word been exchanged for another? Linear, on its frozen features, in unseen documents:"
-    )
-    typer.echo(f"            {shown.trained_accuracy:.1%} right pre-trained, {shown.untrained_accuracy:.1%} untrained")
-    typer.echo(f"            ({shown.fitted:,} examples to fit, {shown.tested:,} to test; guessing gives 50 %)")
-    typer.echo(
-        "\nWith hours instead of minutes a generator learns to propose words that fit, which are harder to find."
-    )
+            typer.echo(f"  {re.sub(r'(?<=[A-Za-z]) ##', '', spelled)}\n")  # join pieces of unmarked words
+    typer.echo(f"detection   AUC {shown.auc:.1%} on {shown.judged} sentences (chance: 50%)")
+    typer.echo("probe       Was this word replaced? Accuracy of a linear probe on frozen features, held-out documents:")
+    typer.echo(f"            {shown.trained_accuracy:.1%} pre-trained, {shown.untrained_accuracy:.1%} untrained")
+    typer.echo(f"            ({shown.fitted:,} examples to fit, {shown.tested:,} to test; chance: 50%)")
+    typer.echo("\nIn longer runs a generator learns to propose plausible words, which are harder to detect.")
     typer.echo(f'Next: electra detect {quote(str(shown.folder))} "return the name of the banana"')
     typer.echo("      electra train my_texts/ --hours 1 --out runs/mine")
 
@@ -69,8 +63,8 @@ def _spell(judged: "Judged") -> str:
     return f"{judged.token}({judged.probability:.2f})" if judged.probability >= 0.5 else judged.token
 
 
-def _print_coloured(sentence: "list[Judged]") -> None:
-    """Shade each token by its probability; replaced ones are underlined."""
+def _print_colored(sentence: "list[Judged]") -> None:
+    """Print a sentence, each token shaded by its probability and underlined if replaced."""
     from rich.console import Console
     from rich.text import Text
 

@@ -1,4 +1,4 @@
-"""`electra detect`: which tokens of a text look replaced?"""
+"""`electra detect`: find the tokens of a text that look replaced."""
 
 import json
 import sys
@@ -18,13 +18,13 @@ EXAMPLES = (
 
 def detect(
     model: AnyModel = None,
-    text: Annotated[str | None, typer.Argument(help="The text; - or nothing for standard input.")] = None,
+    text: Annotated[str | None, typer.Argument(help="Text, or - for standard input.  [default: -]")] = None,
     as_json: Json = False,
 ) -> None:
-    """Give each token's probability of being replaced.
+    """Print each token's probability of being replaced.
 
-    A single argument is a text, for the model that comes with electra, if it has a space and is no folder, or is -;
-    else it is a model. At a terminal, where no other text comes, a single word is a text too.
+    A single argument is text for the model shipped with electra if it is - or has a space and is not an existing path;
+    otherwise it names a model. Typed at a terminal, a single word without a slash is text too.
     """
     from electra.errors import DataError
     from electra.model.pretrained import EMBEDDED, load
@@ -32,7 +32,7 @@ def detect(
     if model and text is None and _is_text(model):
         model, text = None, model
     if text is None and sys.stdin.isatty():
-        raise DataError("no text: give it as an argument or on standard input")
+        raise DataError("no text; give it as an argument or on standard input")
     if text in (None, "-"):
         try:
             text = sys.stdin.buffer.read().decode()
@@ -49,17 +49,17 @@ def detect(
         from rich.console import Console
         from rich.text import Text
 
-        coloured = Text(text)
+        colored = Text(text)
         for _, probability, (start, end) in detections:
-            coloured.stylize(shade(probability), start, end)
-        Console().print(coloured)
+            colored.stylize(shade(probability), start, end)
+        Console().print(colored)
     else:
         for token, probability, (start, end) in detections:
             typer.echo(f"{probability:.4f}\t{start}-{end}\t{token}")
 
 
 def _is_text(argument: str) -> bool:
-    """Tell a text from a model: names of the hub have a slash and no space, and folders that are not so are there."""
+    """Return whether an argument is text: model names have a slash and no space, or else exist as a path."""
     if argument == "-":
         return True
     worded = " " in argument.strip() or ("/" not in argument and sys.stdin.isatty())

@@ -18,21 +18,21 @@ EXAMPLES = (
 def evaluate(
     run: TunedModel,
     overrides: TuningOverrides = None,
-    split: Annotated[Literal["train", "dev", "test"], typer.Option(help="Which split.")] = "dev",
+    split: Annotated[Literal["train", "dev", "test"], typer.Option(help="Split to score.")] = "dev",
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", metavar="DIR", help="Also write predictions, a benchmark's own files and pictures of the mistakes."
+            "--out", metavar="DIR", help="Also write predictions, submission files and plots of the mistakes to DIR."
         ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Score a model on a split of its task; KEY=VALUE changes the task's settings, such as data=DIR."""
+    """Score a fine-tuned model on a split of its task. KEY=VALUE changes settings of the task, such as data=DIR."""
     from electra.data.files import folder_whole
     from electra.recipes.evaluate import evaluate as score
     from electra.recipes.results import percent
 
-    with folder_whole(out) if out else nullcontext() as folder:  # a folder that cannot be had is told at once
+    with folder_whole(out) if out else nullcontext() as folder:  # fail before scoring if the folder cannot be written
         found = score(run, overrides or [], split)
         if folder:
             lines = (json.dumps(prediction, ensure_ascii=False) + "\n" for prediction in found.predictions)
@@ -44,4 +44,4 @@ def evaluate(
     for what, count in found.notes.items():
         typer.echo(f"{split}: {count:,} {what}")
     scores = " · ".join(f"{name} {percent(name, value)}" for name, value in found.metrics.items())
-    typer.echo(f"{found.task}, {split}, {len(found.predictions):,} examples: {scores or 'no labels, no score'}")
+    typer.echo(f"{found.task}, {split}, {len(found.predictions):,} examples: {scores or 'no labels, so no score'}")

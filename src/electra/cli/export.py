@@ -1,4 +1,4 @@
-"""`electra export`: a model as a plain Hugging Face folder."""
+"""`electra export`: write a model as a Hugging Face folder."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -15,14 +15,14 @@ EXAMPLES = (
 
 def export(
     model: Model,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write; it must not exist yet.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder to write; must not exist yet.")],
     precision: Annotated[
-        Literal["float32", "bf16"], typer.Option(help="Of the stored weights; bf16 rounds them to half the size.")
+        Literal["float32", "bf16"], typer.Option(help="Precision of the stored weights; bf16 halves the size.")
     ] = "float32",
 ) -> None:
-    """Write a folder that transformers' AutoModel and AutoTokenizer load, and check it."""
+    """Export a model as a Hugging Face folder. The folder is read back and checked."""
     from electra.recipes.convert import export as run
 
     run(model, out, precision)
-    rounded = "" if precision == "float32" else f" to those of the weights rounded to {precision}"
-    typer.echo(f"{out}: written and read back, logits equal{rounded}")
+    rounded = "" if precision == "float32" else f" (of the weights rounded to {precision})"
+    typer.echo(f"{out}: exported, reads back with equal logits{rounded}")

@@ -1,4 +1,4 @@
-"""`electra finetune`: train a model for a task."""
+"""`electra finetune`: fine-tune a model on a task."""
 
 import json
 from pathlib import Path
@@ -20,11 +20,11 @@ EXAMPLES = (
 def finetune(
     preset: Preset,
     overrides: TuningOverrides = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read the data, print the plan, train nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read the data, print the plan and exit.")] = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Fine-tune a model with one seed or several; run it again to go on where it stopped."""
+    """Fine-tune a model on a task. seeds=N trains with several seeds. Run the same command again to resume."""
     from electra.config.load import dump_config, load_finetune_config
     from electra.training.run import check_moved
 
@@ -38,8 +38,8 @@ def finetune(
         if config.out:
             check_place(Path(config.out))
         typer.echo(dump_config(tuning.config))
-        for said in _plan(tuning):
-            typer.echo(f"# {said}")
+        for plan_line in _plan(tuning):
+            typer.echo(f"# {plan_line}")
         return
     from electra.cli.progress import LiveLine
     from electra.recipes.finetune import finetune as run
@@ -54,7 +54,7 @@ def finetune(
         for what, count in notes.items():
             typer.echo(f"{split}: {count:,} {what}")
     typer.echo(describe(results))
-    typer.echo(f"{config.out}: results.json, and in model the model of seed {results['kept']} ({config.keep})")
+    typer.echo(f"{config.out}: wrote results.json and model/ (seed {results['kept']}, {config.keep})")
 
 
 def _plan(tuning: "Tuning") -> list[str]:
@@ -63,7 +63,7 @@ def _plan(tuning: "Tuning") -> list[str]:
     names = {"embeddings": "encoder.embeddings", "top layer": f"encoder.layers.{layers - 1}.", "head": "head"}
     rates = ", ".join(f"{name} {training.learning_rate * tuning.factor(key):.4g}" for name, key in names.items())
     lines = tuning.task.detected()
-    lines.append(f"{training.steps:,} updates of {training.batch_size}, {training.warmup_steps:,} of them to warm up")
+    lines.append(f"{training.steps:,} steps, batch size {training.batch_size}, warmup {training.warmup_steps:,} steps")
     lines.append(f"learning rates: {rates}")
     for split, part in (("train", tuning.train), ("dev", tuning.dev)):
         notes = "".join(f", {count:,} {what}" for what, count in part.notes.items())

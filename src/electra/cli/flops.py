@@ -1,4 +1,4 @@
-"""`electra flops`: what a run costs, and the published totals."""
+"""`electra flops`: count the cost of a run, or print the published totals."""
 
 import json
 from dataclasses import asdict
@@ -16,15 +16,15 @@ EXAMPLES = (
 
 def flops(
     preset: Annotated[
-        str | None, typer.Argument(metavar="PRESET|FILE", help="A preset's name or a config file (TOML).")
+        str | None, typer.Argument(metavar="PRESET|FILE", help="Preset name or config file (TOML).")
     ] = None,
     overrides: Overrides = None,
-    table: Annotated[bool, typer.Option("--table", help="Print the 13 totals that the original publishes.")] = False,
+    table: Annotated[bool, typer.Option("--table", help="Print the 13 totals that the authors publish.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Count parameters and floating-point operations of a pre-training run."""
+    """Count the parameters and FLOPs of a pre-training run."""
     if table == (preset is not None):
-        raise typer.BadParameter("name a preset or config file, or ask for --table")
+        raise typer.BadParameter("give either a preset or config file, or --table")
     if preset is None:
         _print_table(as_json)
         return
@@ -39,10 +39,10 @@ def flops(
         typer.echo(f"{name + ' parameters':<26} {number:>16,}")
     typer.echo(f"{'tokens':<26} {cost.tokens:>16,}")
     for convention, note in (
-        ("paper", "all operations, dense lookup, backward = forward"),
+        ("paper", "all operations, dense embedding lookup, backward = forward"),
         ("standard", "matrix products, backward = 2 x forward"),
     ):
-        typer.echo(f"{f'forward FLOPs, {convention}':<26} {cost.forward_flops[convention]:>16.4e}  a sequence; {note}")
+        typer.echo(f"{f'forward FLOPs, {convention}':<26} {cost.forward_flops[convention]:>16.4e} per sequence; {note}")
         typer.echo(f"{f'train FLOPs, {convention}':<26} {cost.train_flops[convention]:>16.4e}")
 
 
@@ -55,6 +55,6 @@ def _print_table(as_json: bool) -> None:
         return
     for name, total in totals.items():
         typer.echo(f"{name:<14} {total:.6e}")
-    typer.echo("\nThe original's formula, kept as it is so that the totals agree, is off where")
+    typer.echo("\nKnown errors of the original formula, reproduced so that the totals agree:")
     for defect in PAPER_DEFECTS:
         typer.echo(f"- {defect}")

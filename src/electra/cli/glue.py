@@ -1,4 +1,4 @@
-"""`electra glue`: a model on the whole suite of tasks."""
+"""`electra glue`: fine-tune a model on a suite of tasks."""
 
 import json
 import statistics
@@ -22,23 +22,24 @@ EXAMPLES = (
 def glue(
     model: Model,
     data: Annotated[
-        list[str], typer.Option("--data", metavar="DIR", help="A folder of tasks; may be given several times.")
+        list[str], typer.Option("--data", metavar="DIR", help="Folder with the data of the tasks; repeatable.")
     ],
-    out: Annotated[Path, typer.Option("--out", metavar="RUN", help="The folder of the runs.")],
+    out: Annotated[Path, typer.Option("--out", metavar="RUN", help="Folder for the runs of all tasks.")],
     overrides: TuningOverrides = None,
     task: Annotated[
-        list[str] | None, typer.Option("--task", metavar="TASK", help="Only this task; may be given several times.")
+        list[str] | None, typer.Option("--task", metavar="TASK", help="Run only this task; repeatable.")
     ] = None,
     together: Annotated[
-        int, typer.Option("--together", min=1, help="Tasks at a time; several share a GPU better than one fills it.")
+        int, typer.Option("--together", min=1, help="Tasks to run at once; useful if one does not fill the GPU.")
     ] = 1,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read the data, print the plan, train nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read the data, print the plan and exit.")] = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Fine-tune a model for every task that is there; print the published scores beside its own.
+    """Fine-tune a model on GLUE and compare with published scores.
 
-    KEY=VALUE is for all tasks, TASK.KEY=VALUE for one. RUN/submission.zip is for GLUE's server.
+    Runs every task whose data is found: GLUE, SQuAD and chunking. KEY=VALUE sets a key of all tasks, TASK.KEY=VALUE
+    of one. RUN/submission.zip is ready for GLUE's server.
     """
     from electra.cli.progress import LiveLine
     from electra.recipes.glue import glue as run
@@ -48,7 +49,7 @@ def glue(
         plan = plan_suite(model, data, out, overrides or [], task or [])
         for row in columns(planned(plan)):
             typer.echo(row)
-        _say_skipped(plan.skipped)
+        _print_skipped(plan.skipped)
         return
     with LiveLine(quiet) as line:
         suite = run(model, data, out, overrides or [], task or [], [line], together)
@@ -57,13 +58,13 @@ def glue(
         return
     for row in columns(table(suite)):
         typer.echo(row)
-    _say_skipped(suite.skipped)
-    for name, said in suite.submission.items():
-        typer.echo(f"submission, {name}: {said}")
+    _print_skipped(suite.skipped)
+    for name, status in suite.submission.items():
+        typer.echo(f"submission, {name}: {status}")
 
 
 def planned(plan: "Plan") -> list[list[str]]:
-    """Give a row for each task that is there: its data, and what is going to be done with it."""
+    """Return a row for each task that was found: its data and main settings."""
     rows = [["task", "data", "train", "dev", "epochs", "rate", "seeds"]]
     for name, task in plan.tasks.items():
         config = task.config
@@ -73,13 +74,13 @@ def planned(plan: "Plan") -> list[list[str]]:
     return rows
 
 
-def _say_skipped(skipped: dict[str, str]) -> None:
+def _print_skipped(skipped: dict[str, str]) -> None:
     for name, reason in skipped.items():
         typer.echo(f"skipped {name}: {reason}")
 
 
 def table(suite: "Suite") -> list[list[str]]:
-    """Give a row for each score, ours and the published ones, and the mean over the tasks that all have."""
+    """Return a row for each score, ours next to the published ones, and the mean over the common tasks."""
     models = list(dict.fromkeys(model for score in suite.scores for model in score.published))
     rows = [["task", "metric", "score", "std", "seeds", "protocol", *models, ""]]
     for score in suite.scores:
@@ -95,6 +96,6 @@ def table(suite: "Suite") -> list[list[str]]:
 
 
 def columns(rows: list[list[str]]) -> list[str]:
-    """Lay rows out as lines."""
+    """Align rows as lines of text."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

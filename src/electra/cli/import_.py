@@ -1,4 +1,4 @@
-"""`electra import`: a Hugging Face model as a folder to train on from."""
+"""`electra import`: convert a Hugging Face model to a run folder."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,14 +12,14 @@ EXAMPLES = (
 
 
 def import_(
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="An ELECTRA or BERT folder, or a hub name.")],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write; it must not exist yet.")],
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="ELECTRA or BERT folder, or hub name.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder to write; must not exist yet.")],
     generator: Annotated[
         str | None,
-        typer.Option(metavar="SOURCE", help="The generator's folder or hub name; SOURCE/generator is found by itself."),
+        typer.Option(metavar="SOURCE", help="Generator folder or hub name.  [default: SOURCE/generator if it exists]"),
     ] = None,
 ) -> None:
-    """Take in a Hugging Face model: config.toml and model/, as a run has them."""
+    """Convert a Hugging Face model to a run folder. Training can start from it."""
     from electra.model.networks import Discriminator, EnergyModel, MaskedLM, TaskNetwork
     from electra.recipes.convert import import_model
 
@@ -31,4 +31,4 @@ def import_(
         TaskNetwork: "fine-tuned model",
     }
     kind = kinds.get(type(model.network), "bare encoder (no head)")
-    typer.echo(f"{out}: {kind}{' and generator' if model.generator else ''}, read back, logits equal")
+    typer.echo(f"{out}: {kind}{' and generator' if model.generator else ''}, reads back with equal logits")

@@ -1,4 +1,4 @@
-"""`electra play`: a page in the browser to play with a model."""
+"""`electra play`: try out a model in the browser."""
 
 from typing import Annotated
 
@@ -16,15 +16,15 @@ EXAMPLES = (
 def play(
     model: AnyModel = None,
     port: Annotated[
-        int, typer.Option("--port", min=1, max=65_535, help="Port of 127.0.0.1 to serve the page on.")
+        int, typer.Option("--port", min=1, max=65_535, help="Port to serve the page on, at 127.0.0.1.")
     ] = PORT,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Do not open the page in a browser.")] = False,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Do not open a browser.")] = False,
 ) -> None:
-    """Serve a page to see replaced tokens, to fool the discriminator, or to ask a fine-tuned model."""
+    """Try out a model in the browser. Find replaced tokens, fool the discriminator, or query a fine-tuned model."""
     from electra.model.pretrained import EMBEDDED
     from electra.playground.play import play as serve
 
     def ready(address: str) -> None:
-        typer.echo(f"{address}  (Ctrl+C ends it)")
+        typer.echo(f"{address}  (Ctrl+C to stop)")
 
     serve(model or EMBEDDED, port, not no_browser, ready)

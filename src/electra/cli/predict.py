@@ -1,4 +1,4 @@
-"""`electra predict`: what a fine-tuned model says of new examples."""
+"""`electra predict`: apply a fine-tuned model to new examples."""
 
 import json
 import sys
@@ -20,18 +20,18 @@ EXAMPLES = (
 
 def predict(
     run: TunedModel,
-    source: Annotated[str, typer.Argument(metavar="FILE", help="A table, lines of text, or - for standard input.")],
+    source: Annotated[str, typer.Argument(metavar="FILE", help="Table, lines of text, or - for standard input.")],
     overrides: TuningOverrides = None,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Where to write; standard output when not given.")
+        Path | None, typer.Option("--out", metavar="FILE", help="File to write.  [default: standard output]")
     ] = None,
 ) -> None:
-    """Predict every example of a file: one line of JSON each, in the same order."""
+    """Apply a fine-tuned model to the examples of a file. Writes one line of JSON per example, in the same order."""
     from electra.recipes.predict import predict as run_over
     from electra.tasks.base import Notes
 
     if out:
-        out = _free_place(out.expanduser(), source)
+        out = _check_out(out.expanduser(), source)
     notes = Notes()
     count = 0
     with opened_whole(out) if out else nullcontext(sys.stdout) as target:
@@ -46,13 +46,13 @@ def predict(
         typer.echo(f"{out}: {count:,} predictions")
 
 
-def _free_place(out: Path, source: str) -> Path:
-    """Make the folder of a file; refuse a folder instead of one, the file that is read, and any that is not ours."""
+def _check_out(out: Path, source: str) -> Path:
+    """Refuse to overwrite a folder, the input or another kind of file; make the parent folder."""
     if out.is_dir():
         raise DataError(f"{out} is a folder; name a file, such as {out / 'predictions.jsonl'}")
     if out.exists() and Path(source).expanduser().exists() and out.samefile(Path(source).expanduser()):
-        raise DataError(f"{out} is the file to predict, and would be lost; choose another --out")
+        raise DataError(f"{out} is the input file; choose another --out")
     if begins_otherwise(out, "{"):
-        raise DataError(f"{out} holds something else than predictions; choose another --out")
+        raise DataError(f"{out} exists and does not hold predictions; choose another --out")
     out.parent.mkdir(parents=True, exist_ok=True)
     return out

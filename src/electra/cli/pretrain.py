@@ -1,4 +1,4 @@
-"""`electra pretrain`: train a generator and a discriminator on a corpus."""
+"""`electra pretrain`: pre-train a model on a corpus."""
 
 import os
 from typing import Annotated
@@ -16,10 +16,10 @@ EXAMPLES = (
 def pretrain(
     preset: Preset,
     overrides: Overrides = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the complete config, train nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the complete config and exit.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Pre-train as a config says; run it again to go on where it stopped."""
+    """Pre-train a model on a corpus. Run the same command again to resume."""
     from electra.config.load import dump_config, load_config
     from electra.training.run import check_moved
 
@@ -36,5 +36,5 @@ def pretrain(
 
     with LiveLine(quiet) as line:
         folder = run(config, [line])
-    if os.environ.get("RANK", "0") == "0":  # of several processes, the first
+    if os.environ.get("RANK", "0") == "0":  # only the first worker prints
         typer.echo(f"{folder}: the model is in {folder / 'model'}")

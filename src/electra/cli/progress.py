@@ -1,4 +1,4 @@
-"""One live line on standard error: where a run stands."""
+"""The progress of a run on standard error."""
 
 import shutil
 import sys
@@ -6,25 +6,25 @@ import time
 from types import TracebackType
 from typing import Any, Self
 
-SHOWN = {  # metric: how the line names it and how it is written
+SHOWN = {  # metric: its label and number format
     "generator_loss": ("generator", ".3f"),
     "discriminator_loss": ("discriminator", ".4f"),
     "mlm_loss": ("masked LM", ".3f"),
     "discriminator_accuracy": ("accuracy", ".3f"),
     "discriminator_auc": ("AUC", ".3f"),
     "tokens_per_second": ("tokens/s", ",.0f"),
-    "peak_share": ("of peak", ".1%"),
+    "peak_share": ("share of peak", ".1%"),
 }
 
 
 class LiveLine:
-    """A listener that rewrites one line in a terminal, and prints a line now and then elsewhere."""
+    """A listener that updates one line in a terminal, or else prints a line every ten seconds."""
 
     def __init__(self, quiet: bool) -> None:
         self.quiet = quiet
         self.live = sys.stderr.isatty()
         self.printed = 0.0
-        self.first: dict[int | None, dict[str, Any]] = {}  # records of this process, by the seed
+        self.first: dict[int | None, dict[str, Any]] = {}  # first record of this process, by seed
 
     def __enter__(self) -> Self:
         return self
@@ -51,9 +51,9 @@ class LiveLine:
             self._write(f"{place}{left} {metrics}" if self.live else f"{place} {metrics}{left}", keep=not self.live)
 
     def _left(self, record: dict[str, Any]) -> str:
-        """Say how long the rest takes at the pace since the first record: what comes before it happens once."""
+        """Return the time left, by the pace since the first record, so that startup does not count."""
         first = self.first.get(record.get("seed"), record)
-        if record["progress"] <= first["progress"]:  # it is the first, or that of another stage
+        if record["progress"] <= first["progress"]:  # first record, or a new stage
             self.first[record.get("seed")] = record
             return ""
         pace = (record["seconds"] - first["seconds"]) / (record["progress"] - first["progress"])
@@ -61,14 +61,14 @@ class LiveLine:
 
     def _metrics(self, record: dict[str, Any], prefix: str) -> str:
         shown = {name: SHOWN[name] for name in SHOWN if prefix + name in record}
-        if not set(shown) - {"tokens_per_second"}:  # of a task: its loss, or the scores that it has
+        if not set(shown) - {"tokens_per_second"}:  # fine-tuning: its loss or scores
             names = [name.removeprefix(prefix) for name in record if name.startswith(prefix)] if prefix else ["loss"]
             shown = {name: (name, ".4f") for name in names} | shown
         return " · ".join(f"{label} {format(record[prefix + name], form)}" for name, (label, form) in shown.items())
 
     def _write(self, text: str, keep: bool) -> None:
         if not keep:
-            text = text[: shutil.get_terminal_size().columns - 1]  # only the row of the cursor can be written again
+            text = text[: shutil.get_terminal_size().columns - 1]  # a wrapped line cannot be overwritten
         sys.stderr.write(f"\r\033[K{text}" if self.live else text)
         sys.stderr.write("\n" if keep else "")
         sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""`electra report`: runs as one page to look at."""
+"""`electra report`: write a report of runs as one page."""
 
 import json
 from pathlib import Path
@@ -16,14 +16,14 @@ EXAMPLES = (
 
 def report(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Runs of pre-training and fine-tuning, or folders of them.")
+        list[Path], typer.Argument(metavar="RUN", help="Pre-training and fine-tuning runs, or folders of runs.")
     ],
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="The page; report.html unless --json is given.")
+        Path | None, typer.Option("--out", metavar="FILE", help="Page to write.  [default: report.html unless --json]")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write one self-contained page: curves, warnings explained, sample sentences, scores, configs, cost."""
+    """Write a report of runs as one HTML page. Shows curves, warnings, samples, scores, configs and costs."""
     from electra.recipes.report.page import report as write
 
     page = out if out or as_json else Path("report.html")
@@ -32,4 +32,4 @@ def report(
         typer.echo(json.dumps(data))
         return
     kinds = {warning["meaning"] or warning["text"] for run in data["runs"] for warning in run["warnings"]}
-    typer.echo(f"{page}: runs {len(data['runs'])}, kinds of warnings {len(kinds)}")
+    typer.echo(f"{page}: {len(data['runs'])} run(s), {len(kinds)} kind(s) of warnings")

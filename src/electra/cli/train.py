@@ -1,4 +1,4 @@
-"""`electra train`: from text to a model, in the hours there are."""
+"""`electra train`: train a model on text within a time budget."""
 
 from pathlib import Path
 from shlex import quote
@@ -18,22 +18,23 @@ EXAMPLES = (
 def train(
     sources: Annotated[
         list[str],
-        typer.Argument(metavar="TEXT...", help="Files, folders, globs, addresses, or a dataset of the hub."),
+        typer.Argument(metavar="TEXT", help="Files, folders, globs, URLs, or a hub dataset."),
     ],
-    hours: Annotated[float, typer.Option(metavar="H", help="Wall-clock time for everything, such as 0.5 or 12.")],
-    out: Annotated[Path, typer.Option("--out", metavar="RUN", help="The folder of the run.")],
+    hours: Annotated[float, typer.Option(metavar="H", help="Wall-clock time for the entire run, such as 0.5 or 12.")],
+    out: Annotated[Path, typer.Option("--out", metavar="RUN", help="Run folder to write.")],
     overrides: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A config key to set in spite of the plan; may be repeated."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Config key to set, overriding the plan; repeatable."),
     ] = None,
     heldout: Heldout = Building.heldout,
     lowercase: Cased = Vocabulary.lowercase,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan, write nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and exit.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train a model on text: vocabulary, corpus, a plan for the machine and the time, pre-training.
+    """Train a model on text within a time budget.
 
-    Run it again to go on where it stopped. RUN/model is a Hugging Face folder.
+    Trains a vocabulary, builds a corpus, plans for the machine and the time, and pre-trains. Run the same command again
+    to resume. RUN/model is a Hugging Face folder.
     """
     from electra.cli.progress import LiveLine
     from electra.recipes.plan import describe
@@ -64,7 +65,7 @@ def train(
 
 
 def _next(folder: Path) -> str:
-    """Give a command that makes use of the model."""
+    """Return a command that uses the model."""
     from electra.config.load import load_config
     from electra.config.schema import Detecting
 

@@ -19,25 +19,25 @@ EXAMPLES = (
 
 
 def vocab(
-    sources: Annotated[list[str], typer.Argument(metavar="TEXT...", help=f"{TEXTS}.")],
-    size: Annotated[int, typer.Option(help="Pieces of the vocabulary, special tokens included.")],
-    out: Annotated[str, typer.Option(metavar="DIR", help="Where the tokenizer goes.")],
+    sources: Annotated[list[str], typer.Argument(metavar="TEXT", help=f"{TEXTS}.")],
+    size: Annotated[int, typer.Option(help="Vocabulary size, including special tokens.")],
+    out: Annotated[str, typer.Option(metavar="DIR", help="Tokenizer folder to write.")],
     model: Annotated[
         Model,
         typer.Option(
-            help="wordpiece is BERT's; unigram suits scripts without spaces; bpe merges bytes; auto is wordpiece, or "
-            "unigram where that would not know much of the text."
+            help="Kind of vocabulary: wordpiece as in BERT, unigram for scripts without spaces, bpe on bytes, or auto: "
+            "wordpiece unless it would leave too much of the text unknown, then unigram."
         ),
     ] = Vocabulary.model,
     lowercase: Cased = Vocabulary.lowercase,
     accents: Annotated[
         Accents,
         typer.Option(
-            help="auto strips them with --uncased where they are rare, as in English, and keeps them elsewhere."
+            help="Keep or strip accents; auto strips them with --uncased if they are rare in the text, as in English."
         ),
     ] = Vocabulary.accents,
     max_characters: Annotated[
-        int, typer.Option(help="Of longer text an even sample is used.")
+        int, typer.Option(help="Train on an even sample of at most this many characters.")
     ] = Vocabulary.max_characters,
     documents: Documents = Reading.documents,
     column: Column = Reading.column,
@@ -45,7 +45,7 @@ def vocab(
     invalid: Invalid = Reading.invalid,
     as_json: Json = False,
 ) -> None:
-    """Train a vocabulary on text and write a tokenizer that Hugging Face reads."""
+    """Train a vocabulary on text. The output is a tokenizer folder that Hugging Face loads."""
     from rich.console import Console
 
     from electra.data.tokens.vocab import read_report, train_vocab
@@ -72,14 +72,14 @@ def _summary(path: str, report: "Report") -> str:
     lines = [
         f"{path}: {report.size:,} pieces ({report.kind})",
         f"  read      {report.characters:,} characters, trained on {report.sampled_characters:,}",
-        f"  fertility {fertility.tokens_per_word:.2f} tokens a word, {fertility.tokens_per_character:.3f} a character, "
-        f"{fertility.unknown:.3%} unknown",
+        f"  fertility {fertility.tokens_per_word:.2f} tokens per word, {fertility.tokens_per_character:.3f} per "
+        f"character, {fertility.unknown:.3%} unknown",
         f"  example   {' '.join(report.example)}",
     ]
     if fertility.unknown_characters > MOST_UNKNOWN:
         lines.append(
-            f"  unknown   {fertility.unknown_characters:.1%} of the characters: take more pieces, or --model bpe"
+            f"  unknown   {fertility.unknown_characters:.1%} of the characters; increase --size or use --model bpe"
         )
     if report.size < report.requested_size:
-        lines.append(f"  too small the text has no more pieces; {report.requested_size:,} were asked for")
+        lines.append(f"  too small the text yields no more pieces; requested were {report.requested_size:,}")
     return "\n".join(lines)

@@ -1,3 +1,3 @@
-"""The page to play with a model: plain functions make what it shows, `page.py` lays it out."""
+"""A page to try out a model: plain functions compute what it shows, `page.py` lays it out."""
 
-PORT = 7860  # where the page is served unless told otherwise; here, so that the command's help needs no torch
+PORT = 7860  # default port; defined here so that `electra play --help` does not import torch

@@ -1,4 +1,4 @@
-"""Fooling the discriminator: hide tokens, let the generator propose others, and see whether they are noticed."""
+"""Fool the discriminator: hide tokens, let the generator propose others, and see whether they are detected."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -10,32 +10,32 @@ from electra.model.pretrained import Pretrained
 from electra.playground.tokens import THRESHOLD, Token, bounded, coloured, cut, percent
 
 LONGEST_SENTENCE = 500  # characters
-MOST_HIDDEN = 4  # tokens at once: the generator sees little of a sentence that is all masks
-PROPOSALS = 6  # of the generator for each place
-GOES_ON = "…"  # before a piece that continues a word
+MOST_HIDDEN = 4  # tokens; with more masks, the generator sees too little of the sentence
+PROPOSALS = 6  # of the generator, per hidden token
+CONTINUES = "…"  # marks a piece that continues a word
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence in tokens, as many as the model reads at once."""
+    """A sentence as tokens, cut to what the model reads at once."""
 
     ids: list[int]
-    pieces: list[tuple[str, str]]  # what stands before each token, and its text
-    labels: list[str]  # tokens as one can choose them
+    pieces: list[tuple[str, str]]  # the text before each token, and its own
+    labels: list[str]  # tokens as shown to the user
     shortened: bool
 
 
 class Candidate(NamedTuple):
-    """A token that may stand at a hidden place."""
+    """A token proposed for a hidden position."""
 
     id: int
     label: str
-    probability: float  # as the generator thinks
+    probability: float  # by the generator
     original: bool
 
 
 class Exchange(NamedTuple):
-    """What became of a place: another token, and the discriminator's opinion before and after."""
+    """The replacement of a token, with the discriminator's probabilities before and after."""
 
     original: str
     chosen: str
@@ -45,7 +45,7 @@ class Exchange(NamedTuple):
 
     @property
     def verdict(self) -> Literal["Fooled", "Caught", "Unchanged"]:
-        """Say who won."""
+        """Return the outcome for the discriminator."""
         if not self.exchanged:
             return "Unchanged"
         return "Caught" if self.after >= THRESHOLD else "Fooled"
@@ -53,41 +53,41 @@ class Exchange(NamedTuple):
 
 @dataclass(frozen=True)
 class Round:
-    """A try at fooling the discriminator."""
+    """An attempt to fool the discriminator."""
 
     sentence: Sentence
-    places: tuple[int, ...]  # the hidden ones
-    offered: list[list[Candidate]]  # for each of them
-    chosen: list[int]  # the ids that were put there
+    places: tuple[int, ...]  # hidden positions
+    offered: list[list[Candidate]]  # for each position
+    chosen: list[int]  # ids that replace the hidden tokens
     before: list[Token]
     after: list[Token]
 
     @property
     def exchanges(self) -> list[Exchange]:
-        """Give what became of each hidden place."""
+        """Return the replacement at each hidden position."""
         pairs = [(self.before[place], self.after[place]) for place in self.places]
         return [Exchange(old.text, new.text, old.probability, new.probability, new.exchanged) for old, new in pairs]
 
 
 def read_sentence(model: Pretrained, text: str) -> Sentence:
-    """Split a sentence into the tokens that one can hide."""
+    """Tokenize a sentence."""
     encoding = model.tokenizer.encode([bounded(text, LONGEST_SENTENCE)])[0]
     ids, room = encoding.ids, model.window
     pieces = cut(text, encoding.offsets)[:room]
     words = encoding.word_ids
-    goes_on = [place > 0 and words[place] == words[place - 1] for place in range(len(pieces))]
-    labels = [f"{GOES_ON}{text}" if joined else text for joined, (_, text) in zip(goes_on, pieces, strict=True)]
+    continues = [place > 0 and words[place] == words[place - 1] for place in range(len(pieces))]
+    labels = [f"{CONTINUES}{text}" if joined else text for joined, (_, text) in zip(continues, pieces, strict=True)]
     return Sentence(ids[:room], pieces, labels, len(ids) > room)
 
 
 def pick_places(model: Pretrained, text: str, chance: random.Random) -> list[int]:
-    """Pick one token in seven, as in training, but never more than may be hidden."""
+    """Pick one token in seven, as in training, up to the limit."""
     tokens = len(read_sentence(model, text).ids)
     return sorted(chance.sample(range(tokens), min(max(1, round(tokens / 7)), MOST_HIDDEN, tokens)))
 
 
 def candidates(model: Pretrained, sentence: Sentence, places: Sequence[int]) -> list[list[Candidate]]:
-    """Give for each hidden place the generator's best proposals, likeliest first, and the original among them."""
+    """Return the generator's best proposals for each hidden position, likeliest first, including the original."""
     if not places:
         return []
     tokenizer = model.tokenizer
@@ -107,29 +107,29 @@ def candidates(model: Pretrained, sentence: Sentence, places: Sequence[int]) -> 
 
 
 def describe(candidate: Candidate) -> str:
-    """Write a candidate as one can choose it."""
+    """Return a candidate as shown to the user."""
     return f"{candidate.label}  {percent(candidate.probability)}{', the original' if candidate.original else ''}"
 
 
 def exchange(model: Pretrained, sentence: Sentence, choices: Mapping[int, int]) -> tuple[list[Token], list[Token]]:
-    """Put other ids at some places, and give the tokens with the discriminator's opinion before and after."""
+    """Replace some tokens; return the tokens with the discriminator's probabilities before and after."""
     starts = model.tokenizer.word_starts()
     ids, pieces = list(sentence.ids), list(sentence.pieces)
     for place, number in choices.items():
         if number != sentence.ids[place]:
             between = pieces[place][0]
-            if starts[number] != starts[ids[place]]:  # a piece takes the place of a word, or the other way round
+            if starts[number] != starts[ids[place]]:  # a piece replaces a word, or vice versa
                 between = " " if starts[number] and place else ""
-            ids[place], pieces[place] = number, (between, _spell(model, number).removeprefix(GOES_ON))
-    opinions = model.replaced(sentence.ids), model.replaced(ids)
-    changed = [new != old for new, old in zip(ids, sentence.ids, strict=True)]
-    before = [Token(*piece, chance) for piece, chance in zip(sentence.pieces, opinions[0], strict=True)]
-    after = [Token(*piece, chance, new) for piece, chance, new in zip(pieces, opinions[1], changed, strict=True)]
+            ids[place], pieces[place] = number, (between, _spell(model, number).removeprefix(CONTINUES))
+    old, new = model.replaced(sentence.ids), model.replaced(ids)
+    changed = [after != before for after, before in zip(ids, sentence.ids, strict=True)]
+    before = [Token(*piece, chance) for piece, chance in zip(sentence.pieces, old, strict=True)]
+    after = [Token(*piece, chance, other) for piece, chance, other in zip(pieces, new, changed, strict=True)]
     return before, after
 
 
 def play_round(model: Pretrained, text: str, places: Sequence[int], chosen: Sequence[int] = ()) -> Round:
-    """Hide the tokens at some places and put others there: the chosen ids, else the generator's likeliest."""
+    """Replace the tokens at some positions by the chosen ids, or else by the generator's likeliest proposals."""
     sentence = read_sentence(model, text)
     hidden = tuple(places[:MOST_HIDDEN])
     offered = candidates(model, sentence, hidden)
@@ -139,7 +139,7 @@ def play_round(model: Pretrained, text: str, places: Sequence[int], chosen: Sequ
 
 
 def show_verdict(played: Round) -> str:
-    """Write both opinions of the discriminator as HTML, and the outcome of each exchange."""
+    """Return the outcome of each replacement and the tokens before and after as HTML."""
     if not played.before:
         return "<p>Type a sentence first.</p>"
     read = len(played.before)
@@ -153,15 +153,15 @@ def show_verdict(played: Round) -> str:
 
 
 def _proposal(offered: Sequence[Candidate]) -> Candidate:
-    """Give the likeliest candidate that is not the original."""
+    """Return the likeliest candidate that is not the original."""
     return next((candidate for candidate in offered if not candidate.original), offered[0])
 
 
 def _outcome(change: Exchange) -> str:
     meanings = {
-        "Fooled": "the discriminator takes it for the original",
-        "Caught": "the discriminator says that it was replaced",
-        "Unchanged": "the generator's choice is the word that stood there",
+        "Fooled": "the discriminator believes it is the original",
+        "Caught": "the discriminator detects the replacement",
+        "Unchanged": "the chosen word is the original",
     }
     before, after = escape(percent(change.before)), escape(percent(change.after))
     return (
@@ -172,6 +172,6 @@ def _outcome(change: Exchange) -> str:
 
 
 def _spell(model: Pretrained, number: int) -> str:
-    """Write a token as a reader sees it."""
+    """Return the text of a token, marked if it continues a word."""
     piece = model.tokenizer.spell(number)
-    return piece.strip() if piece.startswith(" ") else f"{GOES_ON}{piece}"
+    return piece.strip() if piece.startswith(" ") else f"{CONTINUES}{piece}"

@@ -1,4 +1,4 @@
-"""The layout of the page; what it shows is made by the plain functions beside this file."""
+"""The layout of the page; the other modules of this package compute what it shows."""
 
 import random
 from functools import lru_cache
@@ -15,14 +15,11 @@ from electra.playground.fooling import Round
 from electra.recipes.evaluate import Tuned
 
 STYLE = Path(__file__).with_name("page.css")
-FONTS: dict[str, Any] = {
-    "font": ["system-ui", "sans-serif"],
-    "font_mono": ["ui-monospace", "monospace"],
-}  # of the reader's own machine
-INKS: dict[str, Any] = {  # of hints; gradio's own are too pale to be read with ease
-    f"{name}{mode}": colour
+FONTS: dict[str, Any] = {"font": ["system-ui", "sans-serif"], "font_mono": ["ui-monospace", "monospace"]}  # local
+INKS: dict[str, Any] = {  # text colors of hints; gradio's defaults are hard to read
+    f"{name}{mode}": color
     for name in ("block_info_text_color", "body_text_color_subdued")
-    for mode, colour in (("", "*neutral_600"), ("_dark", "*neutral_300"))
+    for mode, color in (("", "*neutral_600"), ("_dark", "*neutral_300"))
 }
 TEXT = (
     "As soon as the sun rose, they went on there way. In the evening they came to a the house near the river, "
@@ -31,24 +28,21 @@ TEXT = (
 SENTENCE = "The old man told us a story about the sea."
 LATEST: dict[str, Any] = {"trigger_mode": "always_last", "show_progress": "hidden", "api_visibility": "private"}
 
-PRETRAINED = (
-    "This model was trained to notice words that were swapped for others: "
-    "the darker a word, the surer it is that another one stood there before."
-)
-TUNED = "This model was fine-tuned for the task “{task}”: fill in the form, and see its answer and how sure it is."
-ALONE = (
-    f"<p>This model comes without its generator, the network that proposes words, so there is nothing to fool the "
-    f"discriminator with. The generator is looked for in the folder <code>{GENERATOR}</code> inside the model's; "
-    f"<code>electra train</code> and <code>electra pretrain</code> write it there.</p>"
+PRETRAINED = "This model was trained to detect replaced words: the darker a word, the likelier it was replaced."
+TUNED = "This model was fine-tuned for the task “{task}”: fill in the form to see its answer and its confidence."
+NO_GENERATOR = (
+    "<p>This model has no generator, the network that proposes words, so there is nothing to fool the discriminator "
+    f"with. It is expected in the subfolder <code>{GENERATOR}</code> of the model, where <code>electra train</code> "
+    "and <code>electra pretrain</code> write it.</p>"
 )
 
 
 def build_page(model: Pretrained | Tuned, name: str) -> gr.Blocks:
-    """Lay out the page of a model: Detect and Fool it for a pre-trained one, Task for a fine-tuned one."""
+    """Build the page: tabs Detect and Fool it for a pre-trained model, Task for a fine-tuned one."""
     page = gr.Blocks(title=f"{name}, electra play", analytics_enabled=False)
     with page:
-        said = PRETRAINED if isinstance(model, Pretrained) else TUNED.format(task=model.task.name)
-        gr.HTML(f'<header><h1>electra</h1><p>{escape(said)}</p><p class="model">{escape(name)}</p></header>')
+        intro = PRETRAINED if isinstance(model, Pretrained) else TUNED.format(task=model.task.name)
+        gr.HTML(f'<header><h1>electra</h1><p>{escape(intro)}</p><p class="model">{escape(name)}</p></header>')
         with gr.Tabs():
             if isinstance(model, Pretrained):
                 with gr.Tab("Detect"):
@@ -62,7 +56,7 @@ def build_page(model: Pretrained | Tuned, name: str) -> gr.Blocks:
 
 
 def _detect_tab(model: Pretrained) -> None:
-    @lru_cache(maxsize=8)  # moving the threshold asks the model nothing new
+    @lru_cache(maxsize=8)  # moving the threshold does not run the model again
     def read(text: str) -> list[tokens.Token]:
         return tokens.detect(model, text)
 
@@ -70,22 +64,22 @@ def _detect_tab(model: Pretrained) -> None:
         try:
             found = read(text)
         except ElectraError as problem:
-            return _refusal(problem)
-        said = f'<p role="status">{tokens.summary(found, threshold)}</p>'
-        return said + tokens.coloured(found, threshold) + tokens.scale()
+            return _show_error(problem)
+        status = f'<p role="status">{tokens.summary(found, threshold)}</p>'
+        return status + tokens.coloured(found, threshold) + tokens.scale()
 
     text = gr.Textbox(
-        TEXT, label="Text", lines=3, max_lines=12, max_length=tokens.LONGEST_TEXT, placeholder="Type or paste a text"
+        TEXT, label="Text", lines=3, max_lines=12, max_length=tokens.LONGEST_TEXT, placeholder="Type or paste text"
     )
     found = gr.HTML(show(TEXT, tokens.THRESHOLD), elem_id="found")
-    threshold = gr.Slider(0.01, 0.99, tokens.THRESHOLD, step=0.01, label="A token looks replaced from a probability of")
-    for changed in (text.change, threshold.input):  # to gradio, a text that is pasted with the mouse is no input
+    threshold = gr.Slider(0.01, 0.99, tokens.THRESHOLD, step=0.01, label="Flag tokens with at least this probability")
+    for changed in (text.change, threshold.input):  # gradio's input event misses text pasted with the mouse
         changed(show, [text, threshold], found, **LATEST)
 
 
 def _fool_tab(model: Pretrained, page: gr.Blocks) -> None:
     if model.generator is None:
-        gr.HTML(ALONE)
+        gr.HTML(NO_GENERATOR)
         return
     text = gr.Textbox(SENTENCE, label="1. Type a sentence", max_length=fooling.LONGEST_SENTENCE)
     places = gr.CheckboxGroup(label="2. Choose words to hide", info=f"At most {fooling.MOST_HIDDEN}.", elem_id="places")
@@ -97,10 +91,10 @@ def _fool_tab(model: Pretrained, page: gr.Blocks) -> None:
         try:
             played = fooling.play_round(model, text, places)
         except ElectraError as problem:
-            return [gr.skip()] * (len(choices) + 1) + [_refusal(problem)]
+            return [gr.skip()] * (len(choices) + 1) + [_show_error(problem)]
         return [_places(played), *_candidates(played), fooling.show_verdict(played)]
 
-    def surprise(text: str) -> list[Any]:
+    def hide_some(text: str) -> list[Any]:
         return show(text, fooling.pick_places(model, text, random.Random()))
 
     def judge(text: str, places: list[int], *chosen: int) -> str:
@@ -109,10 +103,10 @@ def _fool_tab(model: Pretrained, page: gr.Blocks) -> None:
     everything = [places, *choices, verdict]
     text.change(lambda text: show(text, []), text, everything, **LATEST)
     places.input(show, [text, places], everything, **LATEST)
-    pick.click(surprise, text, everything, **LATEST)
+    pick.click(hide_some, text, everything, **LATEST)
     for choice in choices:
         choice.input(judge, [text, places, *choices], verdict, **LATEST)
-    page.load(surprise, text, everything, **LATEST)
+    page.load(hide_some, text, everything, **LATEST)
 
 
 def _places(played: Round) -> gr.CheckboxGroup:
@@ -121,12 +115,12 @@ def _places(played: Round) -> gr.CheckboxGroup:
 
 
 def _candidates(played: Round) -> list[gr.Radio]:
-    """Give a row of candidates for each hidden place; the rows that are not needed stay out of sight."""
+    """Return a row of candidates for each hidden position; unused rows stay invisible."""
     rows = [
         gr.Radio(
             [(fooling.describe(candidate), candidate.id) for candidate in offered],
             value=chosen,
-            label=f"3. Instead of “{played.sentence.labels[place]}” the generator proposes",
+            label=f"3. Replace “{played.sentence.labels[place]}” by a proposal of the generator",
             visible=True,
         )
         for place, offered, chosen in zip(played.places, played.offered, played.chosen, strict=True)
@@ -139,7 +133,7 @@ def _task_tab(tuned: Tuned) -> None:
         try:
             return forms.answer(tuned, texts)
         except ElectraError as problem:
-            return _refusal(problem)
+            return _show_error(problem)
 
     boxes = [
         gr.Textbox(label=field.label, info=field.hint or None, lines=field.lines, max_length=tokens.LONGEST_TEXT)
@@ -151,12 +145,12 @@ def _task_tab(tuned: Tuned) -> None:
         asked(show, boxes, found, **LATEST)
 
 
-def _refusal(problem: ElectraError) -> str:
+def _show_error(problem: ElectraError) -> str:
     return f'<p class="problem" role="alert">{escape(str(problem))}</p>'
 
 
 def launch(page: gr.Blocks, host: str, port: int, browser: bool) -> None:
-    """Serve a page in the background, without anything that would ask the outside for fonts, scripts or news."""
+    """Serve a page in the background, without external fonts, scripts or analytics."""
     page.launch(
         server_name=host,
         server_port=port,

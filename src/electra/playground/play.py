@@ -1,4 +1,4 @@
-"""Serving the page of a model on this machine, and to nobody else."""
+"""Serve the page of a model, on this machine only."""
 
 import os
 import socket
@@ -22,16 +22,16 @@ def play(
     browser: bool = True,
     ready: Callable[[str], None] = lambda address: None,
 ) -> None:
-    """Serve a page to play with a model until interrupted; `ready` is told its address."""
+    """Serve a page to try out a model until interrupted; `ready` is called with its address."""
     if find_spec("gradio") is None:
-        raise ConfigError("the page needs an extra: pip install -e '.[play]' in the checkout")
+        raise ConfigError("the page needs gradio; install it with: pip install -e '.[play]' in the checkout")
     _check_port(port)
     playable = load_playable(model)
-    # Before gradio is imported: it reports its use to its makers unless told otherwise.
+    # Before gradio is imported: it sends usage statistics unless told otherwise.
     os.environ |= {"GRADIO_ANALYTICS_ENABLED": "False", "HF_HUB_DISABLE_TELEMETRY": "1"}
     from electra.playground.page import build_page, launch
 
-    page = build_page(playable, "the model that comes with electra" if model == EMBEDDED else str(model))
+    page = build_page(playable, "the model shipped with electra" if model == EMBEDDED else str(model))
     launch(page, HOST, port, browser)
     ready(f"http://{HOST}:{port}")
     try:
@@ -41,20 +41,20 @@ def play(
 
 
 def load_playable(source: str | Path) -> Pretrained | Tuned:
-    """Load a discriminator, with its generator where it has one, or a fine-tuned model with its task."""
+    """Load a discriminator, with its generator if there is one, or a fine-tuned model with its task."""
     model = load(source)
     if isinstance(model.network, TaskNetwork):
         return load_tuned(source)
     if not isinstance(model.network, Discriminator):
-        raise CheckpointError(f"{source} has neither a discriminator nor the head of a task: nothing to play with")
+        raise CheckpointError(f"{source} has neither a discriminator nor a task head; choose another model")
     return model
 
 
 def _check_port(port: int) -> None:
-    """Refuse a port that something else listens on."""
+    """Raise an error if the port is in use."""
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does: a port just left is free
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does: a port just released is free
         try:
             probe.bind((HOST, port))
         except OSError:
-            raise ConfigError(f"port {port} is taken; choose another one with --port, such as {port + 1}") from None
+            raise ConfigError(f"port {port} is in use; choose another with --port, such as {port + 1}") from None

@@ -1,4 +1,4 @@
-"""A text as coloured tokens: the darker, the likelier the discriminator holds a token for a replacement."""
+"""A text as colored tokens: the darker a token, the likelier it was replaced."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -8,37 +8,37 @@ from electra.errors import DataError
 from electra.model.pretrained import Pretrained
 from electra.playground.colours import css, gradient, ink, shade
 
-LONGEST_TEXT = 10_000  # characters that one may paste
-THRESHOLD = 0.5  # from which a token is said to look replaced
+LONGEST_TEXT = 10_000  # characters
+THRESHOLD = 0.5  # a token with at least this probability is flagged as replaced
 
 
 class Token(NamedTuple):
-    """A token as it stands in a text, and what the discriminator thinks of it."""
+    """A token of a text and its probability of being replaced."""
 
-    before: str  # what parts it from the token before it: a space, the end of a line, nothing
+    before: str  # text since the previous token: a space, a line break, nothing
     text: str
-    probability: float  # of being replaced
-    exchanged: bool = False  # whether it really was
+    probability: float
+    exchanged: bool = False  # whether the user replaced it
 
 
 def detect(model: Pretrained, text: str) -> list[Token]:
-    """Give the tokens of a text with their probabilities of being replaced."""
+    """Return the tokens of a text with their probabilities of being replaced."""
     detections = model.detect(bounded(text, LONGEST_TEXT))
     pieces = cut(text, [detection.span for detection in detections])
     return [Token(*piece, found.probability) for piece, found in zip(pieces, detections, strict=True)]
 
 
 def bounded(text: str, most: int) -> str:
-    """Give the text back, or refuse one that is too long for a page."""
+    """Return the text, or raise an error if it is too long."""
     if len(text) > most:
         raise DataError(f"The text has {len(text):,} characters; this page takes at most {most:,}.")
     return text
 
 
 def cut(text: str, spans: Iterable[tuple[int, int]]) -> list[tuple[str, str]]:
-    """Cut a text into tokens and what stands before each; a space that belongs to a token counts as before it.
+    """Split a text into pairs: the text before a token, including its leading space, and the token.
 
-    Of several tokens that spell one character the first has it, and the others have nothing.
+    If several tokens spell one character, the first one gets it and the others are empty.
     """
     pieces, end = [], 0
     for start, stop in spans:
@@ -50,29 +50,29 @@ def cut(text: str, spans: Iterable[tuple[int, int]]) -> list[tuple[str, str]]:
 
 
 def coloured(tokens: Sequence[Token], threshold: float = THRESHOLD) -> str:
-    """Write tokens as HTML; each has its probability on hover and for screen readers, in sight from the threshold."""
+    """Return tokens as HTML, with probabilities on hover and for screen readers, and visible if flagged."""
     return f'<p class="tokens">{"".join(_coloured(token, threshold) for token in tokens)}</p>'
 
 
 def summary(tokens: Sequence[Token], threshold: float) -> str:
-    """Say in a sentence how many tokens look replaced."""
+    """Return a sentence with the number of flagged tokens."""
     if not tokens:
-        return "Type or paste a text, and its words are coloured here."
+        return "Type or paste text to see its words colored here."
     found = sum(token.probability >= threshold for token in tokens)
     verb = "looks" if found == 1 else "look"
     return f"{found:,} of {len(tokens):,} tokens {verb} replaced, with a probability of {percent(threshold)} or more."
 
 
 def scale() -> str:
-    """Write the key to the colours."""
+    """Return the legend of the colors."""
     return (
-        '<div class="scale" role="img" aria-label="Colours go from light, surely original, to dark, surely replaced">'
+        '<div class="scale" role="img" aria-label="Colors go from light (surely original) to dark (surely replaced)">'
         f'<span>original</span><i style="background: {gradient()}"></i><span>replaced</span></div>'
     )
 
 
 def percent(probability: float) -> str:
-    """Write a probability for people; nothing but certainty is 0 % or 100 %."""
+    """Return a probability in percent; only exact values show as 0 % or 100 %."""
     if 0 < probability < 0.005:
         return "<1 %"
     if 0.995 <= probability < 1:

@@ -1,4 +1,4 @@
-"""Small folders of runs, written by hand as a training would."""
+"""Small run folders, written as training would write them."""
 
 import json
 from collections.abc import Callable
@@ -51,7 +51,7 @@ def write_lines(path: Path, records: list[dict]) -> None:
 
 @pytest.fixture
 def make_run(tmp_path) -> Callable[..., Path]:
-    """A function that writes the folder of a pre-training of some steps out of 100."""
+    """A function that writes a pre-training run after some of 100 steps."""
 
     def make(name: str, *overrides: str, steps: int = 100, measured: bool = True, warning: str | None = None) -> Path:
         folder = tmp_path / name
@@ -74,7 +74,7 @@ def make_run(tmp_path) -> Callable[..., Path]:
 
 @pytest.fixture
 def make_tuned(tmp_path) -> Callable[..., Path]:
-    """A function that writes the results of a fine-tuning."""
+    """A function that writes the results of a fine-tuning run."""
 
     def make(name: str, **changes) -> Path:
         folder = tmp_path / name

@@ -1,4 +1,4 @@
-"""The page in a real browser: curves are drawn, runs and axes can be chosen, nothing is fetched, nothing fails."""
+"""The page in a real browser: curves are drawn, runs and axes can be selected, nothing is fetched, nothing fails."""
 
 import shutil
 
@@ -10,7 +10,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(CHROMIUM is None, reason="no chromium"),
-    pytest.mark.filterwarnings("default"),  # the driver's own
+    pytest.mark.filterwarnings("default"),  # those of the driver
 ]
 playwright = pytest.importorskip("playwright.sync_api")
 
@@ -25,7 +25,7 @@ def browser():
 
 @pytest.fixture
 def opened(browser, make_run, make_tuned, tmp_path):
-    """A function that opens the report of two pre-trainings and a fine-tuning, and fails on any complaint."""
+    """A function that opens a report of two pre-training runs and a fine-tuning run, and fails on any error."""
     electra.report(
         [make_run("first", warning="the text runs dry"), make_run("second", "seed=3", steps=60), make_tuned("tuned")],
         tmp_path / "page.html",
@@ -73,7 +73,7 @@ def test_runs_can_be_hidden_and_shown_again(opened):
     assert lines(page, "generator_loss") == 4
 
 
-def test_the_axis_can_be_chosen(opened):
+def test_the_axis_can_be_selected(opened):
     page = opened()
     chart = page.locator('[data-metric="generator_loss"] svg')
     seen = set()
@@ -85,16 +85,16 @@ def test_the_axis_can_be_chosen(opened):
     assert len(seen) == 4
 
 
-def test_the_keyboard_reaches_what_can_be_chosen(opened):
+def test_buttons_work_with_the_keyboard(opened):
     page = opened()
     page.keyboard.press("Tab")
     page.keyboard.press("Space")
     assert lines(page, "generator_loss") == 2
-    page.keyboard.press("Space")  # the same button still
+    page.keyboard.press("Space")  # the same button keeps the focus
     assert lines(page, "generator_loss") == 4
 
 
-def test_sentences_scores_warnings_and_costs_are_there(opened):
+def test_sentences_scores_warnings_and_costs_are_shown(opened):
     page = opened()
     assert page.locator(".token.new").first.inner_text().startswith("</script><b>")
     assert page.locator('[data-task="mrpc"] circle').count() == 2
@@ -104,20 +104,20 @@ def test_sentences_scores_warnings_and_costs_are_there(opened):
     assert "seed" in page.locator("#configs").inner_text()
 
 
-def test_values_are_told_where_one_points(opened):
+def test_values_are_shown_at_the_pointer(opened):
     page = opened()
     page.locator('[data-metric="discriminator_auc"] svg').hover()
     assert "first held-out" in page.locator("#tip").inner_text()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_phone_needs_no_scrolling_sideways(opened, scheme):
+def test_a_phone_needs_no_horizontal_scrolling(opened, scheme):
     page = opened(viewport={"width": 360, "height": 740}, color_scheme=scheme)
     assert page.evaluate("document.documentElement.scrollWidth") == 360
     assert lines(page, "generator_loss") == 4
 
 
-def test_print_has_every_section_and_no_buttons(opened):
+def test_a_printout_has_every_section_and_no_buttons(opened):
     page = opened()
     page.emulate_media(media="print")
     assert not page.locator("#controls").is_visible()

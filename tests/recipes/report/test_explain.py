@@ -12,7 +12,7 @@ TOO_STRONG = {"heldout_sampled_accuracy": 0.9}
 
 
 @pytest.mark.parametrize("metrics", [MAJORITY, COLLAPSED, TOO_STRONG])
-def test_what_the_doctor_finds_is_explained(metrics):
+def test_every_diagnosis_is_explained(metrics):
     (text,) = diagnose({"step": 7, "progress": 0.5, **metrics})
     (found,) = explain_warnings([{"step": 7, "warning": text}])
     assert found["text"] == text
@@ -21,18 +21,18 @@ def test_what_the_doctor_finds_is_explained(metrics):
 
 
 @pytest.mark.parametrize("known", EXPLANATIONS, ids=lambda known: known.sign)
-def test_every_explanation_is_of_a_warning_that_the_code_gives(known):
+def test_every_explanation_matches_a_warning_in_the_code(known):
     sources = [path for path in Path(electra.__file__).parent.rglob("*.py") if path.name != "explain.py"]
     assert any(known.sign in path.read_text() for path in sources)
 
 
-def test_like_warnings_are_told_once_with_their_number():
+def test_similar_warnings_are_grouped_and_counted():
     records = [{"step": step, "warning": f"the loss was not finite ({step} so far)"} for step in (5, 9, 30)]
     (found,) = explain_warnings([{"step": 1, "loss": 2.0}, *records])
     assert (found["first_step"], found["last_step"], found["times"]) == (5, 30, 3)
     assert found["text"] == "the loss was not finite (5 so far)"
 
 
-def test_a_warning_that_nobody_knows_is_shown_without_explanation():
+def test_an_unknown_warning_has_no_explanation():
     (found,) = explain_warnings([{"step": 0, "warning": "mind the gap"}])
     assert (found["text"], found["meaning"], found["advice"]) == ("mind the gap", "", "")

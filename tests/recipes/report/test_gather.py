@@ -1,4 +1,4 @@
-"""From the folders of runs to data: finished, unfinished, damaged and missing ones."""
+"""Reading run folders: finished, unfinished, damaged and missing ones."""
 
 import json
 import shutil
@@ -32,7 +32,7 @@ def test_a_finished_run_has_its_newest_metrics_curves_and_cost(make_run):
     assert run["environment"][0]["device"] == "NVIDIA H200"
 
 
-def test_flops_are_those_of_the_tokens_read(make_run):
+def test_flops_are_counted_for_the_tokens_read(make_run):
     folder = make_run("a", "train.length=64")
     config = load_config(folder)
     paper, standard = forward_flops(config.model, config.objective, 64)
@@ -40,19 +40,19 @@ def test_flops_are_those_of_the_tokens_read(make_run):
     assert found == pytest.approx({"paper": 2 * paper / 64 * 100_000, "standard": 3 * standard / 64 * 100_000})
 
 
-def test_the_first_of_two_stages_counts(make_run):
+def test_the_cost_includes_the_first_stage(make_run):
     folder = make_run("a")
-    alone = only(folder)["cost"]
+    second = only(folder)["cost"]
     shutil.copytree(make_run("b", "objective.name=mlm"), folder / "first_stage")
     both, first = only(folder)["cost"], only(folder / "first_stage")["cost"]
     assert (both["tokens"], both["seconds"]) == (200_000, 400.0)
     before = only(folder)["before"]
     assert (before["tokens"], before["seconds"], before["flops"]) == (100_000, 200.0, first["flops"])
     for convention in ("paper", "standard"):
-        assert both["flops"][convention] == pytest.approx(alone["flops"][convention] + first["flops"][convention])
+        assert both["flops"][convention] == pytest.approx(second["flops"][convention] + first["flops"][convention])
 
 
-def test_a_sweep_counts_all_its_rates(tmp_path):
+def test_the_cost_of_a_sweep_includes_all_rates(tmp_path):
     (tmp_path / "results.json").write_text('{"task": "table"}')
     for number, rate in enumerate(("rate-0.0001", "rate-0.3")):
         seed = tmp_path / rate / "seeds" / "0"
@@ -65,13 +65,13 @@ def test_a_sweep_counts_all_its_rates(tmp_path):
     assert [warning["times"] for warning in run["warnings"]] == [2]
 
 
-def test_an_unfinished_run_says_how_far_it_is_and_how_long_the_rest_takes(make_run):
+def test_an_unfinished_run_has_its_progress_and_the_time_left(make_run):
     state = only(make_run("a", steps=40))["state"]
     assert not state["finished"]
     assert (state["progress"], state["seconds_left"]) == (0.4, pytest.approx(120))
 
 
-def test_a_run_without_held_out_text_has_training_curves_alone(make_run):
+def test_a_run_without_held_out_text_only_has_training_curves(make_run):
     run = only(make_run("a", measured=False))
     assert run["curves"]["heldout"] == {}
     assert run["latest"]["heldout"] == {}
@@ -79,14 +79,14 @@ def test_a_run_without_held_out_text_has_training_curves_alone(make_run):
     assert run["latest"]["training"]["discriminator_auc"] == pytest.approx(0.9)
 
 
-def test_a_run_that_has_only_begun_is_told(make_run):
+def test_a_run_before_its_first_update_is_reported(make_run):
     run = only(make_run("a", steps=0))
     assert run["state"]["seconds_left"] is None
     assert run["curves"]["training"] == {}
     assert run["curves"]["heldout"]["step"] == [0]
 
 
-def test_what_was_measured_before_the_first_update_is_not_the_newest(make_run):
+def test_metrics_from_before_the_first_update_are_not_the_newest(make_run):
     folder = make_run("a", steps=40)
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     kept = [line for line in lines if "heldout_" not in line or json.loads(line)["step"] == 0]
@@ -96,14 +96,14 @@ def test_what_was_measured_before_the_first_update_is_not_the_newest(make_run):
     assert run["latest"]["heldout"] == {}
 
 
-def test_a_line_that_a_kill_cut_short_is_left_out(make_run):
+def test_a_truncated_line_is_skipped(make_run):
     folder = make_run("a", steps=40)
     with (folder / "metrics.jsonl").open("a") as file:
         file.write('{"step": 42, "loss": 1')
     assert only(folder)["state"]["step"] == 40
 
 
-def test_a_number_that_was_not_finite_leaves_a_gap(make_run):
+def test_a_missing_number_leaves_a_gap(make_run):
     folder = make_run("a", steps=4, measured=False)
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     lines[0]["generator_loss"] = None
@@ -111,7 +111,7 @@ def test_a_number_that_was_not_finite_leaves_a_gap(make_run):
     assert only(folder)["curves"]["training"]["generator_loss"] == [None, 8.8]
 
 
-def test_long_curves_are_thinned_by_averaging_and_end_with_what_was_measured(make_run):
+def test_long_curves_are_averaged_except_for_the_last_point(make_run):
     folder = make_run("a", steps=100, measured=False)
     (line, *_) = (folder / "metrics.jsonl").read_text().splitlines()
     records = [{**json.loads(line), "step": step, "loss": float(step % 2)} for step in range(1, 10 * MOST_POINTS)]
@@ -125,12 +125,12 @@ def test_long_curves_are_thinned_by_averaging_and_end_with_what_was_measured(mak
 def test_samples_are_spread_evenly_over_the_steps(make_run):
     folder = make_run("a")
     with (folder / "samples.jsonl").open("a") as file:
-        file.write('{"step": 101, "samples": []}\n')  # the end of a run comes soon after its latest evaluation
+        file.write('{"step": 101, "samples": []}\n')  # a run can end soon after an evaluation
     assert [record["step"] for record in only(folder)["samples"]] == [0, 30, 50, 80, 101]
     assert MOST_SAMPLES == 5
 
 
-def test_the_config_of_another_version_is_shown_and_its_flops_are_not_counted(make_run):
+def test_the_config_of_another_version_is_shown_without_flops(make_run):
     folder = make_run("a")
     with (folder / "config.toml").open("a") as file:
         file.write("\n[future]\nknob = 3\n")
@@ -140,49 +140,49 @@ def test_the_config_of_another_version_is_shown_and_its_flops_are_not_counted(ma
     assert "future.knob" in run["flops_problem"]
 
 
-def test_a_fine_tuned_run_gives_its_results(make_tuned):
+def test_a_fine_tuning_run_has_its_results(make_tuned):
     run = only(make_tuned("mrpc"))
     assert (run["kind"], run["state"], run["cost"]) == ("finetuning", None, None)
     assert run["results"]["interval"]["accuracy"] == [0.58, 0.84]
 
 
-def test_what_the_seeds_of_a_fine_tuning_warned_of_is_told(make_tuned):
+def test_warnings_of_seeds_are_reported(make_tuned):
     folder = make_tuned("mrpc")
     (folder / "seeds/0").mkdir(parents=True)
     (folder / "seeds/0/metrics.jsonl").write_text(json.dumps({"step": 9, "warning": f"seed 0: {CONSTANT}"}) + "\n")
     (warning,) = only(folder)["warnings"]
-    assert "commonest label" in warning["meaning"]
+    assert "most common label" in warning["meaning"]
 
 
-def test_a_folder_of_runs_stands_for_all_of_them(make_tuned):
+def test_a_folder_of_runs_means_all_of_them(make_tuned):
     for task in ("rte", "mrpc"):
         suite = make_tuned(f"suite/{task}", task=task).parent
     (suite / "suite.json").write_text("{}")
     assert [run["results"]["task"] for run in gather([suite])] == ["mrpc", "rte"]
 
 
-def test_a_run_that_is_named_twice_comes_once(make_run):
+def test_a_run_named_twice_is_reported_once(make_run):
     folder = make_run("a")
     assert len(gather([folder, folder])) == 1
 
 
-def test_names_are_as_short_as_tells_runs_apart():
+def test_names_are_the_shortest_unique_ones():
     assert short_names([Path("/x/one"), Path("/x/two")]) == ["one", "two"]
     assert short_names([Path("/x/run"), Path("/y/run")]) == ["x/run", "y/run"]
 
 
-def test_no_such_run_is_one_line(tmp_path):
-    with pytest.raises(CheckpointError, match=r"no run at .*nothing$"):
+def test_a_missing_run_is_an_error(tmp_path):
+    with pytest.raises(CheckpointError, match=r"no run at .*nothing; give a run"):
         gather([tmp_path / "nothing"])
 
 
-def test_a_folder_that_holds_no_run_is_one_line(tmp_path):
-    with pytest.raises(CheckpointError, match=r"nothing to report: neither metrics\.jsonl nor results\.json"):
+def test_a_folder_without_runs_is_an_error(tmp_path):
+    with pytest.raises(CheckpointError, match=r"nothing to report: no metrics\.jsonl or results\.json"):
         gather([tmp_path])
 
 
-def test_broken_results_are_named(make_tuned):
+def test_invalid_results_are_named(make_tuned):
     folder = make_tuned("mrpc")
     (folder / "results.json").write_text("{")
-    with pytest.raises(CheckpointError, match=r"results\.json: not JSON"):
+    with pytest.raises(CheckpointError, match=r"results\.json: not valid JSON"):
         gather([folder])

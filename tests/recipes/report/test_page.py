@@ -1,4 +1,4 @@
-"""The page: one file that needs nothing else."""
+"""The page: one self-contained file."""
 
 import json
 import re
@@ -9,24 +9,24 @@ import electra
 from electra.errors import ConfigError
 
 
-def test_the_page_holds_the_data_that_the_function_gives(make_run, tmp_path):
+def test_the_page_contains_the_returned_data(make_run, tmp_path):
     data = electra.report(make_run("a"), tmp_path / "reports" / "page.html")
     page = (tmp_path / "reports" / "page.html").read_text()
     (stored,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
     assert json.loads(stored) == json.loads(json.dumps(data))
 
 
-def test_text_cannot_leave_its_place_in_the_page(make_run, tmp_path):
+def test_data_cannot_end_the_script_element(make_run, tmp_path):
     electra.report(make_run("a"), tmp_path / "page.html")  # a sample holds </script>
     page = (tmp_path / "page.html").read_text()
     assert page.count("</script>") == 2
     assert "</script><b>" not in page
 
 
-def test_the_page_refers_to_nothing_outside(make_run, make_tuned, tmp_path):
+def test_the_page_has_no_external_references(make_run, make_tuned, tmp_path):
     electra.report([make_run("a"), make_tuned("b")], tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
-    allowed = {"http://www.w3.org/2000/svg"}  # a name, not an address to fetch
+    allowed = {"http://www.w3.org/2000/svg"}  # a namespace, not fetched
     assert set(re.findall(r"(?:https?:)?//[\w.-]+\.[a-z]{2,}[^\s\"']*", page)) <= allowed
     assert not re.search(r"\bsrc\s*=|@import|url\((?!#)", page)
     assert "default-src 'none'" in page
@@ -53,7 +53,7 @@ def test_configs_are_compared_by_the_keys_that_differ(make_run, make_tuned):
     assert table["rows"][1]["meaning"] == "base rate, times the schedule"
 
 
-def test_the_config_of_a_single_run_is_shown_whole(make_run):
+def test_all_keys_of_a_single_run_are_shown(make_run):
     (table,) = electra.report(make_run("a"))["configs"]
     assert len(table["rows"]) > 40
 
@@ -69,13 +69,13 @@ def test_the_data_has_this_shape(make_run):
     assert run["warnings"][0]["text"] == "mind the gap"
 
 
-def test_a_folder_as_the_page_is_refused(make_run, tmp_path):
-    with pytest.raises(ConfigError, match=r"is a folder; name the file of the report, such as .*report\.html"):
+def test_a_folder_is_refused_as_the_page(make_run, tmp_path):
+    with pytest.raises(ConfigError, match=r"is a folder; give a file name, such as .*report\.html"):
         electra.report(make_run("a"), tmp_path)
 
 
-def test_no_run_is_refused():
-    with pytest.raises(ConfigError, match="name a run"):
+def test_an_empty_list_of_runs_is_refused():
+    with pytest.raises(ConfigError, match="no runs to report"):
         electra.report([])
 
 

@@ -1,1 +1,1 @@
-"""The report of runs: one page to look at, made of what their folders hold."""
+"""A report of runs as one HTML page, made from the files in their folders."""

@@ -1,4 +1,4 @@
-"""From the folder of a run to what a report shows of it."""
+"""Read the folders of runs into the data of a report."""
 
 import json
 import statistics
@@ -14,33 +14,33 @@ from electra.recipes.hardware import ENVIRONMENT
 from electra.recipes.report.explain import explain_warnings
 from electra.training.run import Record, Run, read_records
 
-Data = dict[str, Any]  # what JSON can hold
-FILES = ("metrics.jsonl", "results.json")  # a folder with one of them is a run that has begun
-MOST_POINTS, ALL_POINTS = 400, 8000  # of a curve, and of the curves of one metric over all runs
-MOST_SAMPLES = 5  # points of training at which sentences are shown
+Data = dict[str, Any]  # JSON-compatible
+FILES = ("metrics.jsonl", "results.json")  # a folder with one of them is a run
+MOST_POINTS, ALL_POINTS = 400, 8000  # per curve, and per metric over all runs
+MOST_SAMPLES = 5  # steps at which sample sentences are shown
 POSITION = ("step", "tokens", "seconds")
-UNSEEN = "heldout_"  # what a metric on held-out text begins with
+UNSEEN = "heldout_"  # prefix of metrics on held-out text
 
 
 def gather(sources: Sequence[str | Path]) -> list[Data]:
-    """Give what is known of each run; a folder of runs, such as that of a suite, stands for all of them."""
+    """Return the data of each run; a folder of runs, such as a suite, means all of its runs."""
     folders = list(dict.fromkeys(run for source in sources for run in _runs(Path(source).expanduser())))
     points = max(20, min(MOST_POINTS, ALL_POINTS // max(1, len(folders))))
     return [{"name": name, **_run(path, points)} for path, name in zip(folders, short_names(folders), strict=True)]
 
 
 def _runs(folder: Path) -> list[Path]:
-    """Find the run that a folder is, or those directly inside it."""
+    """Return the folder itself if it is a run, or else the runs directly inside it."""
     if not folder.is_dir():
-        raise CheckpointError(f"no run at {folder}")
+        raise CheckpointError(f"no run at {folder}; give a run or a folder of runs")
     found = [path for path in (folder, *sorted(folder.iterdir())) if any((path / name).is_file() for name in FILES)]
     if not found:
-        raise CheckpointError(f"{folder} holds nothing to report: neither {' nor '.join(FILES)}")
+        raise CheckpointError(f"{folder} has nothing to report: no {' or '.join(FILES)} in it or its subfolders")
     return [folder] if folder in found else found
 
 
 def short_names(folders: Sequence[Path]) -> list[str]:
-    """Name folders by as much of the end of their paths as tells them apart."""
+    """Return the shortest path endings that are unique."""
     parts = [path.resolve().parts for path in folders]
     for depth in range(1, max(map(len, parts), default=0) + 1):
         names = ["/".join(part[-depth:]) for part in parts]
@@ -77,7 +77,7 @@ def _run(folder: Path, points: int) -> Data:
 
 
 def _of_seeds(folder: Path) -> list[Record]:
-    """Read what the seeds of a fine-tuning have reported."""
+    """Read the records of all seeds of a fine-tuning run."""
     places = (folder, *_rates(folder))
     return [
         record
@@ -88,12 +88,12 @@ def _of_seeds(folder: Path) -> list[Record]:
 
 
 def _rates(folder: Path) -> list[Path]:
-    """List the runs of a sweep over learning rates."""
+    """Return the runs of a learning rate sweep."""
     return sorted(folder.glob("rate-*"))
 
 
 def _before(folder: Path) -> Data:
-    """Say what came before a pre-training: the first of its two stages, or nothing."""
+    """Return the cost of the first stage of a two-stage pre-training run, or zeros."""
     first = folder / "first_stage"
     state = _state(read_records(first / "metrics.jsonl")) if (first / "metrics.jsonl").is_file() else None
     if state is None:
@@ -104,7 +104,7 @@ def _before(folder: Path) -> Data:
 
 
 def _config(folder: Path) -> Data:
-    """Read the config as it stands in the file: it may be of another version, with keys that are no longer known."""
+    """Read the config without validation: it may be from another version, with unknown keys."""
     path = folder / "config.toml"
     try:
         return flatten(tomllib.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
@@ -118,11 +118,11 @@ def _json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as problem:
-        raise CheckpointError(f"{path}: not JSON: {problem}") from None
+        raise CheckpointError(f"{path}: not valid JSON: {problem}") from None
 
 
 def _flops_per_token(folder: Path) -> tuple[Data | None, str | None]:
-    """Count the training FLOPs of a token by both conventions (see `electra.model.flops`), or say why not."""
+    """Return the training FLOPs per token by both conventions (see `electra.model.flops`), or the error."""
     try:
         config = load_config(folder)
     except ConfigError as problem:
@@ -133,7 +133,7 @@ def _flops_per_token(folder: Path) -> tuple[Data | None, str | None]:
 
 
 def _state(records: Sequence[Record]) -> Data | None:
-    """Say how far a pre-training has come, and how long the rest takes at the same pace."""
+    """Return the progress of a pre-training run and the time left at the same pace."""
     placed = [record for record in records if "progress" in record]
     if not placed:
         return None
@@ -145,10 +145,7 @@ def _state(records: Sequence[Record]) -> Data | None:
 
 
 def _latest(training: Sequence[Record], heldout: Sequence[Record]) -> Data:
-    """Give the newest metrics, those of held-out text as they were measured, not thinned.
-
-    What was measured before the first update tells nothing of a run that has made some.
-    """
+    """Return the newest metrics; held-out metrics of step 0 only count if there are no training metrics."""
     measured = heldout[-1] if heldout and (heldout[-1]["step"] or not training) else {}
     return {
         "training": {name: value for name, value in (training[-1] if training else {}).items() if _is_metric(name)},
@@ -159,7 +156,7 @@ def _latest(training: Sequence[Record], heldout: Sequence[Record]) -> Data:
 def _cost(
     folder: Path, records: Sequence[Record], training: Sequence[Record], per_token: Data | None, before: Data
 ) -> Data | None:
-    """Say what a pre-training took, its first stage included where it has one, or a fine-tuning with all its seeds."""
+    """Return the cost of pre-training, including its first stage, or of fine-tuning with all seeds."""
     state = _state(records)
     if state is None:
         seeds = [_json(path) for place in (folder, *_rates(folder)) for path in place.glob("seeds/*/result.json")]
@@ -186,10 +183,7 @@ def _is_metric(name: str) -> bool:
 
 
 def _curves(records: Sequence[Record], points: int) -> dict[str, list[float | None]]:
-    """Give each metric as a column beside the columns of the position, at most `points` long.
-
-    Neighbours are averaged, except for the last point: it is what was measured in the end.
-    """
+    """Return positions and metrics as columns of at most `points` rows; all but the last row average neighbors."""
     names = [name for name in dict.fromkeys(key for record in records for key in record) if name in POSITION]
     names += [name for name in dict.fromkeys(key for record in records for key in record) if _is_metric(name)]
     before, last = records[:-1], records[-1:]
@@ -204,7 +198,7 @@ def _mean(records: Sequence[Record], name: str) -> float | None:
 
 
 def _spread(records: Sequence[Record], count: int) -> list[Record]:
-    """Choose some records, evenly by their steps, the first and the last among them."""
+    """Return `count` records spread evenly over the steps, including the first and the last."""
     wanted = [records[-1]["step"] * place / (count - 1) for place in range(count)] if records else []
     chosen = {min(range(len(records)), key=lambda index: abs(records[index]["step"] - step)) for step in wanted}
     return [records[index] for index in sorted(chosen)]

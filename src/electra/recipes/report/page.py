@@ -1,4 +1,4 @@
-"""The report as one page that needs nothing else: data, script and style stand in the file."""
+"""Write the report as one self-contained page with data, scripts and style."""
 
 import json
 from collections.abc import Sequence
@@ -20,10 +20,10 @@ SCHEMAS: dict[str, type[Root]] = {"pretraining": PretrainConfig, "finetuning": F
 
 
 def report(runs: str | Path | Sequence[str | Path], out: str | Path | None = None) -> Data:
-    """Give what there is to see of some runs, and write it as a page where `out` names one."""
+    """Return the data of a report of some runs, and write it as a page if `out` is given."""
     sources = [runs] if isinstance(runs, str | Path) else list(runs)
     if not sources:
-        raise ConfigError("a report of what? name a run")
+        raise ConfigError("no runs to report; name at least one")
     found = gather(sources)
     configs = [_compare(kind, [run for run in found if run["kind"] == kind and run["config"]]) for kind in SCHEMAS]
     data: Data = finite(
@@ -35,25 +35,25 @@ def report(runs: str | Path | Sequence[str | Path], out: str | Path | None = Non
 
 
 def _compare(kind: str, runs: Sequence[Data]) -> Data:
-    """Put the configs of runs of a kind beside each other: the keys that differ, or all keys of a single run."""
+    """Compare the configs of runs of a kind: the keys that differ, or all keys of a single run."""
     meanings = known_keys(SCHEMAS[kind])
     rows = []
     for key in dict.fromkeys(key for run in runs for key in run["config"]):
         values = [run["config"].get(key) for run in runs]
         if len(runs) == 1 or (key != "out" and any(value != values[0] for value in values)):
-            meaning = meanings[key].description if key in meanings else "a key of another version"
+            meaning = meanings[key].description if key in meanings else "key from another version"
             rows.append({"key": key, "meaning": meaning, "values": values})
     return {"kind": kind, "runs": [run["name"] for run in runs], "rows": rows}
 
 
 def _write(data: Data, path: Path) -> None:
     if path.is_dir():
-        raise ConfigError(f"{path} is a folder; name the file of the report, such as {path / 'report.html'}")
+        raise ConfigError(f"{path} is a folder; give a file name, such as {path / 'report.html'}")
     if begins_otherwise(path, "<!doctype html"):
-        raise ConfigError(f"{path} holds something else than a page; choose another --out")
+        raise ConfigError(f"{path} exists and is not an HTML page; choose another --out")
     path.parent.mkdir(parents=True, exist_ok=True)
     page = _part("page.html").replace("/*CSS*/", _part("page.css")).replace("/*JS*/", "".join(map(_part, SCRIPTS)))
-    # Inside a script element only "<" could end it early; JSON may write it as an escape.
+    # Escape "<", the only character that could end the script element early.
     inert = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
     write_whole(path, page.replace("/*DATA*/", inert))
 

@@ -1,4 +1,4 @@
-// What can stand on the horizontal axis, and how each point's place on it is found.
+// Horizontal axes: number format and the position of each point.
 const AXES = {
   step: { write: many, of: (run, curve) => curve.step },
   tokens: { write: many, of: (run, curve) => curve.tokens.map((count) => count + run.before.tokens) },
@@ -11,23 +11,23 @@ const AXES = {
   hours: { write: plain, of: (run, curve) => curve.seconds.map((count) => (count + run.before.seconds) / 3600) },
 };
 const CHARTS = [
-  { metric: "generator_loss", title: "Generator loss", unit: "nats a token", write: plain },
-  { metric: "mlm_loss", title: "Masked-LM loss", unit: "nats a token", write: plain },
-  { metric: "discriminator_loss", title: "Discriminator loss", unit: "nats a token", write: plain },
-  { metric: "discriminator_auc", title: "AUC", unit: "0.5 is guessing", write: plain },
-  { metric: "discriminator_precision", title: "Precision", unit: "of tokens called replaced", write: share },
+  { metric: "generator_loss", title: "Generator loss", unit: "nats per token", write: plain },
+  { metric: "mlm_loss", title: "Masked-LM loss", unit: "nats per token", write: plain },
+  { metric: "discriminator_loss", title: "Discriminator loss", unit: "nats per token", write: plain },
+  { metric: "discriminator_auc", title: "AUC", unit: "0.5 is chance", write: plain },
+  { metric: "discriminator_precision", title: "Precision", unit: "of tokens flagged as replaced", write: share },
   { metric: "discriminator_recall", title: "Recall", unit: "of replaced tokens", write: share },
   { metric: "replaced_fraction", title: "Replacement rate", unit: "of all tokens", write: share },
-  { metric: "generator_accuracy", title: "Generator accuracy", unit: "its likeliest token", write: share },
-  { metric: "mlm_accuracy", title: "Masked-LM accuracy", unit: "its likeliest token", write: share },
-  { metric: "tokens_per_second", title: "Throughput", unit: "tokens a second", write: many, fromZero: true },
+  { metric: "generator_accuracy", title: "Generator accuracy", unit: "of its likeliest token", write: share },
+  { metric: "mlm_accuracy", title: "Masked-LM accuracy", unit: "of its likeliest token", write: share },
+  { metric: "tokens_per_second", title: "Throughput", unit: "tokens per second", write: many, fromZero: true },
   { metric: "peak_share", title: "Share of peak", unit: "of the device’s FLOP/s", write: share, fromZero: true },
   { metric: "learning_rate", title: "Learning rate", unit: "", write: plain, fromZero: true },
   { metric: "gradient_norm", title: "Gradient norm", unit: "before clipping", write: plain, fromZero: true },
 ];
 const KINDS = { heldout: "held-out", training: "training" };
-const HEIGHT = 196, LETTER = 6.1, LINE = 13; // of a chart, and the usual size of a letter of its text
-const SETTLED = 0.02; // of the axis: what comes before does not decide how high the chart is
+const HEIGHT = 196, LETTER = 6.1, LINE = 13; // pixels: chart height, letter width, line height
+const SETTLED = 0.02; // share of the axis that does not affect the vertical range
 
 function ticks(low, high, count) {
   const rough = (high - low) / count || 1, power = 10 ** Math.floor(Math.log10(rough));
@@ -36,7 +36,7 @@ function ticks(low, high, count) {
   return Array.from({ length: last - first + 1 }, (_, index) => +((first + index) * step).toPrecision(12));
 }
 
-// One line for each run and kind of text that has the metric.
+// Return one line for each run and kind of text that has the metric.
 function linesOf(runs, metric, axis) {
   return runs.flatMap((run) => Object.keys(KINDS).flatMap((kind) => {
     const curve = run.curves[kind], places = curve[metric] && AXES[axis].of(run, curve);
@@ -55,7 +55,7 @@ function rangeOf(lines, fromZero) {
   return { right, low: fromZero ? 0 : low >= 0 ? Math.max(0, low - room) : low - room, high: high + room };
 }
 
-// Move labels apart that would cover each other, and keep them inside the chart.
+// Move overlapping labels apart, and keep them inside the chart.
 function spread(labels, top, bottom) {
   const touch = (one, other) => one.x < other.x + other.width && other.x < one.x + one.width;
   labels.sort((one, other) => one.y - other.y);
@@ -70,11 +70,11 @@ function spread(labels, top, bottom) {
   return labels;
 }
 
-// A chart as a figure, or nothing where no run has the metric.
+// Return a chart as a figure, or null if no run has the metric.
 function drawChart({ metric, title, unit, write, fromZero }, runs, axis, width) {
   const lines = linesOf(runs, metric, axis);
   if (!lines.length) return null;
-  const single = runs.length === 1; // then labels tell the kinds of text apart, else the runs
+  const single = runs.length === 1; // then labels name the kind of text, else the run
   const measured = new Set(lines.filter((line) => line.kind === "heldout").map((line) => line.run));
   const labelled = lines.filter((line) => single || line.kind === "heldout" || !measured.has(line.run));
   const name = (run) => shortened(run.name, 14);
@@ -127,7 +127,7 @@ function drawLines(lines, { x, y, box, clip, measured }) {
   return inside;
 }
 
-// Tell the values of all lines where the reader points.
+// Show the values of all lines at the pointer.
 function follow(drawing, { lines, x, box, right, axis, write }) {
   const cursor = make("line", { class: "cursor", y1: box.top, y2: box.bottom, visibility: "hidden" });
   const tip = find("#tip");
@@ -141,11 +141,11 @@ function follow(drawing, { lines, x, box, right, axis, write }) {
     const [closest] = near.reduce(nearer(wanted));
     for (const side of ["x1", "x2"]) cursor.setAttribute(side, x(closest));
     cursor.setAttribute("visibility", "visible");
-    const told = lines.map(({ run, kind }, index) => {
+    const values = lines.map(({ run, kind }, index) => {
       const name = make("b", { style: `color: ${run.colour}` }, run.name);
       return make("div", {}, name, ` ${KINDS[kind]} ${write(near[index][1])}`);
     });
-    tip.replaceChildren(make("div", {}, `${axis} ${AXES[axis].write(closest)}`), ...told);
+    tip.replaceChildren(make("div", {}, `${axis} ${AXES[axis].write(closest)}`), ...values);
     tip.hidden = false;
     tip.style.left = `${Math.min(event.clientX + 14, innerWidth - tip.offsetWidth - 8)}px`;
     tip.style.top = `${Math.min(event.clientY + 14, innerHeight - tip.offsetHeight - 8)}px`;
@@ -156,7 +156,7 @@ function follow(drawing, { lines, x, box, right, axis, write }) {
   });
 }
 
-// Scores of a task: a row for each run, a dot for each seed, a bar for the interval, a mark for the median.
+// Draw the scores of a task: a row per run, a dot per seed, a bar for the interval, a mark for the median.
 const score = (metric, value) => (metric.endsWith("error") ? value.toFixed(4) : (100 * value).toFixed(1));
 
 function drawScores(task, runs, width) {
@@ -184,8 +184,8 @@ function drawScores(task, runs, width) {
     drawing.append(...seeds(run).map(dot));
     drawing.append(make("line", { x1: x(middle), x2: x(middle), y1: y - 7, y2: y + 7, stroke, "stroke-width": 2 }));
     drawing.append(make("text", { class: "label", x: 0, y: y + 4, style: `fill: ${stroke}` }, name(run)));
-    const told = `${score(metric, middle)}${bounds ? ` [${bounds.join(", ")}]` : ""}`;
-    drawing.append(make("text", { x: width, y: y + 4, "text-anchor": "end" }, told));
+    const summary = `${score(metric, middle)}${bounds ? ` [${bounds.join(", ")}]` : ""}`;
+    drawing.append(make("text", { x: width, y: y + 4, "text-anchor": "end" }, summary));
   });
   return make("figure", { "data-task": task }, make("h3", {}, task, " ", make("small", {}, metric)), drawing);
 }

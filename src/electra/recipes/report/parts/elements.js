@@ -1,6 +1,6 @@
 "use strict";
 
-// Elements: a name, attributes, children. Text is always set as text, never as markup.
+// Make an element from a name, attributes and children. Strings become text nodes, never markup.
 const DRAWN = new Set(["svg", "g", "path", "line", "circle", "text", "rect", "clipPath"]);
 
 function make(name, attributes = {}, ...children) {
@@ -18,13 +18,13 @@ function make(name, attributes = {}, ...children) {
 const find = (selector) => document.querySelector(selector);
 const fill = (selector, ...children) => find(selector).replaceChildren(...children.flat());
 
-// Show or hide a section, and say whether there is something to draw in it.
+// Show or hide a section; return whether to draw it.
 function show(selector, wanted) {
   find(selector).hidden = !wanted;
   return wanted;
 }
 
-// A cell is text, nothing, an element, or text with a class: {text, class, style}.
+// A cell is text, null, an element, or text with attributes: {text, class, style}.
 function table(headings, rows) {
   const cell = (name, content) => {
     if (content instanceof Node) return content;
@@ -37,7 +37,7 @@ function table(headings, rows) {
 }
 const left = (text) => ({ class: "text", text: text ?? "–" });
 
-// Numbers as a reader wants them.
+// Number formats.
 const exact = (value) => value.toLocaleString("en");
 const share = (value) => `${(100 * value).toFixed(1)} %`;
 const flops = (value) => (value ? value.toExponential(2).replace("+", "") : "0");

@@ -1,6 +1,6 @@
-// The data of the report, and what the reader has chosen to see of it.
+// The data of the report and the reader's choices.
 const data = JSON.parse(find("#data").textContent);
-const DASHES = [undefined, "5 3", "1.5 3"]; // of the first eight runs, the next eight, and so on
+const DASHES = [undefined, "5 3", "1.5 3"]; // for the first eight runs, the next eight, and so on
 const runs = data.runs.map((run, number) => {
   return { ...run, colour: `var(--c${number % 8})`, dash: DASHES[Math.floor(number / 8) % DASHES.length] };
 });
@@ -13,7 +13,7 @@ const sampled = () => {
 const named = (run) => ({ class: "name", style: `--colour: ${run.colour}`, text: run.name });
 const chartWidth = (grid) => Math.max(280, Math.min(420, find(grid).clientWidth));
 
-// Buttons are made once, so that the keyboard keeps its place; drawing tells them whether they are pressed.
+// Buttons are made once, so that they keep the keyboard focus; drawing updates their pressed state.
 const choices = [];
 
 function choice(act, pressed, ...content) {
@@ -44,8 +44,8 @@ function drawControls() {
 function drawGlance() {
   const trained = visible().filter((run) => run.state);
   if (!show("#glance", trained.length)) return;
-  const told = ({ metric }) => trained.some(({ latest }) => metric in latest.heldout || metric in latest.training);
-  const metrics = CHARTS.filter((chart) => /_loss|discriminator|replaced/.test(chart.metric) && told(chart));
+  const known = ({ metric }) => trained.some(({ latest }) => metric in latest.heldout || metric in latest.training);
+  const metrics = CHARTS.filter((chart) => /_loss|discriminator|replaced/.test(chart.metric) && known(chart));
   const value = ({ latest }, { metric, write }) => {
     if (latest.heldout[metric] != null) return write(latest.heldout[metric]);
     return latest.training[metric] == null ? undefined : { class: "unsure", text: write(latest.training[metric]) };
@@ -61,7 +61,7 @@ function drawGlance() {
 }
 
 function drawWarnings() {
-  const found = new Map(); // by their explanation, or by their words where there is none
+  const found = new Map(); // by explanation, or by text if there is none
   for (const run of visible()) {
     for (const warning of run.warnings) {
       const key = warning.meaning || warning.text;
@@ -79,7 +79,7 @@ function drawWarnings() {
       meaning ? make("p", {}, meaning) : null,
       advice ? make("p", {}, make("b", {}, "What to do. "), advice) : null);
   });
-  fill("#warnings > div", drawn.length ? drawn : make("p", { class: "note" }, "None were raised."));
+  fill("#warnings > div", drawn.length ? drawn : make("p", { class: "note" }, "No warnings."));
 }
 
 function drawCurves() {
@@ -97,8 +97,8 @@ function drawToken(sample, index) {
   const kind = guessed ? (guess === original ? "right" : "wrong") : changed ? "new" : "";
   const words = shown.trim() + (guessed && guess !== shown ? ` → ${guess.trim()}` : "");
   const body = changed || guessed ? make("ruby", {}, words, make("rt", {}, original.trim())) : words;
-  const stood = guess == null ? "" : `, stood here: ${guess.trim()}`;
-  const title = likely == null ? undefined : `replaced with ${share(likely)}${stood}`;
+  const prediction = guess == null ? "" : `, predicted original: ${guess.trim()}`;
+  const title = likely == null ? undefined : `replaced: ${share(likely)}${prediction}`;
   const token = make("span", { class: `token ${kind}`, style: `--p: ${likely ?? 0}`, title }, body);
   return [shown.startsWith(" ") ? " " : "", token];
 }
@@ -124,7 +124,9 @@ function drawFinetuning() {
   const tuned = visible().filter((run) => run.results);
   if (!show("#finetuning", tuned.length)) return;
   const width = chartWidth("#finetuning .grid");
-  const alike = ({ results: { task, metric }, config }) => JSON.stringify([task, metric, task === "table" && config.data]);
+  const alike = ({ results: { task, metric }, config }) => {
+    return JSON.stringify([task, metric, task === "table" && config.data]);
+  };
   const groups = [...new Set(tuned.map(alike))].map((kind) => tuned.filter((run) => alike(run) === kind));
   fill("#finetuning .grid", groups.map((group) => drawScores(group[0].results.task, group, width)));
   const scores = ({ median, std, seeds }) => Object.entries(median).map(([metric, value]) => {
@@ -135,7 +137,7 @@ function drawFinetuning() {
     const texts = [task, scores(run.results).join(" · "), model, start, protocol];
     return [named(run), ...texts.map(left), exact(seeds.length), exact(examples.train)];
   };
-  const headings = ["Task", "Median ± deviation", "Model", "Start", "Protocol"];
+  const headings = ["Task", "Median ± std", "Model", "Start", "Protocol"];
   fill("#finetuning .wide", table(["Run", ...headings.map(left), "Seeds", "Examples"], tuned.map(row)));
 }
 
@@ -157,8 +159,8 @@ function drawCost() {
     maybe(share, run.cost?.peak_share),
     left(maybe(software, run.environment.at(-1))),
   ];
-  const headings = ["Run", left("Device"), "Time", "Tokens", "FLOPs", "Tokens/s", "Of peak", left("Software")];
-  const problem = (run) => make("p", { class: "note" }, `FLOPs of ${run.name} are not counted: ${run.flops_problem}.`);
+  const headings = ["Run", left("Device"), "Time", "Tokens", "FLOPs", "Tokens/s", "Share of peak", left("Software")];
+  const problem = (run) => make("p", { class: "note" }, `FLOPs of ${run.name} are unknown: ${run.flops_problem}.`);
   fill("#cost .wide", table(headings, visible().map(row)), visible().filter((run) => run.flops_problem).map(problem));
 }
 
@@ -172,10 +174,10 @@ function drawConfigs() {
     const body = make("div", { class: "wide" }, table(["Key", ...config.runs], config.rows.map(row)));
     const note = (text) => make("p", { class: "note" }, text);
     if (config.runs.length === 1) {
-      return make("details", {}, make("summary", {}, `Every key of ${config.runs[0]}`), body);
+      return make("details", {}, make("summary", {}, `All keys of ${config.runs[0]}`), body);
     }
-    if (!config.rows.length) return note(`The configs of ${kinds[config.kind]} do not differ.`);
-    return make("div", {}, note(`Keys in which the runs of ${kinds[config.kind]} differ.`), body);
+    if (!config.rows.length) return note(`The ${kinds[config.kind]} configs are identical.`);
+    return make("div", {}, note(`Keys that differ between the ${kinds[config.kind]} runs.`), body);
   });
   if (show("#configs", drawn.length)) fill("#configs > div", drawn);
 }
@@ -187,7 +189,7 @@ function draw() {
 }
 
 find("#subtitle").textContent = runs.length === 1 ? runs[0].folder : `${runs.length} runs`;
-find("footer").textContent = `Written by electra ${data.electra}. With --json the command prints this page’s data.`;
+find("footer").textContent = `Written by electra ${data.electra}. The command’s --json option prints this page’s data.`;
 makeControls();
 draw();
 addEventListener("resize", draw);
