@@ -43,7 +43,7 @@ def navigation(app: Sphinx, page: str, source: list[str]) -> None:
         for caption, body in re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", source[0], flags=re.MULTILINE | re.DOTALL):
             source[0] += _toctree(re.findall(r"^- \[(.+?)\]\((.+?)\.md\)", body, flags=re.MULTILINE), caption)
     elif page == "results/README":
-        source[0] += _toctree(re.findall(r"\[(.+?)\]\((.+?/README)\.md\)", source[0]), "Runs")
+        source[0] += _toctree(re.findall(r"\| \[(.+?)\]\((.+?/README)\.md\)", source[0]), "Runs")
 
 
 def _toctree(entries: list[tuple[str, str]], caption: str) -> str:
