@@ -1,4 +1,4 @@
-"""The page of the Python API: every public name as the code has it."""
+"""The page of the Python API: signature and docstring of every public name."""
 
 import ast
 import importlib
@@ -9,16 +9,16 @@ import textwrap
 from entries import table
 
 NOTE = "This page is generated: `make docs`."
-PARTS = {  # the parts of the package that have public names, in the order of the page
-    "recipes": "What the commands do",
-    "model": "A model in use",
+PARTS = {  # subpackages with public names, in the order of the page
+    "recipes": "Commands as functions",
+    "model": "Using a model",
     "config": "Configs",
     "data": "Text, vocabulary, corpus",
     "objectives": "Objectives",
-    "playground": "A page to play with",
+    "playground": "Playground",
     "errors": "Errors",
 }
-COMMANDS = """Each command is a function of the same name, but for these:
+COMMANDS = """Each command is a function of the same name, except for these:
 
 | command | in Python |
 |---|---|
@@ -29,33 +29,33 @@ COMMANDS = """Each command is a function of the same name, but for these:
 | `electra config PRESET KEY=VALUE` | `electra.load_config(PRESET, ["KEY=VALUE"])` |
 | `electra demo`, `electra bench` | none |
 
-Errors that are no bugs are an `ElectraError`; its kinds are in `electra.errors`. Functions print nothing: a listener,
-such as `print`, gets the records that the command shows.
+Problems with input, config or machine raise an `ElectraError`; its subclasses are in `electra.errors`. Functions print
+nothing: pass a listener such as `print` to receive the records that the command line displays.
 """
 
 
 def python_page() -> str:
-    """Give the signature and the docstring of every public name, and the fields of what they give back."""
+    """Return the page: signature and docstring of every public name, and the fields of returned classes."""
     import electra
 
-    page = f"# Python\n\nEvery name of `import electra`. {NOTE}\n\n{COMMANDS}"
+    page = f"# Python\n\nEvery public name of the package `electra`. {NOTE}\n\n{COMMANDS}"
     homes = {name: getattr(electra, name).__module__.split(".")[1] for name in electra.__all__}
     for part, title in PARTS.items():
         names = [name for name in electra.__all__ if homes[name] == part]
         page += f"\n## {title}\n" if names else ""
-        page += "".join(f"\n### electra.{name}\n\n{_described(getattr(electra, name))}" for name in names)
+        page += "".join(f"\n### electra.{name}\n\n{_describe(getattr(electra, name))}" for name in names)
     return page + _other_types()
 
 
 def _other_types() -> str:
-    """Say of each type of ours in the signatures, unless it is a public name, what it is and where it comes from."""
+    """Return a table of the package's other types that appear in signatures, with module and description."""
     import electra
 
     functions = [getattr(electra, name) for name in electra.__all__ if inspect.isfunction(getattr(electra, name))]
-    rows = [["type", "from", "what it is"]]
+    rows = [["type", "module", "description"]]
     used_by = {name: function for function in functions for name in _types(function)}
     for name, function in sorted(used_by.items()):
-        if name in electra.__all__ or name in {cls.__name__ for cls in _given_back(function)}:
+        if name in electra.__all__ or name in {cls.__name__ for cls in _returned(function)}:
             continue
         module = _home(function.__module__, name)
         source = inspect.getsource(importlib.import_module(module))
@@ -69,15 +69,15 @@ def _other_types() -> str:
 
 
 def _types(function) -> set[str]:
-    """Give the names of ours in a function's head."""
+    """Return the types in a function's signature that the package defines."""
     node = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
-    heads = [argument.annotation for argument in (*node.args.args, *node.args.kwonlyargs)] + [node.returns]
-    names = {part.id for head in heads for part in ast.walk(head) if isinstance(part, ast.Name)}
+    annotations = [argument.annotation for argument in (*node.args.args, *node.args.kwonlyargs)] + [node.returns]
+    names = {part.id for annotation in annotations for part in ast.walk(annotation) if isinstance(part, ast.Name)}
     return {name for name in names if _home(function.__module__, name)}
 
 
 def _home(module: str, name: str) -> str:
-    """Follow the imports of a name from a module of ours to that which defines it; nothing where it is not ours."""
+    """Return the module of the package that defines a name, following imports; "" for names from elsewhere."""
     for node in ast.parse(inspect.getsource(importlib.import_module(module))).body:
         if isinstance(node, ast.ImportFrom) and name in [alias.name for alias in node.names]:
             return _home(node.module, name) if node.module.startswith("electra") else ""
@@ -89,31 +89,31 @@ def _home(module: str, name: str) -> str:
     return ""
 
 
-def _described(thing) -> str:
+def _describe(thing) -> str:
     if inspect.isfunction(thing):
         return _function(thing)
     text = inspect.cleandoc(thing.__doc__) + "\n"
     if issubclass(thing, Exception):
         return text + "\n" + "".join(f"- `{kind.__name__}`: {kind.__doc__}\n" for kind in thing.__subclasses__())
-    if hasattr(thing, "model_fields"):  # a config: its keys have a page of their own
+    if hasattr(thing, "model_fields"):  # a config: its keys have their own page
         return text + "\nIts keys: [Config keys](config.md).\n"
     members = [member for name, member in vars(thing).items() if not name.startswith("_") or name == "__init__"]
     return text + "".join("\n" + _function(getattr(member, "fget", member)) for member in members)
 
 
 def _function(function) -> str:
-    """Give a function's head as it stands in the code, its docstring, and the fields of what it gives back."""
+    """Return a function's signature as written in the code, its docstring and the fields of what it returns."""
     source = textwrap.dedent(inspect.getsource(function))
     node = ast.parse(source).body[0]
     first = min((line.lineno for line in node.decorator_list), default=node.lineno)
-    head = "\n".join(source.splitlines()[first - 1 : node.body[0].lineno - 1])
+    signature = "\n".join(source.splitlines()[first - 1 : node.body[0].lineno - 1])
     text = inspect.cleandoc(function.__doc__) + "\n" if function.__doc__ else ""
-    fields = "".join(_fields(given) for given in _given_back(function))
-    return f"```python\n{head.removesuffix(':')}\n```\n\n{text}".rstrip() + "\n" + fields
+    fields = "".join(_fields(given) for given in _returned(function))
+    return f"```python\n{signature.removesuffix(':')}\n```\n\n{text}".rstrip() + "\n" + fields
 
 
-def _given_back(function) -> list[type]:
-    """Give the classes of ours in what a function returns that are not public names themselves."""
+def _returned(function) -> list[type]:
+    """Return the package's classes in a return annotation, except those that are public names."""
     import electra
 
     named = re.findall(r"\w+", str(inspect.get_annotations(function).get("return")))

@@ -1,4 +1,4 @@
-"""How Sphinx makes the site of the Markdown pages: `make docs`. No page asks anything of another server."""
+"""Sphinx configuration of the site (`make docs`). Pages load nothing from other servers."""
 
 import re
 from typing import Any
@@ -12,7 +12,7 @@ copyright = "the electra authors"
 extensions = ["myst_parser"]
 root_doc = "docs/index"
 include_patterns = ["docs/*.md", "results/README.md", "results/*/README.md", "CONTRIBUTING.md", "CHANGELOG.md"]
-exclude_patterns = [".*", "runs", "site", "src", "tests", "local", "hf"]  # not to be walked through
+exclude_patterns = [".*", "runs", "site", "src", "tests", "local", "hf"]
 
 myst_enable_extensions = ["dollarmath"]
 myst_fence_as_directive = ["math"]
@@ -23,7 +23,7 @@ html_title = "electra"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_extra_path = ["redirect"]
-html_show_search_summary = False  # it would be fetched, which a page opened from the disk may not
+html_show_search_summary = False  # it needs fetch(), which does not work for pages opened from disk
 html_copy_source = False
 html_theme_options = {
     "top_of_page_buttons": [],
@@ -38,12 +38,12 @@ html_math_renderer = "mathml"
 
 
 def navigation(app: Sphinx, page: str, source: list[str]) -> None:
-    """Make the navigation: the lists of links of the first page, and the entries of the ledger."""
+    """Add the navigation: the link lists of the index page and the entries of the ledger."""
     if page == root_doc:
         for caption, body in re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", source[0], flags=re.MULTILINE | re.DOTALL):
             source[0] += _toctree(re.findall(r"^- \[(.+?)\]\((.+?)\.md\)", body, flags=re.MULTILINE), caption)
     elif page == "results/README":
-        source[0] += _toctree(re.findall(r"\[(.+?)\]\((.+?/README)\.md\)", source[0]), "Runs")
+        source[0] += _toctree(re.findall(r"\| \[(.+?)\]\((.+?/README)\.md\)", source[0]), "Runs")
 
 
 def _toctree(entries: list[tuple[str, str]], caption: str) -> str:
@@ -52,18 +52,18 @@ def _toctree(entries: list[tuple[str, str]], caption: str) -> str:
 
 
 def show_inline(writer: Any, node: nodes.math) -> None:
-    """Write a formula within a line as MathML, which browsers draw by themselves."""
+    """Render an inline formula as MathML, which browsers display natively."""
     writer.body.append(convert(node.astext()))
     raise nodes.SkipNode
 
 
 def show_block(writer: Any, node: nodes.math_block) -> None:
-    """Write a formula on its own line."""
+    """Render a display formula as MathML."""
     writer.body.append(f'<div class="formula">{convert(node.astext(), display="block")}</div>')
     raise nodes.SkipNode
 
 
 def setup(app: Sphinx) -> None:
-    """Tell Sphinx of the above."""
+    """Register the renderers and the navigation with Sphinx."""
     app.add_html_math_renderer("mathml", inline_renderers=(show_inline, None), block_renderers=(show_block, None))
     app.connect("source-read", navigation)

@@ -1,4 +1,4 @@
-"""Compare two models of the ledger task by task: by how much one is ahead, with Welch's interval of 95 %."""
+"""Compare two models of the ledger task by task: differences of scores with Welch's 95 % confidence interval."""
 
 import math
 import statistics
@@ -9,13 +9,13 @@ from entries import TASKS, points, table
 from scipy import stats
 
 CONFIDENCE = 0.95
-Pair = tuple[Sequence[float], Sequence[float]]  # a task's scores of the one model and of the other, a seed each
+Pair = tuple[Sequence[float], Sequence[float]]  # the scores of both models on a task, one per seed
 
 
 def differences_table(scores: Path, first: int, second: int) -> str:
-    """Give both medians of each task, at every rate that was tried, and the difference at the better rates.
+    """Return both medians of each task at every learning rate tried, and the difference at the better rates.
 
-    With several seeds it is the difference of the means; the last line is its mean over the tasks that have several.
+    The difference is that of the means over seeds; the last row averages it over the tasks with several seeds.
     """
     found = points(scores.parent)
     one, other = found[first], found[second]
@@ -23,21 +23,21 @@ def differences_table(scores: Path, first: int, second: int) -> str:
     medians = {task: [*one.medians(task).items(), *other.medians(task).items()] for task in tasks}
     pairs = {task: (one.seeds(task), other.seeds(task)) for task in tasks}
     repeated = [pair for pair in pairs.values() if min(map(len, pair)) > 1]
-    heads = [f"{point.model}{rate}" for point in (one, other) for rate in point.medians(tasks[0])]
-    rows = [["task", *heads, "difference (95 % interval)"]]
-    rows += [[TASKS[task], *(f"{median:.1f}" for _, median in medians[task]), _said([pairs[task]])] for task in tasks]
+    headers = [f"{point.model}{rate}" for point in (one, other) for rate in point.medians(tasks[0])]
+    rows = [["task", *headers, "difference (95 % interval)"]]
+    rows += [[TASKS[task], *(f"{median:.1f}" for _, median in medians[task]), _cell([pairs[task]])] for task in tasks]
     if repeated:
-        rows.append([f"mean of the {len(repeated)} with several seeds", *("" for _ in heads), _said(repeated)])
+        rows.append([f"mean of tasks with several seeds ({len(repeated)})", *("" for _ in headers), _cell(repeated)])
     return table(rows)
 
 
 def difference(pairs: Sequence[Pair]) -> tuple[float, float | None]:
-    """Give the difference of means, averaged over the pairs, and half of its interval; None where one seed is all."""
+    """Return the mean difference over the pairs and half the width of its interval (None with a single seed)."""
     found = statistics.fmean(statistics.fmean(one) - statistics.fmean(other) for one, other in pairs)
     samples = [sample for pair in pairs for sample in pair]
     if min(map(len, samples)) < 2:
         return found, None
-    errors = [statistics.variance(sample) / len(sample) for sample in samples]  # squared, of each mean
+    errors = [statistics.variance(sample) / len(sample) for sample in samples]  # squared standard error of each mean
     total = sum(errors)
     if not total:
         return found, 0.0
@@ -45,6 +45,6 @@ def difference(pairs: Sequence[Pair]) -> tuple[float, float | None]:
     return found, float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) * math.sqrt(total) / len(pairs)
 
 
-def _said(pairs: Sequence[Pair]) -> str:
+def _cell(pairs: Sequence[Pair]) -> str:
     found, half = difference(pairs)
     return f"{found:+.1f}" + ("" if half is None else f" ({found - half:.1f} – {found + half:.1f})")

@@ -1,8 +1,8 @@
-"""Read the ledger, results/: what the tables and pictures of the pages are made of.
+"""Read the ledger, results/, and build the tables of the pages from it.
 
-A folder of the ledger holds README.md, whose first heading and `**Result.**` paragraph are its line in the index, and
-any of: NAME.toml and NAME.jsonl, the config and curve of a run (config.toml and metrics.jsonl when it is the only one);
-scores.json, points as `runs/ledger.py` writes them; tables as CSV.
+Each folder has a README.md, whose heading and `**Result.**` paragraph become its row in the index. It may also have
+NAME.toml and NAME.jsonl, the config and metrics of a run (config.toml and metrics.jsonl if there is only one);
+scores.json, written by `runs/ledger.py`; and tables as CSV.
 """
 
 import csv
@@ -18,16 +18,13 @@ from typing import Any
 
 RESULTS = Path(__file__).parents[1] / "results"
 GLUE = {"cola": "CoLA", "sst-2": "SST-2", "mrpc": "MRPC", "sts-b": "STS-B", "rte": "RTE", "qnli": "QNLI"}
-TASKS = GLUE | {"squad-1.1": "SQuAD 1.1", "chunking": "CoNLL-2000"}  # the columns, in order
-PUBLISHED = (
-    "Small-OWT",
-    "ELECTRA-Small-OWT, as published (OpenWebText, 1 M steps)",
-)  # its name in recipes/glue.py, and here
+TASKS = GLUE | {"squad-1.1": "SQuAD 1.1", "chunking": "CoNLL-2000"}  # columns of the tables, in order
+PUBLISHED = ("Small-OWT", "ELECTRA-Small-OWT, as published (OpenWebText, 1 M steps)")  # name in recipes/glue.py; title
 
 
 @dataclass(frozen=True)
 class Point:
-    """A model that was fine-tuned: what its pre-training took, and `results.json` of each task."""
+    """A fine-tuned model: the cost of its pre-training and the `results.json` of each task."""
 
     model: str
     steps: int
@@ -37,7 +34,7 @@ class Point:
     scores: dict[str, Any]
 
     def cell(self, task: str) -> str:
-        """Write a task's score in percent: of several seeds the median, the deviation and how many."""
+        """Format a task's score in percent; with several seeds: median ± standard deviation (number of seeds)."""
         if task not in self.scores:
             return ""
         score = self.scores[task]
@@ -46,17 +43,17 @@ class Point:
         return f"{median:.1f} ± {deviation:.1f} ({count})" if count > 1 else f"{median:.1f}"
 
     def seeds(self, task: str) -> list[float]:
-        """Give a task's score of each seed, in percent."""
+        """Return the scores of a task's seeds, in percent."""
         return [100 * seed["metrics"][self.scores[task]["metric"]] for seed in self.scores[task]["seeds"]]
 
     def medians(self, task: str) -> dict[str, float]:
-        """Give a task's medians in percent, each by what is said of its rate: nothing, where one was tried."""
+        """Return a task's medians in percent by learning rate; the key is "" if only one rate was tried."""
         score = self.scores[task]
         tried = {f" at {_rate(rate)}": median for rate, median in score.get("sweep", {}).items()}
         return {rate: 100 * median[score["metric"]] for rate, median in (tried or {"": score["median"]}).items()}
 
     def mean(self, tasks: Collection[str]) -> tuple[float, float] | None:
-        """Give the mean of the tasks' scores in percent and its deviation, None unless all are there."""
+        """Return mean and standard deviation over the tasks, in percent, or None if a task is missing."""
         scores = [self.scores[task] for task in tasks if task in self.scores]
         if not scores or len(scores) < len(tasks):
             return None
@@ -65,20 +62,20 @@ class Point:
 
 
 def folders(results: Path = RESULTS) -> list[Path]:
-    """Give the folders of the ledger, the newest day first."""
+    """Return the folders of the ledger, the newest date first."""
     found = sorted(path.parent for path in results.glob("*/README.md"))
     return sorted(found, key=lambda folder: folder.name[:10], reverse=True)
 
 
 def points(folder: Path, headline: bool = False) -> list[Point]:
-    """Give the models of a folder that were fine-tuned; of headlines alone, where that is asked for."""
+    """Return the fine-tuned models of a folder; with `headline`, only those shown in the README."""
     path = folder / "scores.json"
     content = json.loads(path.read_text()) if path.is_file() else {"headline": False, "points": []}
     return [Point(**point) for point in content["points"] if content["headline"] or not headline]
 
 
 def curves(results: Path = RESULTS) -> dict[str, list[Point]]:
-    """Give the pre-trained models of the README, each with its points by rising FLOPs, the longest curves first."""
+    """Return the README's pre-trained models, longest curve first, each with its points sorted by FLOPs."""
     models: dict[str, list[Point]] = {}
     for folder in folders(results):
         for point in points(folder, headline=True):
@@ -89,48 +86,48 @@ def curves(results: Path = RESULTS) -> dict[str, list[Point]]:
 
 
 def common_tasks(line: Sequence[Point]) -> list[str]:
-    """Give the tasks that all of the points have scores of, so that their means compare."""
+    """Return the tasks that every point has a score for, so that their means are comparable."""
     return [task for task in TASKS if all(task in point.scores for point in line)]
 
 
 def records(path: Path) -> list[dict[str, Any]]:
-    """Read a curve."""
+    """Read a metrics file."""
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def speed(curve: Path) -> float:
-    """Give the tokens of a second, the median of a run's log."""
+    """Return the median tokens per second of a run."""
     return statistics.median(record["tokens_per_second"] for record in records(curve) if "tokens_per_second" in record)
 
 
 def csv_rows(path: Path) -> list[list[str]]:
-    """Read a table of the ledger, its head first."""
+    """Read a CSV table of the ledger, header row included."""
     with path.open(newline="", encoding="utf-8") as file:
         return list(csv.reader(file))
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """Write rows as Markdown, the head first."""
+    """Format rows as a Markdown table; the first row is the header."""
     lines = ["".join(f"| {cell} " if cell else "| " for cell in row) + "|" for row in rows]
     return "\n".join([lines[0], "|---" * len(rows[0]) + "|", *lines[1:]]) + "\n"
 
 
 def index_table(results: Path = RESULTS) -> str:
-    """Give a line for each folder: its day, its heading and its result."""
+    """Return the index: date, heading and result of each folder."""
     rows = [["date", "run", "result"]]
     for folder in folders(results):
         text = (folder / "README.md").read_text(encoding="utf-8")
         title = re.match(r"# (.+)", text)
         result = re.search(r"^\*\*Result\.\*\* (.+?)(?:\n\n|\Z)", text, re.MULTILINE | re.DOTALL)
         if not title or not result:
-            raise ValueError(f"{folder}/README.md needs a heading and a paragraph that begins with **Result.**")
+            raise ValueError(f"{folder}/README.md needs a heading and a paragraph starting with **Result.**")
         line = " ".join(result[1].split())
         rows.append([folder.name[:10], f"[{title[1]}]({folder.name}/README.md)", line])
     return table(rows)
 
 
 def scores_table(results: Path = RESULTS) -> str:
-    """Give the scores of the folders that are to stand in the README, and the published ones below."""
+    """Return the headline scores of the README, with the published ones in the last row."""
     from electra.recipes.glue import published
 
     others = [task for task in TASKS if task not in GLUE]
@@ -149,12 +146,12 @@ def scores_table(results: Path = RESULTS) -> str:
 
 
 def curve_picture(results: Path = RESULTS) -> str:
-    """Show the picture that `docs/figures.py` draws, where the ledger has what it needs."""
+    """Return the image link of the plot by `docs/figures.py`, or nothing if the ledger has no data for it."""
     return "![score against FLOPs and minutes](docs/figures/scores.svg)\n" if curves(results) else ""
 
 
 def folder_scores_table(path: Path) -> str:
-    """Give the scores of one folder, with columns for the tasks that it has."""
+    """Return the scores of one folder, with a column for each of its tasks."""
     found = points(path.parent)
     tasks = [task for task in TASKS if any(task in point.scores for point in found)]
     return table(
@@ -166,7 +163,7 @@ def folder_scores_table(path: Path) -> str:
 
 
 def runs_table(results: Path = RESULTS) -> str:
-    """Give the pre-training runs that stand for themselves, one in a folder: what each took, and what it reached."""
+    """Return cost and metrics of the pre-training runs that have a folder to themselves."""
     rows = [["run", "updates", "tokens", "FLOPs", "tokens/s (median)", "held-out AUC", "generator's accuracy"]]
     for folder in folders(results):
         config, curve = folder / "config.toml", folder / "metrics.jsonl"
@@ -197,7 +194,7 @@ def _cost(point: Point) -> str:
 
 
 def _flops(config: Path, tokens: int) -> float:
-    """Count a run's FLOPs from the two sections that matter: other keys of an old config may be gone by now."""
+    """Count a run's FLOPs from the model and objective sections: other keys of an old config may no longer exist."""
     from pydantic import TypeAdapter
 
     from electra.config.schema import ModelConfig, Objective
@@ -219,7 +216,7 @@ def _power(number: float) -> str:
 
 
 def _amount(number: float) -> str:
-    """Write a large number with three digits: 537 M, 1.93 M, 562."""
+    """Format a large number with three digits: 537 M, 1.93 M, 562."""
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e4)):
         if number >= size:
             return f"{number / (1e3 if unit == 'k' else size):.3g} {unit}"

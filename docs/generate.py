@@ -1,4 +1,4 @@
-"""Write what is generated in the pages: the commands' help, the config's keys, the Python API, code, the ledger."""
+"""Generate pages and parts of pages: command help, config keys, Python API, code excerpts, tables of the ledger."""
 
 import ast
 import os
@@ -27,11 +27,11 @@ DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 EXCERPT = re.compile(r"(<!-- code: (\S+) (\S+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
 TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
-MACHINES = {"cpu": "two CPU cores", "cuda": "one H200"}  # those whose speed with `small` the ledger has
+MACHINES = {"cpu": "two CPU cores", "cuda": "one H200"}  # the ledger has the speed of `small` on each
 
 
 def cli_page() -> str:
-    """Give the help of every command."""
+    """Return the page with the help of every command."""
     os.environ |= {"COLUMNS": "100", "TERM": "dumb", "TERMINAL_WIDTH": "100"}
     import typer.main
     from typer.testing import CliRunner
@@ -48,18 +48,18 @@ def cli_page() -> str:
 
 
 def config_page() -> str:
-    """Give every key of both schemas and the presets' values."""
+    """Return the page with every key of both schemas and its value in the presets."""
     from electra.config.finetune import FinetuneConfig
     from electra.config.load import load_config, load_finetune_config
     from electra.config.schema import PretrainConfig
 
     return (
         f"# Config keys\n\n{NOTE}\n\n## Pre-training\n\nEvery key of a pre-training "
-        "config, with its value, and the presets where it is another. A dash: the key belongs to another objective or "
-        "generator than the presets', with its default in brackets.\n\n"
+        "config with its common value, followed by the presets that differ. A dash marks a key of an objective or "
+        "generator that no preset uses; its default is in parentheses.\n\n"
         + _key_table(PretrainConfig, load_config)
-        + "\n## Fine-tuning\n\nEvery key of a fine-tuning config, likewise. None: the value follows the task, the "
-        "model's width or the protocol, as its meaning says.\n\n" + _key_table(FinetuneConfig, load_finetune_config)
+        + "\n## Fine-tuning\n\nThe same for a fine-tuning config. None: the value depends on the task, the "
+        "model's width or the protocol; see the description.\n\n" + _key_table(FinetuneConfig, load_finetune_config)
     )
 
 
@@ -69,22 +69,22 @@ def _key_table(schema, load) -> str:
 
     presets = {name: flatten(load(name).model_dump()) for name in preset_names(schema)}
     kinds = _kinds(schema)
-    table = "| key | meaning | value |\n|---|---|---|\n"
+    table = "| key | description | value |\n|---|---|---|\n"
     for key, field in known_keys(schema).items():
         choices = " · ".join(f"`{choice}`" for choice in _choices(field.annotation))
         meaning = kinds.get(key) or f"{field.description}{choices and f' ({choices})'}"
-        table += f"| `{key}` | {meaning} | {_values(key, presets) or f'– ({_written(field.default)})'} |\n"
+        table += f"| `{key}` | {meaning} | {_values(key, presets) or f'– ({_formatted(field.default)})'} |\n"
     return table
 
 
 def _choices(annotation) -> list[str]:
-    """Give the words among which a value is chosen, where there are such."""
+    """Return the strings that a Literal type allows; empty for other types."""
     inner = [[part] if isinstance(part, str) else _choices(part) for part in get_args(annotation)]
     return [word for words in inner for word in words]
 
 
 def _kinds(schema) -> dict[str, str]:
-    """Give for the key that tells the variants of a section apart what each of them is."""
+    """Describe the variants of each union section, by the key that selects the variant."""
     from electra.config.keys import tags_of, unions, variants
 
     kinds = {}
@@ -97,30 +97,30 @@ def _kinds(schema) -> dict[str, str]:
 
 
 def _values(key: str, presets) -> str:
-    """Give a key's commonest value and the presets where it is another; each by itself where none is common."""
-    values = {name: _written(values[key]) for name, values in presets.items() if key in values}
+    """Return a key's most common value and the presets that differ; all values if no two presets agree."""
+    values = {name: _formatted(values[key]) for name, values in presets.items() if key in values}
     if not values:
         return ""
-    usual, count = Counter(values.values()).most_common(1)[0]
-    none_is_common = count == 1 < len(values)
-    others = ", ".join(f"{name} {value}" for name, value in values.items() if none_is_common or value != usual)
-    if none_is_common:
+    common, count = Counter(values.values()).most_common(1)[0]
+    all_differ = count == 1 < len(values)
+    others = ", ".join(f"{name} {value}" for name, value in values.items() if all_differ or value != common)
+    if all_differ:
         return others
-    return f"{usual} ({others})" if others else usual
+    return f"{common} ({others})" if others else common
 
 
-def _written(value) -> str:
+def _formatted(value) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def filled(page: str) -> str:
-    """Fill the places of a page that name a function or class of the code, or a table, with what they are now."""
+    """Update the code excerpts and tables of a page."""
     page = EXCERPT.sub(lambda match: f"{match[1]}```python\n{_excerpt(match[2], match[3])}\n```\n", page)
     return TABLE.sub(lambda match: f"{match[1]}\n{_table(match[2])}\n", page)
 
 
 def _table(name: str) -> str:
-    """Give a table by its name, or the one that a file of the ledger holds; of FILE:0-1, two points compared."""
+    """Return a table by name, from a CSV or JSON file of the ledger, or (FILE.json:0-1) comparing two of its points."""
     if name.endswith(".csv"):
         return table(csv_rows(RESULTS / name))
     if compared := re.fullmatch(r"(.+\.json):(\d+)-(\d+)", name):
@@ -138,21 +138,21 @@ def _excerpt(path: str, name: str) -> str:
 
 @cache
 def flops_per_second(machine: str) -> float:
-    """Give what a machine reached in training `small`: the ledger's tokens of a second, times FLOPs of a token."""
+    """Return a machine's FLOPs per second in training `small`, from the tokens per second in the ledger."""
     from electra.config.load import load_config
     from electra.recipes.flops import flops
 
     cost = flops(load_config("small"))
     if machine == "cpu":
-        head, *rows = csv_rows(RESULTS / "2026-11-15-cpu-bench/two-cores.csv")
-        tokens = next(float(row[head.index("tokens/s")]) for row in rows if row[0] == "`electra`")
+        header, *rows = csv_rows(RESULTS / "2026-11-15-cpu-bench/two-cores.csv")
+        tokens = next(float(row[header.index("tokens/s")]) for row in rows if row[0] == "`electra`")
     else:
         tokens = speed(RESULTS / "2026-11-15-small-5-minutes-fast/metrics.jsonl")
     return tokens * cost.train_flops["standard"] / cost.tokens
 
 
 def cost_table() -> str:
-    """Give what the whole run of each preset takes."""
+    """Return the cost of a full run of each preset."""
     from electra.config.load import load_config
     from electra.recipes.flops import flops
 
@@ -167,10 +167,10 @@ def cost_table() -> str:
 
 
 def choice_table() -> str:
-    """Give what the plan of `electra train` chooses for some text and hours, by its own rules."""
+    """Return what `electra train` would choose for different amounts of text and hours."""
     columns = [("cpu", 12), ("cpu", 72), ("cuda", 0.1), ("cuda", 1), ("cuda", 12)]
-    heads = " | ".join(f"{MACHINES[kind]}, {hours:g} h" for kind, hours in columns)
-    table = f"| text | {heads} |\n|---|{'---|' * len(columns)}\n"
+    headers = " | ".join(f"{MACHINES[kind]}, {hours:g} h" for kind, hours in columns)
+    table = f"| text | {headers} |\n|---|{'---|' * len(columns)}\n"
     for text, size in {"1 MB": 1e6, "10 MB": 1e7, "100 MB": 1e8, "1 GB": 1e9, "10 GB": 1e10}.items():
         table += f"| {text} | {' | '.join(_choice(int(size), kind, hours) for kind, hours in columns)} |\n"
     return table
@@ -178,7 +178,7 @@ def choice_table() -> str:
 
 @cache
 def _cost(name: str, text_bytes: int):
-    """Count what the preset takes with the vocabulary that goes with so much text."""
+    """Return the cost of a preset with the vocabulary size planned for this much text."""
     from electra.config.load import load_config
     from electra.recipes import plan
     from electra.recipes.flops import flops

@@ -47,5 +47,5 @@ def test_the_table_has_every_rate_and_the_mean_of_what_was_repeated(tmp_path):
         "|---|---|---|---|---|",
         "| MRPC | 81.4 | 79.0 | 70.1 | +10.7 (7.2 – 14.1) |",
         "| QNLI | 81.4 | 79.0 | 85.0 | -1.0 |",
-        "| mean of the 1 with several seeds | | | | +10.7 (7.2 – 14.1) |",
+        "| mean of tasks with several seeds (1) | | | | +10.7 (7.2 – 14.1) |",
     ]
