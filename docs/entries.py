@@ -130,7 +130,7 @@ def index_table(results: Path = RESULTS) -> str:
 
 
 def scores_table(results: Path = RESULTS) -> str:
-    """Give the scores of the folders that are to stand in the README, and the published ones below."""
+    """Return the table of docs/scores.md: the scores of the headline folders, and the published ones below."""
     from electra.recipes.glue import published
 
     others = [task for task in TASKS if task not in GLUE]
@@ -138,7 +138,7 @@ def scores_table(results: Path = RESULTS) -> str:
     for folder in folders(results):
         for point in points(folder, headline=True):
             mean = f"{found[0]:.1f}" if (found := point.mean(GLUE)) else ""
-            name = f"[{point.model}](results/{folder.name}/README.md)"
+            name = f"[{point.model}](../results/{folder.name}/README.md)"
             rows.append([name, _cost(point), *map(point.cell, GLUE), mean, *map(point.cell, others)])
     model, title = PUBLISHED
     theirs = [published(task, 256)[model] for task in GLUE]
@@ -149,8 +149,10 @@ def scores_table(results: Path = RESULTS) -> str:
 
 
 def curve_picture(results: Path = RESULTS) -> str:
-    """Show the picture that `docs/figures.py` draws, where the ledger has what it needs."""
-    return "![score against FLOPs and minutes](docs/figures/scores.svg)\n" if curves(results) else ""
+    """Return the README's link to the figure of `docs/figures.py`, or nothing if the ledger has no points for it."""
+    return (
+        "![Mean score against minutes and FLOPs of pre-training](docs/figures/scores.svg)\n" if curves(results) else ""
+    )
 
 
 def folder_scores_table(path: Path) -> str:
