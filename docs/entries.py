@@ -130,7 +130,7 @@ def index_table(results: Path = RESULTS) -> str:
 
 
 def scores_table(results: Path = RESULTS) -> str:
-    """Return the table of docs/scores.md: the scores of the headline folders, and the published ones below."""
+    """Give the scores of the folders that are to stand in the README, and the published ones below."""
     from electra.recipes.glue import published
 
     others = [task for task in TASKS if task not in GLUE]
@@ -149,10 +149,8 @@ def scores_table(results: Path = RESULTS) -> str:
 
 
 def curve_picture(results: Path = RESULTS) -> str:
-    """Return the README's link to the figure of `docs/figures.py`, or nothing if the ledger has no points for it."""
-    return (
-        "![Mean score against minutes and FLOPs of pre-training](docs/figures/scores.svg)\n" if curves(results) else ""
-    )
+    """Show the picture that `docs/figures.py` draws, where the ledger has what it needs."""
+    return "![score against FLOPs and minutes](docs/figures/scores.svg)\n" if curves(results) else ""
 
 
 def folder_scores_table(path: Path) -> str:
