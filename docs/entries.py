@@ -135,7 +135,7 @@ def scores_table(results: Path = RESULTS) -> str:
     for folder in folders(results):
         for point in points(folder, headline=True):
             mean = f"{found[0]:.1f}" if (found := point.mean(GLUE)) else ""
-            name = f"[{point.model}](results/{folder.name}/README.md)"
+            name = f"[{point.model}](../results/{folder.name}/README.md)"
             rows.append([name, _cost(point), *map(point.cell, GLUE), mean, *map(point.cell, others)])
     model, title = PUBLISHED
     theirs = [published(task, 256)[model] for task in GLUE]

@@ -1,6 +1,7 @@
-"""Draw from the ledger the curves of docs/reading.md and the scores of the README: python docs/figures.py [FOLDER]."""
+"""Draw the figures of the pages from the ledger and the model in the package: python docs/figures.py [FOLDER]."""
 
 import sys
+from html import escape
 from pathlib import Path
 
 import matplotlib
@@ -11,38 +12,39 @@ from entries import RESULTS, TASKS, common_tasks, curves, records
 from matplotlib.axes import Axes
 
 DOCS = Path(__file__).parent
-FIGURES = {  # picture: the run's metrics in the ledger, and what the reader should look at: (step, AUC, words, offset)
+DETECT = "As soon as the sun rose, they went on there way."  # the first example of docs/quickstart.md
+FIGURES = {  # figure: the run's metrics in the ledger, and its annotations: (step, AUC or recall, text, offset)
     "healthy": (
         "2026-11-16-claim/claim-electra.jsonl",
-        [(2000, 0.72, "it reads from the first minute on", (6, 30)), (44_000, 0.25, "and dares more", (-30, -22))],
+        [(2000, 0.72, "uses context from the first minute", (6, 30)), (44_000, 0.25, "recall rises too", (-30, -22))],
     ),
     "plateau-left": (
         "2026-11-16-small-8-minutes/metrics.jsonl",
         [
-            (6000, 0.696, "the plateau", (-18, -16)),
-            (12_000, 0.888, "it begins to read", (-40, 10)),
-            (16_000, 0.848, "and so does the generator", (6, -16)),
+            (6000, 0.696, "plateau", (-18, -16)),
+            (12_000, 0.888, "starts to use context", (-40, 10)),
+            (16_000, 0.848, "so does the generator", (6, -16)),
         ],
     ),
     "plateau": (
         "2026-11-15-small-5-minutes/metrics.jsonl",
         [
             (250, 0.855, "against random tokens", (12, 0)),
-            (750, 0.558, "the generator has learnt frequencies", (14, -12)),
+            (750, 0.558, "the generator has learned frequencies", (14, -12)),
         ],
     ),
     "collapsed": (
         "2026-11-15-short-ablation/electra_15.jsonl",
-        [(1500, 0.504, "chance", (0, 8)), (1500, 1.0, "everything is called replaced", (-60, -14))],
+        [(1500, 0.504, "chance", (0, 8)), (1500, 1.0, "every token called replaced", (-60, -14))],
     ),
 }
 BLUE, ORANGE, GREEN, GREY = "#2a6f97", "#e07a3f", "#5b8c5a", "#6b7280"
-SERIES = (BLUE, ORANGE, "#8db8d2", "#f2b48f")  # of two pairs of models: the second is the first, paler
+SERIES = (BLUE, ORANGE, "#8db8d2", "#f2b48f")  # two pairs of models; the second pair is paler
 STYLE = {
     "font.family": "sans-serif",
     "font.size": 10,
-    "svg.fonttype": "none",  # words stay words
-    "svg.hashsalt": "electra",  # the same bytes each time
+    "svg.fonttype": "none",  # keep text as text
+    "svg.hashsalt": "electra",  # reproducible bytes
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.edgecolor": GREY,
@@ -55,18 +57,18 @@ STYLE = {
 }
 
 
-def draw(metrics: Path, remarks: list[tuple[float, float, str, tuple[int, int]]], out: Path) -> None:
-    """Draw a run on held-out text: how well replaced tokens are found, and the generator's loss below."""
+def draw(metrics: Path, annotations: list[tuple[float, float, str, tuple[int, int]]], out: Path) -> None:
+    """Draw AUC and recall of a run on held-out text, and the generator's loss below."""
     points = [record for record in records(metrics) if "heldout_loss" in record]
     with plt.rc_context(STYLE):
         figure, (found, loss) = plt.subplots(2, figsize=(7, 4.6), sharex=True, height_ratios=(3, 2))
         _curve(found, points, "discriminator_auc", "AUC", BLUE)
         _curve(found, points, "discriminator_recall", "recall", ORANGE)
-        found.set(ylim=(0, 1.05), ylabel="replaced tokens found")
-        for step, value, words, offset in remarks:
-            found.annotate(words, (step, value), offset, textcoords="offset points", color=GREY)
-        _curve(loss, points, "generator_loss", "generator's loss", GREEN)
-        loss.set(ylabel="generator's loss", xlabel="updates", ylim=(3, 11))
+        found.set(ylim=(0, 1.05), ylabel="detection")
+        for step, value, text, offset in annotations:
+            found.annotate(text, (step, value), offset, textcoords="offset points", color=GREY)
+        _curve(loss, points, "generator_loss", "generator loss", GREEN)
+        loss.set(ylabel="generator loss", xlabel="updates", ylim=(3, 11))
         loss.xaxis.set_major_formatter("{x:,.0f}")
         figure.align_ylabels()
         figure.legend(loc="upper center", ncols=3, frameon=False)
@@ -80,21 +82,21 @@ def _curve(axes: Axes, points: list[dict[str, float]], metric: str, label: str, 
 
 
 def draw_scores(results: Path, out: Path) -> None:
-    """Draw the mean score of models over the FLOPs and the minutes of their pre-training; nothing without points."""
+    """Draw mean scores against minutes and FLOPs of pre-training; draw nothing if the ledger has no points."""
     lines = curves(results)
     if not lines:
         return
     tasks = common_tasks([point for line in lines.values() for point in line])
     with plt.rc_context(STYLE):
         figure, panels = plt.subplots(1, 2, figsize=(9, 3.8), sharey=True)
-        for axes, label, cost in zip(panels, ("FLOPs", "minutes"), ("flops", "seconds"), strict=True):
+        for axes, label, cost in zip(panels, ("minutes", "FLOPs"), ("seconds", "flops"), strict=True):
             for color, (model, line) in zip(SERIES, lines.items(), strict=False):
                 places = [getattr(point, cost) / (60 if cost == "seconds" else 1) for point in line]
                 means, deviations = zip(*(point.mean(tasks) for point in line), strict=True)
                 axes.errorbar(places, means, deviations, color=color, label=model, marker="o", capsize=3)
             axes.set_xlabel(f"{label} of pre-training")
             axes.set_xlim(left=0)
-        panels[0].set_ylabel("mean score, percent")
+        panels[0].set_ylabel("mean score (%)")
         figure.text(0.5, 0.01, "mean of " + ", ".join(TASKS[task] for task in tasks), ha="center", color=GREY, size=8)
         figure.legend(*panels[0].get_legend_handles_labels(), loc="upper center", ncols=len(lines), frameon=False)
         figure.tight_layout(rect=(0, 0.04, 1, 0.92))
@@ -102,9 +104,36 @@ def draw_scores(results: Path, out: Path) -> None:
         plt.close(figure)
 
 
+def draw_detect(text: str, out: Path) -> None:
+    """Draw what `electra detect TEXT` prints in a terminal, with the probability below each token of at least 50 %."""
+    import electra
+    from electra.cli.colours import shade
+
+    wide = 10  # of one character; textLength fits any monospaced font to it
+    command = f'$ electra detect "{text}"'
+    total = wide * (len(command) + 4)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{total}" height="126" viewBox="0 0 {total} 126"',
+        'font-family="ui-monospace, Menlo, Consolas, DejaVu Sans Mono, monospace" font-size="16.5" fill="#ffffff">',
+        '<rect width="100%" height="100%" rx="8" fill="#0d1117"/>',
+        f'<text x="20" y="36" textLength="{wide * len(command)}" fill="#9aa4b2">{escape(command)}</text>',
+    ]
+    for _, exact, (start, end) in electra.load(device="cpu").detect(text):
+        probability = round(exact, 2)  # the same on every machine
+        left, width = wide * (2 + start), wide * (end - start)
+        color = shade(probability).split()[1]
+        parts.append(f'<rect x="{left}" y="55" width="{width}" height="24" rx="3" fill="{color}"/>')
+        if probability >= 0.5:
+            place = f'x="{left + width // 2}" y="102" text-anchor="middle"'
+            parts.append(f'<text {place} fill="#ff7b84">{probability:.0%}</text>')
+    parts.append(f'<text x="20" y="72" textLength="{wide * len(text)}">{escape(text)}</text>')
+    out.write_text("\n".join([*parts, "</svg>", ""]), encoding="utf-8")
+
+
 if __name__ == "__main__":
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else DOCS / "figures"
     folder.mkdir(parents=True, exist_ok=True)
-    for name, (run, remarks) in FIGURES.items():
-        draw(RESULTS / run, remarks, folder / f"{name}.svg")
+    for name, (run, annotations) in FIGURES.items():
+        draw(RESULTS / run, annotations, folder / f"{name}.svg")
     draw_scores(RESULTS, folder / "scores.svg")
+    draw_detect(DETECT, folder / "detect.svg")

@@ -1,9 +1,9 @@
-"""Take the pictures of the page and of the report.
+"""Take the screenshots of the playground and of the report.
 
 python docs/screenshots.py MODEL [--task TUNED] [--run RUN] [--text RUN]
 
-What is not given keeps its old picture; --text is a run whose held-out sentences may be shown to everyone. Needs
-Debian's chromium and the extras `play` and `dev`.
+Screenshots of omitted options are kept; --text is a run whose held-out sentences may be published. Needs Debian's
+chromium and the extras `play` and `browser`.
 """
 
 import argparse
@@ -30,7 +30,7 @@ WIDTH, PHONE = 860, 390
 
 @contextmanager
 def served(model: str) -> Iterator[str]:
-    """Run `electra play`, and give the page's address."""
+    """Run `electra play` and yield the address of its page."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = str(probe.getsockname()[1])
     command = [sys.executable, "-m", "electra", "play", model, "--port", port, "--no-browser"]
@@ -43,7 +43,7 @@ def served(model: str) -> Iterator[str]:
 
 
 def opened(browser: Browser, address: str, width: int, height: int = 800) -> Page:
-    """Open a page of a width; a picture is twice as fine as the page."""
+    """Open a page with the given viewport, at twice the resolution for the phone."""
     page = browser.new_page(viewport={"width": width, "height": height}, device_scale_factor=2 if width == PHONE else 1)
     page.set_default_timeout(120_000)
     page.goto(address)
@@ -51,14 +51,14 @@ def opened(browser: Browser, address: str, width: int, height: int = 800) -> Pag
 
 
 def detect(page: Page, out: Path) -> None:
-    """Show a sentence in which one word is wrong."""
+    """Capture a sentence with one wrong word."""
     page.get_by_label("Text", exact=True).fill(DETECT)
     page.locator("#found", has_text="tokens").locator("text=potato").first.wait_for()
     page.screenshot(path=out, full_page=True)
 
 
 def fool(page: Page, out: Path) -> None:
-    """Show the generator's proposals for two words, and what the discriminator thinks of the likeliest."""
+    """Capture the generator's proposals for two words and the discriminator's verdict on the likeliest ones."""
     page.get_by_role("tab", name="Fool it").click()
     page.get_by_label("1. Type a sentence").fill(FOOL)
     for word in HIDDEN:
@@ -68,7 +68,7 @@ def fool(page: Page, out: Path) -> None:
 
 
 def task(page: Page, out: Path) -> None:
-    """Show a tagged sentence."""
+    """Capture a tagged sentence."""
     page.get_by_role("textbox").first.fill(TAG)
     page.get_by_role("button", name="Ask the model").click()
     page.locator("#answer .answer, #answer .tokens").first.wait_for()
@@ -76,7 +76,7 @@ def task(page: Page, out: Path) -> None:
 
 
 def report(browser: Browser, run: str, part: str, out: Path) -> None:
-    """Show a report from one of its parts on."""
+    """Capture a report, scrolled to one of its parts."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "report.html")
         electra.report([run], file)

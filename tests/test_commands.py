@@ -128,10 +128,9 @@ def _write_tasks(folder: Path) -> None:
         (folder / f"squad/{split}-v2.0.json").write_text(json.dumps(data))
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs/quickstart.md"], ids=lambda page: page.stem)
-def test_the_first_example_shows_what_comes_out(page):
-    """Probabilities differ by a little from machine to machine."""
-    command, shown = next(commands(page))
+def test_the_first_example_shows_what_comes_out():
+    """Probabilities differ slightly from machine to machine."""
+    command, shown = next(commands(ROOT / "docs/quickstart.md"))
     rows, expected = (
         [line.split("\t") for line in text.splitlines()]
         for text in (CliRunner().invoke(app, shlex.split(command)[1:]).stdout, shown)

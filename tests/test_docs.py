@@ -90,7 +90,7 @@ def test_the_presets_table_is_true():
     from electra.recipes.flops import flops
 
     rows = re.findall(
-        r"^\| `([\w-]+)` \| (\d+) × (\d+) \|.*?\| ([\d.]+) M \|", (ROOT / "README.md").read_text(), re.MULTILINE
+        r"^\| `([\w-]+)` \| (\d+) × (\d+) \|.*?\| ([\d.]+) M \|", (ROOT / "docs/size.md").read_text(), re.MULTILINE
     )
     assert sorted(name for name, *_ in rows) == sorted(preset_names())
     for name, layers, width, millions in rows:

@@ -58,7 +58,7 @@ def test_a_score_has_its_deviation_and_its_seeds(ledger):
     scores = {"mrpc": score(0.7234, 0.0131, 5), "rte": score(0.57)}
     row = entries.scores_table(ledger("2026-01-01-a", [point("m", 3.77e16, scores)])).splitlines()[2]
     assert row == (
-        "| [m](results/2026-01-01-a/README.md) | 8.0 min, 300 M tokens, 3.8e16 FLOPs "
+        "| [m](../results/2026-01-01-a/README.md) | 8.0 min, 300 M tokens, 3.8e16 FLOPs "
         "| | | 72.3 ± 1.3 (5) | | 57.0 | | | | |"
     )
 
@@ -69,7 +69,7 @@ def test_the_mean_is_there_when_all_of_its_tasks_are(ledger):
     assert row.endswith("| 55.0 | 52.5 | | |")
 
 
-def test_only_headlines_and_the_published_scores_are_in_the_readme(ledger):
+def test_only_headlines_and_the_published_scores_are_in_the_table(ledger):
     results = ledger("2026-01-01-a", [point("m", 1e16, {"rte": score(0.5)})], headline=False)
     rows = entries.scores_table(results).splitlines()[2:]
     assert len(rows) == 1
