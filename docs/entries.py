@@ -197,14 +197,14 @@ def _flops(config: Path, tokens: int) -> float:
     """Count a run's FLOPs from the model and objective sections: other keys of an old config may no longer exist."""
     from pydantic import TypeAdapter
 
-    from electra.config.schema import ModelConfig, Objective
-    from electra.recipes.flops import training_flops
+    from electra.config.schema import Model, Objective
+    from electra.recipes.flops import count_flops
 
     sections = tomllib.loads(config.read_text(encoding="utf-8"))
-    model = ModelConfig.model_validate(sections["model"])
+    model = TypeAdapter(Model).validate_python(sections["model"])
     objective = TypeAdapter(Objective).validate_python(sections["objective"])
     length = sections["train"]["length"]
-    return training_flops(model, objective, length).standard * tokens / length
+    return count_flops(model, objective, length).train * tokens / length
 
 
 def _rate(rate: str) -> str:

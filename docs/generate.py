@@ -148,7 +148,7 @@ def flops_per_second(machine: str) -> float:
         tokens = next(float(row[header.index("tokens/s")]) for row in rows if row[0] == "`electra`")
     else:
         tokens = speed(RESULTS / "2026-11-15-small-5-minutes-fast/metrics.jsonl")
-    return tokens * cost.train_flops["standard"] / cost.tokens
+    return tokens * cost.train_flops / cost.tokens
 
 
 def cost_table() -> str:
@@ -159,10 +159,10 @@ def cost_table() -> str:
     table = "| preset | parameters, joint | tokens read | FLOPs | on one H200 |\n|---|---|---|---|---|\n"
     for name in ("small", "small-plus", "base", "large"):
         cost = flops(load_config(name))
-        hours = cost.train_flops["standard"] / flops_per_second("cuda") / 3600
+        hours = cost.train_flops / flops_per_second("cuda") / 3600
         length = f"{hours:,.1f} hours" if hours < 48 else f"{hours / 24:,.0f} days"
         figures = f"{cost.parameters['joint'] / 1e6:,.1f} M | {cost.tokens / 1e9:,.3g} G"
-        table += f"| `{name}` | {figures} | {cost.train_flops['standard']:.1e} | {length} |\n"
+        table += f"| `{name}` | {figures} | {cost.train_flops:.1e} | {length} |\n"
     return table
 
 
@@ -193,7 +193,7 @@ def _choice(text_bytes: int, kind: str, hours: float) -> str:
     tokens = text_bytes // plan.BYTES_PER_TOKEN
     costs = {name: _cost(name, text_bytes) for name in plan.SIZES[kind]}
     pace = flops_per_second(kind)
-    speeds = {name: pace * cost.tokens / cost.train_flops["standard"] for name, cost in costs.items()}
+    speeds = {name: pace * cost.tokens / cost.train_flops for name, cost in costs.items()}
     read = {name: min(hours * 3600 * speed, plan.MOST_EPOCHS * tokens) for name, speed in speeds.items()}
     preset = plan.choose(read, {name: cost.parameters["joint"] for name, cost in costs.items()})
     return f"{preset}, {read[preset] / tokens:.2g}×"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.config.load import load_config
-from electra.recipes.flops import training_flops
+from electra.recipes.flops import count_flops
 from electra.training.run import read_records
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -54,7 +54,7 @@ def cost(run: str) -> dict[str, float]:
             end = next(record for record in reversed(_records(stage)) if "tokens" in record)
             config = load_config(stage / "config.toml")
             length = config.train.length
-            each = training_flops(config.model, config.objective, length).standard / length
+            each = count_flops(config.model, config.objective, length).train / length
             total["steps"] += end["step"]
             total["tokens"] += end["tokens"]
             total["seconds"] += end["seconds"]

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from electra.config.load import load_finetune_config
-from electra.model.encoder import Layer
+from electra.model.bodies.electra import Layer
 from electra.model.pretrained import Pretrained, load
 from electra.model.windows import batches
 from electra.tasks.base import Notes, Split

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from electra.config.load import load_config
-from electra.model.encoder import Encoder
+from electra.model.bodies import build_body
 from electra.model.networks import Discriminator, build_networks
 
 
@@ -114,7 +114,7 @@ def test_texts_packed_into_one_sequence_do_not_see_each_other(encoder):
 @pytest.mark.parametrize(("direction", "seen"), [("forward", slice(0, 5)), ("backward", slice(5, 10))])
 def test_a_one_way_encoder_does_not_see_the_other_side(tiny_config, direction, seen):
     torch.manual_seed(0)
-    encoder = Encoder(tiny_config.model, direction=direction).eval()
+    encoder = build_body(tiny_config.model, direction=direction).eval()
     ids = random_ids(1, 10)
     changed = ids.clone()
     unseen = slice(5, 10) if direction == "forward" else slice(0, 5)
@@ -127,7 +127,7 @@ def test_activation_checkpointing_gives_the_same_gradients(tiny_config):
     gradients = []
     for checkpointing in (False, True):
         torch.manual_seed(0)
-        encoder = Encoder(tiny_config.model.model_copy(update={"activation_checkpointing": checkpointing})).train()
+        encoder = build_body(tiny_config.model.model_copy(update={"activation_checkpointing": checkpointing})).train()
         torch.manual_seed(1)
         encoder(random_ids(2, 8)).square().sum().backward()
         gradients.append(encoder.layers[0].expand.weight.grad)
@@ -149,5 +149,5 @@ def test_the_kernels_take_heads_that_fit_on_the_chip(heads, fits, monkeypatch):
     monkeypatch.setattr("electra.model.kernels.serve", lambda hidden: True)
     config = load_config("small", [f"model.heads={heads}"]).model
     with torch.device("meta"):
-        assert Encoder(config)._fits_kernels(torch.empty(2, 128, 256)) == fits
-        assert not Encoder(config)._fits_kernels(torch.empty(2**21, 128, 256))  # more numbers than 32 bits count
+        assert build_body(config)._fits_kernels(torch.empty(2, 128, 256)) == fits
+        assert not build_body(config)._fits_kernels(torch.empty(2**21, 128, 256))  # more numbers than 32 bits count

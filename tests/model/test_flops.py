@@ -6,7 +6,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from electra.config.load import load_config
-from electra.model.encoder import Encoder
+from electra.model.bodies import build_body
 from electra.model.flops import PaperCount, StandardCount, published_totals
 from electra.model.networks import Discriminator
 
@@ -60,7 +60,7 @@ def test_inference_follows_exactly(count, inference):
 def test_the_standard_count_is_the_matrix_products():
     """Held against PyTorch's own counter, which sees each product as it runs."""
     config, length = load_config("small").model.model_copy(update={"layers": 2}), 32
-    network = Discriminator(Encoder(config)).eval()
+    network = Discriminator(build_body(config)).eval()
     with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH), torch.no_grad():
         network(torch.zeros(1, length, dtype=torch.long))
     expected = StandardCount(config, length)

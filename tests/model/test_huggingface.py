@@ -17,27 +17,28 @@ from transformers import (
 from transformers import ElectraModel as TheirEncoder
 
 from electra.config.load import load_config
-from electra.config.schema import ModelConfig
+from electra.config.schema import ElectraModel
 from electra.errors import CheckpointError
-from electra.model.encoder import Encoder
+from electra.model.bodies import build_body
+from electra.model.body import Body
 from electra.model.huggingface import read_config, read_network, write_network
 from electra.model.networks import Discriminator, MaskedLM
 
 SHAPES = {
     "small": load_config("small").model,
     "base": load_config("base").model.model_copy(update={"layers": 2, "vocab_size": 1000}),
-    "odd": ModelConfig(
+    "odd": ElectraModel(
         embedding_size=20, hidden_size=36, layers=3, heads=3, feed_forward_size=50, vocab_size=101, max_length=33,
         token_types=3,
     ),
-    "one head, equal widths": ModelConfig(
+    "one head, equal widths": ElectraModel(
         embedding_size=16, hidden_size=16, layers=1, heads=1, feed_forward_size=64, vocab_size=70, max_length=40
     ),
 }  # fmt: skip
 TOLERANCE = {"rtol": 1e-5, "atol": 1e-5}
 
 
-def their_config(config: ModelConfig) -> ElectraConfig:
+def their_config(config: ElectraModel) -> ElectraConfig:
     return ElectraConfig(
         vocab_size=config.vocab_size,
         embedding_size=config.embedding_size,
@@ -50,7 +51,7 @@ def their_config(config: ModelConfig) -> ElectraConfig:
     )
 
 
-def padded_batch(config: ModelConfig) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def padded_batch(config: ElectraModel) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     draw = torch.Generator().manual_seed(5)
     ids = torch.randint(config.vocab_size, (3, 30), generator=draw)
     types = torch.randint(config.token_types, (3, 30), generator=draw)
@@ -75,7 +76,7 @@ def load_theirs(kind, folder):
 
 @torch.no_grad()
 def assert_equal_everywhere(ours, theirs) -> None:
-    encoder = ours if isinstance(ours, Encoder) else ours.encoder
+    encoder = ours if isinstance(ours, Body) else ours.encoder
     ids, attention, types = padded_batch(encoder.config)
     states = []
     hooks = [layer.register_forward_hook(lambda *call: states.append(call[-1])) for layer in encoder.layers]
@@ -89,7 +90,7 @@ def assert_equal_everywhere(ours, theirs) -> None:
     assert len(states) == len(expected.hidden_states) - 1 == encoder.config.layers
     for state, their_state in zip(states, expected.hidden_states[1:], strict=True):
         torch.testing.assert_close(state[real], their_state[real], **TOLERANCE)
-    their_output = expected.last_hidden_state if isinstance(ours, Encoder) else expected.logits
+    their_output = expected.last_hidden_state if isinstance(ours, Body) else expected.logits
     torch.testing.assert_close(output[real], their_output[real], **TOLERANCE)
 
 
@@ -99,22 +100,22 @@ def test_their_model_read_by_us_computes_the_same(shape, kind, tmp_path):
     theirs = shake(kind(their_config(SHAPES[shape])))
     theirs.save_pretrained(tmp_path)
     ours = read_network(tmp_path)
-    assert type(ours) is {ElectraForPreTraining: Discriminator, ElectraForMaskedLM: MaskedLM}.get(kind, Encoder)
+    assert type(ours) is {ElectraForPreTraining: Discriminator, ElectraForMaskedLM: MaskedLM}.get(kind, Body)
     assert_equal_everywhere(ours, theirs)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("kind", [Discriminator, MaskedLM, Encoder])
+@pytest.mark.parametrize("kind", [Discriminator, MaskedLM, Body])
 def test_our_model_read_by_them_computes_the_same(shape, kind, tmp_path):
-    encoder = Encoder(SHAPES[shape])
-    ours = shake(encoder if kind is Encoder else kind(encoder))
+    encoder = build_body(SHAPES[shape])
+    ours = shake(encoder if kind is Body else kind(encoder))
     write_network(ours, tmp_path)
-    their_kind = {Discriminator: ElectraForPreTraining, MaskedLM: ElectraForMaskedLM, Encoder: TheirEncoder}[kind]
+    their_kind = {Discriminator: ElectraForPreTraining, MaskedLM: ElectraForMaskedLM, Body: TheirEncoder}[kind]
     assert_equal_everywhere(ours, load_theirs(their_kind, tmp_path))
 
 
 def test_a_written_config_reads_back_equal(tmp_path):
-    write_network(Encoder(SHAPES["odd"]), tmp_path)
+    write_network(build_body(SHAPES["odd"]), tmp_path)
     assert read_config(tmp_path) == SHAPES["odd"]
 
 
@@ -127,7 +128,7 @@ def test_a_bert_becomes_our_encoder(kind, tmp_path):
     )
     theirs.save_pretrained(tmp_path)
     ours = read_network(tmp_path)
-    assert isinstance(ours, MaskedLM if kind is BertForMaskedLM else Encoder)
+    assert isinstance(ours, MaskedLM if kind is BertForMaskedLM else Body)
     assert_equal_everywhere(ours, theirs)
 
 
@@ -173,14 +174,14 @@ def edit_config(folder, **changes) -> None:
     ],
 )
 def test_a_config_that_does_not_fit_is_refused(changes, message, tmp_path):
-    write_network(Discriminator(Encoder(SHAPES["odd"])), tmp_path)
+    write_network(Discriminator(build_body(SHAPES["odd"])), tmp_path)
     edit_config(tmp_path, **changes)
     with pytest.raises(CheckpointError, match=message):
         read_network(tmp_path)
 
 
 def test_quantised_weights_are_refused(tmp_path):
-    write_network(Discriminator(Encoder(SHAPES["odd"])), tmp_path)
+    write_network(Discriminator(build_body(SHAPES["odd"])), tmp_path)
     tensors = load_file(tmp_path / "model.safetensors")
     name = "electra.encoder.layer.0.output.dense.weight"
     save_file(tensors | {name: tensors[name].to(torch.int8)}, tmp_path / "model.safetensors", {"format": "pt"})

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from electra.config.load import load_config
-from electra.model.encoder import Encoder
+from electra.model.bodies import build_body
 from electra.model.heads import ClassificationHead, QuestionAnsweringHead
 from electra.model.huggingface import huggingface_names
 from electra.model.networks import Discriminator, MaskedLM, Uniform, build_networks
@@ -81,7 +81,7 @@ def test_variants_have_the_originals_parameters(preset, overrides, joint):
 )
 def test_the_bert_baseline_has_the_originals_parameters(preset, parameters):
     with torch.device("meta"):
-        assert count(MaskedLM(Encoder(load_config(preset).model))) == parameters
+        assert count(MaskedLM(build_body(load_config(preset).model))) == parameters
 
 
 @pytest.mark.parametrize(

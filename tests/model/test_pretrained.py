@@ -9,7 +9,7 @@ import torch
 from electra.config.load import load_config
 from electra.data.tokens.vocab import train_vocab
 from electra.errors import CheckpointError, ConfigError, DataError
-from electra.model.encoder import Encoder
+from electra.model.bodies import build_body
 from electra.model.huggingface import write_network
 from electra.model.networks import Discriminator
 from electra.model.precision import as_used
@@ -79,7 +79,7 @@ def test_a_word_start_marker_has_an_empty_span_where_there_is_no_space(tmp_path)
     tokenizer = train_vocab(tmp_path / "text.txt", size=60, out=tmp_path / "tokenizer", model="unigram")
     config = load_config("tiny", [f"model.vocab_size={tokenizer.vocab_size}"]).model
     text = "水を 本を"
-    found = Pretrained(Discriminator(Encoder(config)), tokenizer).detect(text)
+    found = Pretrained(Discriminator(build_body(config)), tokenizer).detect(text)
     assert (found[0].token, found[0].span) == ("▁", (0, 0))
     for (_, _, (_, end)), (_, _, (start, _)) in pairwise(found):
         assert start >= end
@@ -184,7 +184,7 @@ def test_an_unknown_precision_is_refused(tiny_folder):
 
 
 def test_a_bare_encoder_cannot_detect(tiny_config, tokenizer, tmp_path):
-    write_network(Encoder(tiny_config.model), tmp_path)
+    write_network(build_body(tiny_config.model), tmp_path)
     tokenizer.save(tmp_path)
     with pytest.raises(CheckpointError, match="this model has no discriminator head"):
         load(tmp_path).detect("the")

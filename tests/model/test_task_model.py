@@ -20,7 +20,8 @@ from transformers import (
 
 import electra
 from electra.errors import CheckpointError
-from electra.model.encoder import Encoder
+from electra.model.bodies import build_body
+from electra.model.body import Body
 from electra.model.heads import (
     ClassificationHead,
     HuggingFaceClassificationHead,
@@ -44,7 +45,7 @@ def make(tiny_config, tokenizer):
         torch.manual_seed(3)
         shape = tiny_config.model
         head = kind(shape, len(labels)) if labels else kind(shape)
-        network = TaskNetwork(Encoder(shape), head, labels, problem).eval()
+        network = TaskNetwork(build_body(shape), head, labels, problem).eval()
         for parameter in network.parameters():
             parameter.data.add_(torch.randn_like(parameter) * 0.1)
         return TaskModel(network, tokenizer, TASK)
@@ -179,7 +180,7 @@ def test_a_bert_tagger_is_read_with_its_head(tokenizer, tmp_path):
 )
 def test_an_unknown_head_is_dropped_and_the_encoder_is_loaded(build, tokenizer, tmp_path):
     save_theirs(build(their_shape(tokenizer)), tokenizer, tmp_path)
-    assert isinstance(electra.load(tmp_path).network, Encoder)
+    assert isinstance(electra.load(tmp_path).network, Body)
     with pytest.raises(CheckpointError, match=r"has no task head; fine-tune it with: electra finetune"):
         read_task_model(tmp_path)
 

@@ -1,6 +1,5 @@
 import pytest
 import torch
-
 from electra.model.two_tower import TwoTowerGenerator
 
 

@@ -10,7 +10,7 @@ import electra
 from electra.config.load import load_config
 from electra.data.tokens.tokenizer import wordpiece
 from electra.errors import CheckpointError, ConfigError
-from electra.model.encoder import Encoder
+from electra.model.bodies import build_body
 from electra.model.heads import ClassificationHead, QuestionAnsweringHead
 from electra.model.huggingface import write_network
 from electra.model.networks import Discriminator, MaskedLM, TaskNetwork
@@ -164,7 +164,7 @@ def test_export_and_import_come_back_to_the_same_model(exported, tmp_path, tiny_
 
 def test_a_model_of_smalls_width_goes_on_with_smalls_schedule(tokenizer, tiny_config, tmp_path):
     shape = {"hidden_size": 256, "heads": 4, "layers": 1, "max_length": 512}
-    network = Discriminator(Encoder(tiny_config.model.model_copy(update=shape)))
+    network = Discriminator(build_body(tiny_config.model.model_copy(update=shape)))
     write_model(Pretrained(network, tokenizer), tmp_path / "theirs")
     electra.import_model(tmp_path / "theirs", tmp_path / "run")
     config, small = load_config(tmp_path / "run"), load_config("small")

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from electra.config.load import load_finetune_config
-from electra.model.encoder import Encoder
+from electra.model.bodies import build_body
 from electra.model.networks import TaskNetwork
 from electra.recipes.evaluate import ROWS, forward
 from electra.tasks.base import Feature
@@ -18,7 +18,7 @@ def config(tasks_folder):
 @pytest.fixture
 def network(tiny_config, config):
     torch.manual_seed(0)
-    encoder, task = Encoder(tiny_config.model), build_task(config)
+    encoder, task = build_body(tiny_config.model), build_task(config)
     return TaskNetwork(encoder, task.head(encoder.config), task.labels, task.problem)
 
 

@@ -5,8 +5,9 @@ import torch
 from torch import nn
 
 from electra.config.load import load_config
-from electra.config.schema import ModelConfig
-from electra.model.encoder import Encoder
+from electra.config.schema import ElectraModel
+from electra.model.bodies import build_body
+from electra.model.body import Body
 from electra.training.capture import Captured
 from electra.training.muon import block_matrix, orthogonalized
 from electra.training.optim import build_optimizer
@@ -15,10 +16,10 @@ from electra.training.streams import SideBySide
 SHAPES = [(16, 16), (16, 64), (64, 16), (24, 40)]
 
 
-def encoder(**shape) -> Encoder:
+def encoder(**shape) -> Body:
     torch.manual_seed(0)
     sizes = {"embedding_size": 8, "hidden_size": 16, "layers": 2, "heads": 2, "feed_forward_size": 64} | shape
-    return Encoder(ModelConfig(**sizes, vocab_size=50, max_length=12))
+    return build_body(ElectraModel(**sizes, vocab_size=50, max_length=12))
 
 
 def optimizer_of(module, *overrides, **settings):

@@ -60,8 +60,8 @@ def finetune(
 def _plan(tuning: "Tuning") -> list[str]:
     training = tuning.training
     layers = tuning.start.encoder.config.layers
-    names = {"embeddings": "encoder.embeddings", "top layer": f"encoder.layers.{layers - 1}.", "head": "head"}
-    rates = ", ".join(f"{name} {training.learning_rate * tuning.factor(key):.4g}" for name, key in names.items())
+    heights = {"embeddings": 0, "top layer": layers, "head": layers + 1}
+    rates = ", ".join(f"{name} {training.learning_rate * tuning.rate(height):.4g}" for name, height in heights.items())
     lines = tuning.task.detected()
     lines.append(f"{training.steps:,} steps, batch size {training.batch_size}, warmup {training.warmup_steps:,} steps")
     lines.append(f"learning rates: {rates}")

@@ -38,12 +38,8 @@ def flops(
     for name, number in cost.parameters.items():
         typer.echo(f"{name + ' parameters':<26} {number:>16,}")
     typer.echo(f"{'tokens':<26} {cost.tokens:>16,}")
-    for convention, note in (
-        ("paper", "all operations, dense embedding lookup, backward = forward"),
-        ("standard", "matrix products, backward = 2 x forward"),
-    ):
-        typer.echo(f"{f'forward FLOPs, {convention}':<26} {cost.forward_flops[convention]:>16.4e} per sequence; {note}")
-        typer.echo(f"{f'train FLOPs, {convention}':<26} {cost.train_flops[convention]:>16.4e}")
+    typer.echo(f"{'forward FLOPs':<26} {cost.forward_flops:>16.4e}  per sequence")
+    typer.echo(f"{'train FLOPs':<26} {cost.train_flops:>16.4e}")
 
 
 def _print_table(as_json: bool) -> None:

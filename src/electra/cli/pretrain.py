@@ -28,8 +28,7 @@ def pretrain(
     if dry_run:
         from electra.recipes.pretrain import check
 
-        check(config)
-        typer.echo(dump_config(config))
+        typer.echo(dump_config(check(config)))
         return
     from electra.cli.progress import LiveLine
     from electra.recipes.pretrain import pretrain as run

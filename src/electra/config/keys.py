@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterable, Iterator
+from functools import reduce
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
@@ -28,6 +29,13 @@ def keys_of(section: Section, prefix: str = "") -> dict[str, FieldInfo]:
         value = getattr(section, name)
         keys |= keys_of(value, f"{prefix}{name}.") if isinstance(value, Section) else {prefix + name: field}
     return keys
+
+
+def is_set(config: Section, key: str) -> bool:
+    """Return whether the user set a key, in a file or on the command line: not a preset or a default."""
+    *parents, name = key.split(".")
+    section: Section = reduce(getattr, parents, config)
+    return name in section.model_fields_set
 
 
 def variants(field: FieldInfo) -> list[type[Section]]:

@@ -4,6 +4,7 @@ import json
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,6 +19,7 @@ from electra.errors import ConfigError
 
 AnyRoot = TypeVar("AnyRoot", bound=Root)
 PRESETS = resources.files("electra.config") / "presets"
+PRESET = "preset "  # how the origin of a setting from a preset begins
 
 
 @dataclass(frozen=True)
@@ -108,9 +110,14 @@ def gather(schema: type[Root], source: str | Path | Mapping[str, Any], *override
 def validate(schema: type[AnyRoot], settings: Settings) -> AnyRoot:
     """Turn gathered settings into a config, or say in one line which key is wrong and why."""
     try:
-        return schema.model_validate(_nest(settings))
+        config = schema.model_validate(_nest(settings))
     except ValidationError as problem:
         raise ConfigError(_one_line(schema, settings, problem)) from None
+    for key, setting in settings.items():
+        if setting.origin.startswith(PRESET):  # the corpus or the task may overrule a preset, but not the user
+            *parents, name = key.split(".")
+            reduce(getattr, parents, config).model_fields_set.discard(name)
+    return config
 
 
 def flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -129,14 +136,14 @@ def _layers(
     if isinstance(source, Mapping):
         yield "stored config", [flatten(dict(source))]
     elif isinstance(source, str) and source in names:  # a Path is a file, or a folder with one
-        yield f"preset {source}", [_read_preset(schema, str(source))]
+        yield f"{PRESET}{source}", [_read_preset(schema, str(source))]
     else:
         path = _config_file(str(source), names)
         values = _parse(path.read_bytes(), str(path))
         if preset := values.pop("preset", None):
             if preset not in names:
                 raise ConfigError(f"{path}: no preset {preset!r}; there are {', '.join(names)}")
-            yield f"preset {preset}", [_read_preset(schema, preset)]
+            yield f"{PRESET}{preset}", [_read_preset(schema, preset)]
         yield str(path), [values]
     for given in overrides:
         if isinstance(given, str):

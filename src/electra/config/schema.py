@@ -1,7 +1,7 @@
 """Every knob on one page: typed, frozen, strict; what is not written here does not exist."""
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -19,7 +19,7 @@ from electra.errors import ConfigError
 Probability = Annotated[float, Field(ge=0, lt=1)]
 Ratio = Annotated[float, Field(gt=0, le=4)]
 NonNegative = Annotated[float, Field(ge=0)]
-Device = Annotated[Literal["auto", "cuda", "cpu"], Field(description="auto: a GPU where there is one")]
+Device = Annotated[Literal["auto", "cuda", "mps", "cpu"], Field(description="auto: an NVIDIA GPU if there is one")]
 Precision = Literal["auto", "bf16", "float32"]
 ForwardPrecision = Annotated[Precision, Field(description="auto: bf16 on a GPU, float32 on a CPU")]
 Optimizer = Annotated[
@@ -45,21 +45,31 @@ class Root(Section):
 
 
 class ModelConfig(Section):
-    """The shape of one Transformer encoder: the discriminator's, or what a generator derives from it."""
+    """What every encoder body has; a body adds its own fields and its tag."""
 
-    embedding_size: PositiveInt = Field(description="width of the token, position and type embeddings")
+    FREE: ClassVar[tuple[str, ...]] = (  # keys in which a model may differ from the weights it starts from
+        *("dropout", "attention_dropout", "initializer_std", "layer_norm_eps", "activation_checkpointing"),
+    )
+    body: str = Field(description="architecture of the encoder")
     hidden_size: PositiveInt = Field(description="width of the Transformer")
     layers: PositiveInt = Field(description="Transformer blocks")
-    heads: PositiveInt = Field(description="attention heads; they divide hidden_size")
-    feed_forward_size: PositiveInt = Field(description="inner width of the feed-forward block")
-    vocab_size: PositiveInt = Field(30_522, description="entries of the vocabulary")
-    max_length: PositiveInt = Field(512, description="learned positions: the longest sequence the model takes")
+    heads: PositiveInt = Field(description="attention heads; must divide hidden_size")
+    vocab_size: PositiveInt = Field(30_522, description="entries of the vocabulary; follows the corpus")
+    max_length: PositiveInt = Field(512, description="longest sequence in tokens; at least that of the corpus")
     token_types: PositiveInt = Field(2, description="segment kinds: 0 for the first text, 1 for the second")
     dropout: Probability = Field(0.1, description="dropout of the hidden states")
     attention_dropout: Probability = Field(0.1, description="dropout of the attention probabilities")
-    layer_norm_eps: PositiveFloat = Field(1e-12, description="added to the variance in layer norm")
-    initializer_std: PositiveFloat = Field(0.02, description="deviation of the first weights, a truncated normal")
-    activation_checkpointing: bool = Field(False, description="recompute blocks in the backward pass: less memory")
+    initializer_std: PositiveFloat = Field(0.02, description="standard deviation of the initial weights")
+    activation_checkpointing: bool = Field(False, description="recompute blocks in the backward pass to save memory")
+
+    @property
+    def shape(self) -> dict[str, Any]:
+        """The keys in which two models must agree for one to load the other's weights."""
+        return {key: value for key, value in self.model_dump().items() if key not in self.FREE}
+
+    def scaled(self, width: float, depth: float, *, own_embeddings: bool) -> Self:
+        """Return the shape of a generator whose width and depth are ratios to this model's."""
+        raise NotImplementedError
 
     @model_validator(mode="after")
     def _heads_divide(self) -> Self:
@@ -68,31 +78,48 @@ class ModelConfig(Section):
         return self
 
 
+class ElectraModel(ModelConfig):
+    """The encoder of BERT and ELECTRA: learned positions, post-norm, GELU."""
+
+    body: Literal["electra"] = Field("electra", description="BERT's post-norm encoder, as in the paper")
+    embedding_size: PositiveInt = Field(description="width of the token, position and type embeddings")
+    feed_forward_size: PositiveInt = Field(description="inner width of the feed-forward block")
+    layer_norm_eps: PositiveFloat = Field(1e-12, description="added to the variance in layer norm")
+
+    def scaled(self, width: float, depth: float, *, own_embeddings: bool) -> Self:
+        """Return a generator's shape: one head per 64 of its width, a feed-forward block of four times its width."""
+        hidden_size = max(1, round(self.hidden_size * width))
+        heads = self.heads if width == 1 else max(1, hidden_size // 64)
+        if hidden_size % heads:
+            raise ConfigError(
+                f"objective.generator.width={width:g} gives a generator of width {hidden_size}, which {heads} heads "
+                f"(one per 64) do not divide; use {_nearest_width(self.hidden_size, hidden_size)}"
+            )
+        return self.model_copy(
+            update={
+                "hidden_size": hidden_size,
+                "embedding_size": hidden_size if own_embeddings else self.embedding_size,
+                "layers": max(1, round(self.layers * depth)),
+                "heads": heads,
+                "feed_forward_size": self.feed_forward_size if width == 1 else 4 * hidden_size,
+            }
+        )
+
+
+Model = ElectraModel  # with a second body: Annotated[ElectraModel | …, Field(discriminator="body")]
+
+
 class SizedGenerator(Section):
-    """What the trained generators have in common: a size relative to the discriminator's."""
+    """Fields of the trained generators: a size relative to the discriminator's."""
 
     width: Ratio = Field(0.25, description="hidden size as a ratio to the discriminator's")
     depth: Ratio = Field(1.0, description="number of layers as a ratio to the discriminator's")
-    rate: PositiveFloat = Field(1.0, description="multiple of the learning rate for the weights that it does not share")
+    rate: PositiveFloat = Field(1.0, description="multiple of the learning rate for the weights it does not share")
+    sharing: Literal["none", "embeddings", "gdes", "all"]
 
-    def encoder(self, model: ModelConfig, *, own_embeddings: bool = False) -> ModelConfig:
-        """Give the shape of the generator's encoder beside the discriminator `model`."""
-        hidden_size = max(1, round(model.hidden_size * self.width))
-        heads = model.heads if self.width == 1 else max(1, hidden_size // 64)
-        if hidden_size % heads:
-            raise ConfigError(
-                f"objective.generator.width={self.width:g} gives a generator of width {hidden_size}, which its "
-                f"{heads} heads (one per 64) do not divide; take {_nearest_width(model.hidden_size, hidden_size)}"
-            )
-        return model.model_copy(
-            update={
-                "hidden_size": hidden_size,
-                "embedding_size": hidden_size if own_embeddings else model.embedding_size,
-                "layers": max(1, round(model.layers * self.depth)),
-                "heads": heads,
-                "feed_forward_size": model.feed_forward_size if self.width == 1 else 4 * hidden_size,
-            }
-        )
+    def model(self, discriminator: ModelConfig) -> ModelConfig:
+        """Return the shape of the generator's encoder next to the discriminator's."""
+        return discriminator.scaled(self.width, self.depth, own_embeddings=self.sharing == "none")
 
 
 class MaskedLMGenerator(SizedGenerator):
@@ -138,6 +165,13 @@ Generator = Annotated[
 
 class Masking(Section):
     """Which tokens the objectives hide."""
+
+    name: str
+
+    @property
+    def kind(self) -> str:
+        """The class in `electra.objectives` that implements it."""
+        return self.name
 
     mask_fraction: Annotated[float, Field(gt=0, lt=1)] = Field(0.15, description="share of the tokens that are masked")
     mask_token_fraction: Annotated[float, Field(ge=0, le=1)] = Field(
@@ -195,6 +229,11 @@ class ElectraObjective(Detecting):
     algorithm: Literal["joint", "two_stage", "adversarial"] = Field(
         "joint", description="both at once; the generator first; or a generator that is rewarded for fooling"
     )
+
+    @property
+    def kind(self) -> str:
+        """The class in `electra.objectives` that implements it: one for each algorithm."""
+        return self.name if self.algorithm == "joint" else self.algorithm
 
     @model_validator(mode="after")
     def _algorithm_fits_generator(self) -> Self:
@@ -376,7 +415,7 @@ class PretrainConfig(Root):
     init: str | None = Field(None, description="run or imported model to start from")
     device: Device = "auto"
     seed: NonNegativeInt = Field(0, description="every random draw follows from it and the step")
-    model: ModelConfig
+    model: Model
     objective: Objective
     train: TrainConfig
     evaluate: EvaluateConfig = EvaluateConfig()
@@ -389,7 +428,7 @@ class PretrainConfig(Root):
             raise ValueError(f"train.length {self.train.length} exceeds model.max_length {self.model.max_length}")
         generator = getattr(self.objective, "generator", None)
         if isinstance(generator, SizedGenerator):
-            generator.encoder(self.model)
+            generator.model(self.model)
         return self
 
 

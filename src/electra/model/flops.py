@@ -1,20 +1,14 @@
-"""Floating-point operations, counted in two ways.
+"""The training FLOPs that the original's authors publish for 13 models, by their own convention.
 
-`paper`     the original's convention: every mathematical operation counts, embeddings are looked up by a dense product
-            with a one-hot vector, the backward pass is taken to cost as much as the forward one.
-`standard`  the usual one: matrix products alone, the lookup is free, the backward pass costs twice the forward one.
-
-A product of (m, k) and (k, n) is 2·m·k·n operations. Counts are of the forward pass over one sequence
-unless said otherwise.
+Every mathematical operation counts, embeddings are looked up by a dense product with a one-hot vector, and the backward
+pass is taken to cost as much as the forward pass. For runs of ours see `electra.recipes.flops`.
+A product of (m, k) and (k, n) is 2·m·k·n operations. Counts are of the forward pass over one sequence unless noted.
 """
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
-from electra.config.schema import ModelConfig
-
-DROPOUT, LAYER_NORM, GELU, SOFTMAX = 4, 5, 8, 5  # operations per element, in the paper's convention
+DROPOUT, LAYER_NORM, GELU, SOFTMAX = 4, 5, 8, 5  # operations per element
 PAPER_PREDICTED = 0.15625  # share of the positions that get a softmax there, whatever the masking rate: 20 of 128
 
 PAPER_DEFECTS = (
@@ -23,21 +17,6 @@ PAPER_DEFECTS = (
     "the softmax counts 15.625 % of the positions even where 25 % are masked (electra_400k, electra_1.75M)",
     "the backward pass counts as much as the forward pass; the usual convention is twice as much",
 )
-
-
-class Flops(NamedTuple):
-    """A count by both conventions."""
-
-    paper: float
-    standard: float
-
-    def plus(self, other: "Flops") -> "Flops":
-        """Give the count of both."""
-        return Flops(self.paper + other.paper, self.standard + other.standard)
-
-    def with_backward(self) -> "Flops":
-        """Give the cost of training on what the forward pass was counted of."""
-        return Flops(2 * self.paper, 3 * self.standard)
 
 
 @dataclass(frozen=True)
@@ -109,48 +88,8 @@ class PaperCount:
         return 2 * batch_size * steps * (self.encoder + head)
 
 
-def paper_count(config: ModelConfig, length: int) -> PaperCount:
-    """Count one of our encoders in the paper's way."""
-    return PaperCount(
-        hidden=config.hidden_size,
-        layers=config.layers,
-        length=length,
-        vocab=config.vocab_size,
-        embedding=config.embedding_size,
-        inner=config.feed_forward_size,
-        heads=config.heads,
-    )
-
-
-@dataclass(frozen=True)
-class StandardCount:
-    """Matrix products of one encoder and the heads on it."""
-
-    config: ModelConfig
-    length: int
-
-    @property
-    def encoder(self) -> int:
-        """Count projections, attention and feed-forward blocks."""
-        c, h = self.config, self.config.hidden_size
-        block = 2 * (4 * h * h + 2 * h * c.feed_forward_size) + 4 * self.length * h
-        project = 2 * c.embedding_size * h if c.embedding_size != h else 0
-        return self.length * (c.layers * block + project)
-
-    def token_head(self, predicted: float) -> float:
-        """Count the token logits at the predicted share of the positions alone."""
-        c = self.config
-        return predicted * self.length * 2 * c.embedding_size * (c.hidden_size + c.vocab_size)
-
-    @property
-    def binary_head(self) -> int:
-        """Count the discriminator's head."""
-        h = self.config.hidden_size
-        return self.length * (2 * h * h + 2 * h)
-
-
 def published_totals() -> dict[str, float]:
-    """Give the training FLOPs that the original publishes for 13 models."""
+    """Return the training FLOPs that the original publishes for 13 models."""
     small = PaperCount(256, 12, length=128, embedding=128)
     small_generator = PaperCount(64, 12, length=128, embedding=128)
     base, base_generator = PaperCount(768, 12), PaperCount(256, 12, embedding=768)

@@ -7,17 +7,18 @@ from torch import Tensor
 from electra.config.schema import AllTokensMLMObjective
 from electra.data.feeding.batch import Batch
 from electra.data.tokens.tokenizer import Tokenizer
-from electra.model.encoder import glorot_linear
+from electra.model.initialize import glorot_linear
 from electra.model.networks import GeneratorNetwork, MaskedLM
-from electra.objectives.base import Predictions, Step, log_likelihood, weighted_mean
+from electra.objectives.base import Predictions, Step, log_likelihood, weighted_sum
 from electra.objectives.corruption import CorruptingObjective
 from electra.objectives.draws import Draws
 from electra.objectives.masking import everywhere, real_tokens
 
 
-class AllTokensMLM(CorruptingObjective):
+class AllTokensMLM(CorruptingObjective, kind="all_tokens_mlm"):
     """p(x_t) = D · 1[x_t is the input token] + (1 - D) · softmax, with D = sigmoid(copy score)."""
 
+    main = MaskedLM
     network: MaskedLM
 
     def __init__(
@@ -27,10 +28,10 @@ class AllTokensMLM(CorruptingObjective):
         self.copy = glorot_linear(network.encoder.config.hidden_size, 1)
 
     def forward(self, batch: Batch[Tensor], draws: Draws) -> Step:
-        """Corrupt the batch and predict every token of the original, by copying or anew."""
+        """Corrupt the batch and predict every original token, by copying or from the vocabulary."""
         corrupted = self.corrupt(batch, draws)
-        hidden = self.network.encoder(corrupted.ids, batch.attention, batch.types)
-        logits = self.network.head(hidden, self.network.encoder.embeddings.vocabulary).float()  # (B, L, V)
+        hidden, logits = self.network(corrupted.ids, batch.attention, batch.types)  # (B, L, H), (B, L, V)
+        logits = logits.float()
         copy = self.copy(hidden).squeeze(-1).float()  # (B, L)
         predicted = log_likelihood(logits, batch.ids)
         copied = torch.where(corrupted.ids == batch.ids, F.logsigmoid(copy), -torch.inf)
@@ -41,6 +42,6 @@ class AllTokensMLM(CorruptingObjective):
             of_input = torch.logaddexp(F.logsigmoid(copy), anew.gather(-1, corrupted.ids[..., None]).squeeze(-1))
             best, token = anew.max(-1)
             guess = torch.where(of_input >= best, corrupted.ids, token)
-        total = self.config.generator_weight * corrupted.loss + weighted_mean(nll, weights)
         predictions = Predictions(nll.detach(), guess, guess == batch.ids, everywhere(batch), weights)
-        return Step(total, corrupted.ids, corrupted.generator, main=predictions)
+        terms = corrupted.loss, weighted_sum(nll, weights)
+        return Step(terms, corrupted.ids, corrupted.generator, main=predictions)

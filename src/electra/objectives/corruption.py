@@ -1,60 +1,71 @@
 """The generator's part of a step, common to all objectives that replace tokens (section 2, first half)."""
 
 from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
-from electra.config.schema import ReplacedTokens
+from electra.config.schema import ModelConfig, ReplacedTokens
 from electra.data.feeding.batch import Batch
 from electra.data.tokens.tokenizer import Tokenizer
-from electra.model.networks import Discriminator, GeneratorNetwork, MaskedLM
-from electra.objectives.base import Objective, Predictions, predict, sample
+from electra.model import ops
+from electra.model.networks import Discriminator, EnergyModel, GeneratorNetwork, MaskedLM, build_networks
+from electra.objectives.base import Objective, Predictions, Term, predict
 from electra.objectives.draws import Draws
 from electra.objectives.masking import Masked, Masker, put_back
 
 
-@dataclass(frozen=True)
-class Corrupted:
-    """A batch in which the generator's samples stand for the masked tokens."""
+class TwoNetworks(Objective):
+    """An objective with a generator and a main network that share what the config says."""
 
-    ids: Tensor  # (B, L) x^corrupt
-    masked: Masked
-    logits: Tensor  # (B, N, V) of the generator at the masked positions
-    proposed: Tensor  # (B, N) its samples
-    forbidden: Tensor | None  # (B, N) what it was not allowed to propose
-    loss: Tensor  # L_MLM
-    generator: Predictions
-
-
-class CorruptingObjective(Objective):
-    """An objective whose input a generator corrupts."""
-
+    main: ClassVar[type[Discriminator | EnergyModel | MaskedLM]]  # the class of the main network
     generator: GeneratorNetwork
 
-    def __init__(
-        self,
-        config: ReplacedTokens,
-        tokenizer: Tokenizer,
-        generator: GeneratorNetwork,
-        network: Discriminator | MaskedLM,
-    ) -> None:
+    def __init__(self, config: Any, tokenizer: Tokenizer, generator: GeneratorNetwork, network: Any) -> None:
         super().__init__()
         self.config = config
         self.mask = Masker(config, tokenizer)
         self.generator = generator
         self.network = network
 
+    @classmethod
+    def build(cls, config: Any, model: ModelConfig, tokenizer: Tokenizer, counts: Tensor | None = None) -> Self:
+        """Build the main network and the generator of its config."""
+        encoder, generator = build_networks(model, config.generator, counts)
+        return cls(config, tokenizer, generator, cls.main(encoder))
+
+
+@dataclass(frozen=True)
+class Corrupted:
+    """A batch whose masked tokens are replaced by the generator's samples."""
+
+    ids: Tensor  # (B, L) x^corrupt
+    masked: Masked
+    hidden: Tensor | None  # (B, L, H) of the generator
+    logits: Tensor  # (B, N, V) of the generator at the masked positions
+    proposed: Tensor  # (B, N) its samples
+    forbidden: Tensor | None  # (B, N) what it was not allowed to propose
+    loss: Term  # L_MLM
+    generator: Predictions
+
+
+class CorruptingObjective(TwoNetworks):
+    """An objective whose input a generator corrupts."""
+
+    config: ReplacedTokens
+
     def corrupt(self, batch: Batch[Tensor], draws: Draws) -> Corrupted:
-        """Mask tokens, let the generator predict them (L_MLM) and put its samples in their place."""
+        """Mask tokens, let the generator predict them (L_MLM) and replace them by its samples."""
         masked = self.mask(batch, draws)
         seen = masked.ids if self.generator.sees_masks else batch.ids
-        logits = self.generator(seen, batch.attention, batch.types, masked.positions)  # (B, N, V)
+        hidden, logits = self.generator(seen, batch.attention, batch.types, masked.positions)  # (B, L, H), (B, N, V)
         loss, predictions = predict(logits, masked)
         forbidden = masked.originals if self.config.forbid_original else None
         with torch.no_grad():
             uniform = draws.sample[:, : masked.positions.size(1)]
-            proposed = sample(logits, uniform, self.config.temperature, forbidden)
+            proposed = ops.sample(logits, uniform, self.config.temperature, forbidden)
             ids = put_back(batch.ids, masked.positions, proposed, masked.weights)
             predictions = replace(predictions, sampled=proposed == masked.originals)
-        return Corrupted(ids, masked, logits, proposed, forbidden, loss, predictions)
+        loss = loss.times(self.config.generator_weight)
+        return Corrupted(ids, masked, hidden, logits, proposed, forbidden, loss, predictions)

@@ -1,4 +1,4 @@
-"""ELECTRA 15% (section 3.5): what is left of the gain when the loss counts the masked positions alone."""
+"""ELECTRA 15% (section 3.5): what is left of the gain when the loss counts only the masked positions."""
 
 from torch import Tensor
 
@@ -7,9 +7,9 @@ from electra.objectives.corruption import Corrupted
 from electra.objectives.rtd import ReplacedTokenDetection
 
 
-class Electra15(ReplacedTokenDetection):
+class Electra15(ReplacedTokenDetection, kind="electra_15"):
     """Replaced token detection at the masked positions."""
 
     def counted(self, batch: Batch[Tensor], corrupted: Corrupted) -> Tensor:
-        """Weigh (B, L) tokens in L_Disc: those that were masked, whatever the generator put there."""
+        """Weight (B, L) tokens in L_Disc: those that were masked, whatever the generator put there."""
         return corrupted.masked.chosen

@@ -1,4 +1,4 @@
-"""Replace MLM (section 3.5): masked language modelling whose input holds samples where BERT's holds [MASK]."""
+"""Replace MLM (section 3.5): masked language modelling whose input has samples where BERT's has [MASK]."""
 
 from torch import Tensor
 
@@ -9,16 +9,16 @@ from electra.objectives.corruption import CorruptingObjective
 from electra.objectives.draws import Draws
 
 
-class ReplaceMLM(CorruptingObjective):
-    """The true tokens predicted at the masked positions, [MASK] never seen: does its absence later on matter?"""
+class ReplaceMLM(CorruptingObjective, kind="replace_mlm"):
+    """Predict the true tokens at the masked positions without ever seeing [MASK]: does its absence later matter?"""
 
+    main = MaskedLM
     network: MaskedLM
 
     def forward(self, batch: Batch[Tensor], draws: Draws) -> Step:
-        """Corrupt the batch and predict what stood at the masked positions."""
+        """Corrupt the batch and predict the original tokens at the masked positions."""
         corrupted = self.corrupt(batch, draws)
         masked = corrupted.masked
-        logits = self.network(corrupted.ids, batch.attention, batch.types, masked.positions)
+        logits = self.network(corrupted.ids, batch.attention, batch.types, masked.positions).logits
         loss, predictions = predict(logits, masked)
-        total = self.config.generator_weight * corrupted.loss + loss
-        return Step(total, corrupted.ids, corrupted.generator, main=predictions)
+        return Step((corrupted.loss, loss), corrupted.ids, corrupted.generator, main=predictions)

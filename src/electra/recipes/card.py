@@ -6,10 +6,10 @@ from pathlib import Path
 
 import torch
 
+from electra.config.schema import ModelConfig
 from electra.data.files import read_table
 from electra.errors import CheckpointError
-from electra.model.encoder import Encoder
-from electra.model.huggingface import layout
+from electra.model.huggingface import architecture_of
 from electra.model.networks import Discriminator, EnergyModel, MaskedLM, TaskNetwork
 from electra.model.pretrained import Pretrained
 from electra.recipes.results import describe
@@ -20,8 +20,8 @@ USES = {
     Discriminator: "Scores every token; a positive score means that it looks replaced. Intended for fine-tuning.",
     EnergyModel: "Trained with Electric: every token gets an energy, low if it fits. Intended for fine-tuning.",
     MaskedLM: "A masked language model: it predicts the tokens at [MASK].",
-    Encoder: "An encoder without a head, intended for fine-tuning.",
 }
+NO_HEAD = "An encoder without a head, intended for fine-tuning."
 
 
 def training_facts(run: Path) -> dict[str, str]:
@@ -48,15 +48,17 @@ def model_card(model: Pretrained, dtype: torch.dtype, facts: Mapping[str, str]) 
     """Return the card of a model whose weights are stored as `dtype`, with facts about its training."""
     config = model.encoder.config
     parameters = sum(parameter.numel() for parameter in model.network.parameters())
-    architecture = layout(model.network).architecture
+    architecture = architecture_of(model.network)
     loaded_as = "AutoModel" if architecture.startswith("Paper") else architecture
     generator = (
         "\nThe folder `generator` holds the generator of its pre-training: "
-        '`ElectraForMaskedLM.from_pretrained(FOLDER, subfolder="generator")`.\n'
+        f'`{architecture_of(model.generator)}.from_pretrained(FOLDER, subfolder="generator")`.\n'
         if model.generator
         else ""
     )
     tags = "" if isinstance(model.network, TaskNetwork) else "- replaced-token-detection\n"
+    sizes = {key: value for key, value in config.shape.items() if key not in ModelConfig.model_fields}
+    own = "".join(f"| {key.replace('_', ' ')} | {value} |\n" for key, value in sizes.items())
     rows = "".join(f"| {name} | {value} |\n" for name, value in facts.items())
     rounded = "" if dtype == torch.float32 else f" with weights rounded to {str(dtype).removeprefix('torch.')}"
     return f"""---
@@ -67,14 +69,13 @@ tags:
 
 # {architecture}
 
-{USES[type(model.network)]}
+{USES.get(type(model.network), NO_HEAD)}
 
 | | |
 |---|---|
 | parameters | {parameters:,} |
 | layers × width, heads | {config.layers} × {config.hidden_size}, {config.heads} |
-| feed-forward, embedding size | {config.feed_forward_size}, {config.embedding_size} |
-| vocabulary | {config.vocab_size:,} |
+{own}| vocabulary | {config.vocab_size:,} |
 | maximum length | {model.window + 2} tokens |
 {rows}
 ```python

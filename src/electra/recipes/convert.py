@@ -1,4 +1,4 @@
-"""Hugging Face both ways: take a model in, give a model out, and prove that nothing changed on the way."""
+"""Import from and export to Hugging Face folders, and check that nothing changed on the way."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,8 +19,7 @@ from electra.config.schema import (
 from electra.data.files import folder_whole, write_json
 from electra.data.reading.hub import locate
 from electra.errors import CheckpointError, ConfigError
-from electra.model.heads import ClassificationHead, QuestionAnsweringHead
-from electra.model.huggingface import FILES, Network, encoder_of, read_network, write_network
+from electra.model.huggingface import FILES, AnyNetwork, encoder_of, read_network, write_network
 from electra.model.networks import MaskedLM, TaskNetwork
 from electra.model.pretrained import GENERATOR, TASK, Pretrained, find_folder, load
 from electra.model.task_model import TaskModel, read_task, write_task_model
@@ -32,10 +31,10 @@ DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16}
 def export(source: str | Path, out: str | Path, precision: Literal["float32", "bf16"] = "float32") -> Path:
     """Write a model as a plain Hugging Face folder, its generator at `out/generator`, and check what was written.
 
-    In bf16 the files are half as large: weights are rounded first, and it is the rounded model that has to come back.
+    In bf16 the files are half as large: the weights are rounded, and the rounded model must read back unchanged.
     """
     if precision not in DTYPES:
-        raise ConfigError(f"no precision {precision!r}; say {' or '.join(DTYPES)}")
+        raise ConfigError(f"unknown precision {precision!r}; use {' or '.join(DTYPES)}")
     dtype = DTYPES[precision]
     model = load(source, device="cpu")
     for network in filter(None, (model.network, model.generator)):
@@ -51,12 +50,12 @@ def export(source: str | Path, out: str | Path, precision: Literal["float32", "b
 
 
 def import_model(source: str | Path, out: str | Path, generator: str | Path | None = None) -> Pretrained:
-    """Take in a Hugging Face ELECTRA or BERT, with its generator where there is one, as a folder to train on from."""
+    """Import a Hugging Face ELECTRA or BERT, with its generator if there is one, as a folder to continue from."""
     model = load(source, device="cpu")
     if generator:
         network = read_network(locate(generator, FILES, CheckpointError))
         if not isinstance(network, MaskedLM):
-            raise CheckpointError(f"{generator} is no generator: it has no masked-LM head")
+            raise CheckpointError(f"{generator} is not a generator: it has no masked-LM head")
         model = Pretrained(model.network, model.tokenizer, network)
     with folder_whole(Path(out)) as folder:
         write_model(model, folder / "model")
@@ -69,7 +68,7 @@ def import_model(source: str | Path, out: str | Path, generator: str | Path | No
 def write_model(
     model: Pretrained, folder: Path, dtype: torch.dtype = torch.float32, facts: Mapping[str, str] = MappingProxyType({})
 ) -> None:
-    """Write networks, tokenizer and model card, read the weights back and compare the logits."""
+    """Write networks, tokenizer and model card, read them back and compare."""
     pad_id = model.tokenizer.pad_id
     write_network(model.network, folder, dtype, pad_id)
     model.tokenizer.save(folder)
@@ -83,24 +82,18 @@ def write_model(
 
 def _write_task_model(model: TaskModel, folder: Path, dtype: torch.dtype, facts: Mapping[str, str]) -> None:
     """Write a fine-tuned model so that `transformers` has a class for it, and check what was written."""
-    network = model.network
-    if isinstance(network.head, QuestionAnsweringHead):
-        raise CheckpointError(
-            "no class of transformers has the paper's question-answering head, whose end depends on the start; "
-            "fine-tune with head=huggingface to export"
-        )
-    if isinstance(network.head, ClassificationHead):
-        head = network.head.in_huggingface(network.encoder.config)
-        network = TaskNetwork(network.encoder, head, network.labels, network.problem)
+    tuned = model.network
+    head = tuned.head.exported(tuned.encoder.config)
+    network = TaskNetwork(tuned.encoder, head, tuned.labels, tuned.problem)
     write_task_model(replace(model, network=network), folder, dtype)
     (folder / "README.md").write_text(model_card(Pretrained(network, model.tokenizer), dtype, facts), encoding="utf-8")
     _check(network, folder)
 
 
 def config_of(model: Pretrained) -> PretrainConfig:
-    """Describe a model as a pre-training config, the rest as in the preset of the nearest size."""
+    """Return a pre-training config for a model, with the settings of the preset of the nearest size."""
     shape = model.encoder.config
-    # What eases a start from nothing, as in `quick`, would only set back a model that has learnt already.
+    # What eases a start from random weights, as in `quick`, would set a trained model back.
     presets = [
         preset
         for preset in map(load_config, preset_names())
@@ -119,11 +112,11 @@ def config_of(model: Pretrained) -> PretrainConfig:
         objective = usual.model_copy(update={"generator": generator})
     length = model.tokenizer.longest or nearest.train.length
     train = nearest.train.model_copy(update={"length": min(length, shape.max_length)})
-    return PretrainConfig(model=shape, objective=objective, train=train)
+    return nearest.model_copy(update={"model": shape, "objective": objective, "train": train})
 
 
 def _usual_generator(shape: ModelConfig) -> MaskedLMGenerator:
-    """Give a generator of about a quarter of the width, at a size that whole heads divide."""
+    """Return a generator of about a quarter of the width, a multiple of the head size."""
     quarter = shape.hidden_size / 4
     size = quarter if quarter < 128 else 64 * round(quarter / 64)
     return MaskedLMGenerator(width=size / shape.hidden_size)
@@ -132,24 +125,25 @@ def _usual_generator(shape: ModelConfig) -> MaskedLMGenerator:
 def _describe_generator(shape: ModelConfig, model: Pretrained) -> MaskedLMGenerator:
     assert model.generator is not None
     found = model.generator.encoder.config
-    shared = torch.equal(model.generator.encoder.embeddings.words.weight, model.encoder.embeddings.words.weight)
+    shared = torch.equal(model.generator.vocabulary, model.encoder.vocabulary)
     described = MaskedLMGenerator(
         width=found.hidden_size / shape.hidden_size,
         depth=found.layers / shape.layers,
         sharing="embeddings" if shared else "none",
     )
-    derived = described.encoder(shape, own_embeddings=not shared)
-    for key in ("embedding_size", "heads", "feed_forward_size", "vocab_size", "max_length"):
-        if getattr(found, key) != getattr(derived, key):
+    derived = described.model(shape).shape
+    for key, value in found.shape.items():
+        if value != derived[key]:
             raise CheckpointError(
-                f"the generator has {key} {getattr(found, key)}, but would be trained with "
-                f"{getattr(derived, key)} beside this discriminator: import the discriminator alone"
+                f"the generator has {key} {value}, but would be trained with {derived[key]} next to this "
+                "discriminator: import the discriminator without it"
             )
     return described
 
 
 @torch.inference_mode()
-def _check(network: Network, folder: Path) -> None:
+def _check(network: AnyNetwork, folder: Path) -> None:
+    """Read a folder back and compare: all hidden states, and all weights of the head."""
     device = next(network.parameters()).device
     reread = read_network(folder).to(device)
     config = encoder_of(reread).config
@@ -157,15 +151,8 @@ def _check(network: Network, folder: Path) -> None:
     ids = torch.randint(config.vocab_size, (2, length), generator=torch.Generator().manual_seed(0)).to(device)
     attention = torch.ones_like(ids)
     attention[1, length // 2 :] = 0
-    outputs = []
-    for candidate in (network.eval(), reread):
-        if isinstance(candidate, MaskedLM):
-            positions = torch.arange(length // 2, device=device).expand(2, -1)
-            outputs.append(candidate(ids, attention, None, positions))
-        elif isinstance(candidate, TaskNetwork) and isinstance(candidate.head, QuestionAnsweringHead):
-            outputs.append(candidate.encoder(ids, attention))  # its head asks for candidates, too
-        else:
-            outputs.append(candidate(ids, attention))
-    if not torch.equal(*outputs):
-        difference = (outputs[0] - outputs[1]).abs().max().item()
-        raise CheckpointError(f"{folder} does not reproduce the model: logits differ by {difference:.2g}")
+    ours, theirs = (encoder_of(candidate.eval())(ids, attention) for candidate in (network, reread))
+    heads = zip(network.named_parameters(), reread.named_parameters(), strict=True)
+    if not torch.equal(ours, theirs) or any(name != other or not torch.equal(a, b) for (name, a), (other, b) in heads):
+        difference = (ours - theirs).abs().max().item()
+        raise CheckpointError(f"{folder} does not reproduce the model: hidden states differ by {difference:.2g}")

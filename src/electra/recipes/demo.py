@@ -16,7 +16,7 @@ from electra.data.settings import Reading
 from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 from electra.data.tokens.vocab import REPORT, train_vocab
 from electra.errors import CheckpointError
-from electra.model.encoder import Encoder
+from electra.model.bodies import build_body
 from electra.model.pretrained import Pretrained, load
 from electra.recipes.pretrain import pretrain
 from electra.recipes.probe import odd_word_task, probe
@@ -139,4 +139,4 @@ def _compare(folder: Path, config: PretrainConfig) -> Demonstration:
 
 def _untrained(config: PretrainConfig, model: Pretrained) -> Pretrained:
     torch.manual_seed(config.seed)
-    return Pretrained(Encoder(config.model).to(model.device), model.tokenizer)
+    return Pretrained(build_body(config.model).to(model.device), model.tokenizer)

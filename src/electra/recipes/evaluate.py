@@ -128,7 +128,7 @@ def forward(
     device = next(network.parameters()).device
     outputs: list[Output] = [{}] * len(features)
     lengths = np.array([len(feature.ids) for feature in features])
-    for chosen in evaluation_order(lengths, ROWS):
+    for chosen in evaluation_order(lengths, ROWS, task.group):
         of_batch, longest = [features[index] for index in chosen], int(lengths[chosen].max())
         batch = make_batch(task, of_batch, len(chosen), longest, tokenizer.pad_id)
         batch = {name: tensor.to(device, non_blocking=True) for name, tensor in batch.items()}

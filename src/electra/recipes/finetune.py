@@ -25,9 +25,8 @@ from electra.recipes.results import Results, chosen_seed, summarize_seeds
 from electra.recipes.tuning import Tuning, new_network, prepare
 from electra.tasks.base import Batch
 from electra.tasks.batches import make_batch, rounded_length, training_order
-from electra.tasks.build import AnyTask
 from electra.training.checkpoint import Checkpoints, NoCheckpoints
-from electra.training.loop import Job, train
+from electra.training.loop import Every, Training, train
 from electra.training.processes import Processes, joined
 from electra.training.run import Listener, Record, Run
 from electra.training.update import Network
@@ -45,14 +44,23 @@ class Outcome(NamedTuple):
 class TaskLoss(nn.Module):
     """A network and what it is trained for: batch in, loss out."""
 
-    def __init__(self, network: TaskNetwork, task: AnyTask) -> None:
+    def __init__(self, network: TaskNetwork, tuning: Tuning) -> None:
         super().__init__()
-        self.encoder, self.head, self.task = network.encoder, network.head, task
+        self.encoder, self.head, self.tuning = network.encoder, network.head, tuning
 
     def forward(self, batch: Batch) -> Outcome:
         """Give the loss of a batch."""
         hidden = self.encoder(batch["ids"], batch["attention"], batch["types"])
-        return Outcome(self.task.loss(self.head, hidden, batch))
+        return Outcome(self.tuning.task.loss(self.head, hidden, batch))
+
+    def rate(self, name: str) -> float:
+        """Return the multiple of the learning rate for a parameter: smaller from block to block downwards."""
+        part, _, rest = name.partition(".")
+        return self.tuning.rate(self.encoder.height(rest)) if part == "encoder" else 1.0
+
+    def share(self, batch: Batch) -> float:
+        """Count every batch the same."""
+        return 1.0
 
 
 def finetune(config: FinetuneConfig, listeners: Sequence[Listener] = ()) -> Results:
@@ -133,15 +141,17 @@ class _Scored(NamedTuple):
     constant: bool  # whether all of dev gets the same answer
 
 
-class _Seed:
+class _Seed(Training):
     """One training. Its folder holds the best model so far and its scores, and `result.json` once it is done."""
+
+    remedy = "lower learning_rate or raise warmup_fraction, with another out"
 
     def __init__(
         self, tuning: Tuning, seed: int, run: Path, processes: Processes, listeners: Sequence[Listener]
     ) -> None:
         self.tuning, self.seed, self.processes = tuning, seed, processes
         self.run, self.folder = run, run / "seeds" / str(seed)
-        self.listeners = listeners
+        self.listeners, self.warnings = listeners, []
         self.lengths = np.array([len(feature.ids) for feature in tuning.train.features])
         self.step = 0
         self.best: dict[str, Any] | None = None  # the model that is kept so far: metrics, steps, constant
@@ -183,25 +193,15 @@ class _Seed:
         self.network = new_network(self.tuning).to(self.processes.device).train()
         training = self.tuning.training
         assert training.steps is not None
-        job: Job[Outcome] = Job(
-            module=TaskLoss(self.network, self.tuning.task),
-            updates=self._updates,
-            evaluate=self._evaluate if config.early_stopping else lambda network: {},
-            evaluate_every=self.tuning.steps_per_epoch,
-            checkpoint_every=config.checkpoint_every or training.steps,
-            log_every=config.log_every,
-            begin=lambda: record_environment(self.run, self.processes),
-            remedy="lower learning_rate or raise warmup_fraction, with another out",
-            factor=self.tuning.factor,
-            enough=self._enough,
-        )
+        self.module = TaskLoss(self.network, self.tuning)
+        self.every = Every(self.tuning.steps_per_epoch, config.checkpoint_every or training.steps, config.log_every)
         place = self.folder / "checkpoints"
         checkpoints = Checkpoints(place, keep=1) if config.checkpoint_every else NoCheckpoints()
         kept = self.folder / BEST
         if checkpoints.hold_updates() and kept.is_file():  # else it is of an attempt that nothing else is left of
             self.best = read_table(kept, "the scores of the best model so far", CheckpointError)
         run = Run(self.folder, [self._tell])
-        state = train(job, training, run, checkpoints, self.processes)
+        state = train(self, training, run, checkpoints, self.processes)
         if not config.early_stopping:
             self._keep(self._score(), training.steps)
         assert self.best is not None
@@ -215,9 +215,13 @@ class _Seed:
         for listener in self.listeners:
             listener({"seed": self.seed, **record})
 
-    def _updates(self, step: int) -> Iterator[tuple[int, list[tuple[Batch]]]]:
-        """Give one batch after the other, from a step on."""
-        self.step = step  # now, not when the first is asked for: it may be enough already
+    def begin(self) -> None:
+        """Record the machine that trains."""
+        record_environment(self.run, self.processes)
+
+    def updates(self, step: int) -> Iterator[tuple[int, list[tuple[Batch]]]]:
+        """Yield one batch after the other, from a step on."""
+        self.step = step  # at once, not with the first batch: `enough` looks at it
         return self._stream()
 
     def _stream(self) -> Iterator[tuple[int, list[tuple[Batch]]]]:
@@ -225,13 +229,14 @@ class _Seed:
         assert config.max_length is not None
         while True:
             epoch, place = divmod(self.step, tuning.steps_per_epoch)
-            for chosen in training_order(self.lengths, config.batch_size, self.seed, epoch)[place:]:
+            order = training_order(self.lengths, config.batch_size, self.seed, epoch, tuning.task.group)
+            for chosen in order[place:]:
                 features = [tuning.train.features[index] for index in chosen]
                 pad_id = tuning.start.tokenizer.pad_id
                 longest = int(self.lengths[chosen].max())
                 # A graph is recorded for each shape on a GPU; elsewhere padding is nothing but work.
                 length = rounded_length(longest, config.max_length) if device.type == "cuda" else longest
-                batch = make_batch(tuning.task, features, config.batch_size, length, pad_id)
+                batch = make_batch(tuning.task, features, config.batch_size * tuning.task.group, length, pad_id)
                 moved = {name: part.to(device, non_blocking=True) for name, part in batch.items()}
                 self.step += 1
                 torch.manual_seed(mix(self.seed, self.step))  # for dropout
@@ -249,17 +254,17 @@ class _Seed:
             constant=tuning.task.is_constant(tuning.dev.examples, predictions),
         )
 
-    def _evaluate(self, network: Network) -> dict[str, float]:
-        """Score, and keep the model if it is the best so far; none where nothing is trained yet."""
-        if self.step == 0:
+    def evaluate(self, network: Network) -> dict[str, float]:
+        """With early stopping, score the model on dev, and keep it if it is the best so far."""
+        if self.step == 0 or not self.tuning.config.early_stopping:
             return {}
         scored, metric = self._score(), self.tuning.task.metric
         if self.best is None or self.best["metrics"][metric] < scored.metrics[metric]:
             self._keep(scored, self.step)
         return scored.metrics
 
-    def _enough(self) -> bool:
-        """Say whether there were epochs enough without a better score."""
+    def enough(self) -> bool:
+        """Return whether there were enough epochs without a better score."""
         patience, epoch = self.tuning.config.early_stopping, self.tuning.steps_per_epoch
         if patience is None or self.best is None:
             return False

@@ -1,147 +1,102 @@
-"""What a pre-training run costs: parameters and floating-point operations."""
+"""What a pre-training run costs: parameters, tokens, and FLOPs counted by running its objective on the meta device.
 
-from dataclasses import dataclass, replace
-from typing import TypeGuard
+Counted are matrix products, 2·m·k·n for (m, k) by (k, n), in the forward and the backward pass.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
 
 import torch
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
-from electra.config.schema import (
-    AllTokensMLMObjective,
-    CorrectiveObjective,
-    ElectraObjective,
-    ElectricObjective,
-    MaskedLMGenerator,
-    MLMObjective,
-    ModelConfig,
-    Objective,
-    PretrainConfig,
-    ReplaceMLMObjective,
-    SizedGenerator,
-    TwoTowerGenerator,
-)
+from electra.config.schema import ModelConfig, Objective, PretrainConfig
+from electra.data.feeding.batch import Batch
 from electra.errors import ConfigError
-from electra.model.encoder import DisentangledEmbeddings
-from electra.model.flops import PAPER_PREDICTED, Flops, StandardCount, paper_count
-from electra.objectives.build import build_objective
+from electra.objectives import base
+from electra.objectives.build import build_objective, objective_class
+from electra.objectives.draws import Draws
+from electra.objectives.masking import slots
 from electra.recipes.speed import TOKENIZER
 from electra.training.schedule import micro_batches_before, total_steps
 
-NOTHING = Flops(0.0, 0.0)
+
+class Flops(NamedTuple):
+    """FLOPs of one sequence."""
+
+    forward: float  # through all networks
+    train: float  # forward and backward
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Parameters, tokens, and FLOPs by the paper's convention and by the usual one (see `electra.model.flops`)."""
+    """What a run takes, all of its stages together."""
 
-    parameters: dict[str, int]  # embeddings; discriminator and generator stand-alone; joint: shared ones once
+    parameters: dict[str, int]  # embeddings, each network by itself, and joint: shared ones counted once
     tokens: int
-    forward_flops: dict[str, float]  # one sequence through all networks
-    train_flops: dict[str, float]
+    forward_flops: float  # one sequence through all networks
+    train_flops: float
 
 
 def flops(config: PretrainConfig) -> Cost:
-    """Count what a run of this config takes, both stages of one that has two."""
+    """Count what a run of this config takes."""
     steps = total_steps(config.train)
     if steps is None:
-        raise ConfigError("FLOPs of a budget in hours depend on the machine: set train.steps or train.tokens")
-    model, objective, length = config.model, config.objective, config.train.length
+        raise ConfigError("the FLOPs of a budget in hours depend on the machine: set train.steps or train.tokens")
+    length = config.train.length
     sequences = micro_batches_before(config.train, steps) * config.train.smallest_batch
-    stages = [objective]
-    if _trains(objective, "two_stage"):
-        stages.insert(0, MLMObjective(mask_fraction=objective.mask_fraction))
-    trained = [training_flops(model, stage, length) for stage in stages]
+    stages = objective_class(config.objective).stages(config.objective)
+    counted = [count_flops(config.model, stage.objective, length) for stage in stages]
     return Cost(
-        parameters=_parameters(config),
+        parameters=count_parameters(_build(config.model, config.objective)),
         tokens=len(stages) * sequences * length,
-        forward_flops=forward_flops(model, objective, length)._asdict(),
-        train_flops={name: sequences * sum(getattr(stage, name) for stage in trained) for name in Flops._fields},
+        forward_flops=counted[-1].forward,
+        train_flops=sequences * sum(stage.train for stage in counted),
     )
 
 
-def forward_flops(model: ModelConfig, objective: Objective, length: int) -> Flops:
-    """Count one sequence through all networks."""
-    main, generator = _networks(model, objective, length)
-    return main.plus(generator)
+@cache
+def count_flops(model: ModelConfig, objective: Objective, length: int) -> Flops:
+    """Count the FLOPs of one sequence in an objective's step, masked positions by their share.
+
+    A sequence masks whole tokens, 9 of 64 for a share of 0.15; the cost is linear in them, so it is interpolated.
+    """
+    share = objective.mask_fraction
+    more = objective.model_copy(update={"mask_fraction": share + 1 / length})
+    masked, others = slots(share, length), slots(more.mask_fraction, length)
+    once, again = (_count_step(model, config, length) for config in (objective, more))
+    exact = (share * length - masked) / (others - masked)
+    return Flops(*(first + exact * (second - first) for first, second in zip(once, again, strict=True)))
 
 
-def training_flops(model: ModelConfig, objective: Objective, length: int) -> Flops:
-    """Count one sequence of an update: forward and backward, and what differs in the other ways to train."""
-    main, generator = _networks(model, objective, length)
-    learning = generator.with_backward()
-    if _trains(objective, "two_stage"):
-        learning = generator  # which learns no more
-    if _trains(objective, "adversarial"):  # the reward that is expected is guessed from a reading of its own
-        assert isinstance(objective.generator, MaskedLMGenerator)
-        learning = learning.plus(_masked_lm(_shape(objective.generator, model), length, 0.0, 0.0))
-    return main.with_backward().plus(learning)
+def _count_step(model: ModelConfig, objective: Objective, length: int) -> Flops:
+    step = _build(model.model_copy(update={"activation_checkpointing": False}), objective)
+    with torch.device("meta"):
+        ids = torch.zeros(1, length, dtype=torch.long)
+        draws = Draws(*torch.zeros(3, 1, length))
+    with FlopCounterMode(display=False) as forward:
+        loss = step(Batch(ids, None, None), draws).loss
+    with FlopCounterMode(display=False) as backward:
+        loss.backward()
+    return Flops(forward.get_total_flops(), forward.get_total_flops() + backward.get_total_flops())
 
 
-def _networks(model: ModelConfig, objective: Objective, length: int) -> tuple[Flops, Flops]:
-    """Count one sequence through the main network, and through the generator."""
-    masked = PAPER_PREDICTED, objective.mask_fraction
-    paper, standard = paper_count(model, length), StandardCount(model, length)
-    detector = Flops(paper.encoder + paper.binary_head, standard.encoder + standard.binary_head)
-    if isinstance(objective, MLMObjective):
-        return _masked_lm(model, length, *masked), NOTHING
-    if isinstance(objective, ReplaceMLMObjective):
-        main = _masked_lm(model, length, *masked)
-    elif isinstance(objective, AllTokensMLMObjective):
-        main = _masked_lm(model, length, 1.0, 1.0)
-    elif isinstance(objective, CorrectiveObjective):
-        main = detector.plus(Flops(paper.token_head, standard.token_head(objective.mask_fraction)))
-    else:
-        main = detector
-    generator = objective.generator
-    if not isinstance(generator, SizedGenerator):
-        return main, NOTHING  # uniform and unigram compute nothing
-    if _trains(objective, "two_stage"):
-        return main, _masked_lm(model, length, *masked)
-    shape = _shape(generator, model)
-    if isinstance(generator, TwoTowerGenerator):
-        return main, _two_tower(shape, length, *((1.0, 1.0) if isinstance(objective, ElectricObjective) else masked))
-    return main, _masked_lm(shape, length, *masked)
-
-
-def _masked_lm(shape: ModelConfig, length: int, paper_share: float, share: float) -> Flops:
-    """Count an encoder and a head that predicts a share of the tokens."""
-    paper = replace(paper_count(shape, length), predicted=paper_share)
-    standard = StandardCount(shape, length)
-    return Flops(paper.encoder + paper.token_head, standard.encoder + standard.token_head(share))
-
-
-def _two_tower(shape: ModelConfig, length: int, paper_share: float, share: float) -> Flops:
-    """Count two encoders and a head that predicts a share of the tokens from both."""
-    paper = replace(paper_count(shape, length), predicted=paper_share)
-    standard = StandardCount(shape, length)
-    wider = 2 * shape.hidden_size * shape.embedding_size * length  # the head reads both towers
-    return Flops(
-        2 * paper.encoder + paper.token_head + paper_share * wider,
-        2 * standard.encoder + standard.token_head(share) + share * wider,
-    )
-
-
-def _shape(generator: MaskedLMGenerator | TwoTowerGenerator, model: ModelConfig) -> ModelConfig:
-    return generator.encoder(model, own_embeddings=generator.sharing == "none")
-
-
-def _trains(objective: Objective, algorithm: str) -> TypeGuard[ElectraObjective]:
-    return isinstance(objective, ElectraObjective) and objective.algorithm == algorithm
-
-
-def _parameters(config: PretrainConfig) -> dict[str, int]:
-    with torch.device("meta"):  # shapes alone
-        counts = torch.ones(config.model.vocab_size)
-        objective = build_objective(config.objective, config.model, TOKENIZER, counts)
+def count_parameters(objective: base.Objective) -> dict[str, int]:
+    """Count the parameters of the embeddings, of each network as it is stored, and of all together."""
     network, generator = objective.network, objective.generator
-    embeddings = network.encoder.embeddings
-    theirs = _count(embeddings.shared) if isinstance(embeddings, DisentangledEmbeddings) else 0
-    return {
-        "embeddings": _count(embeddings) - theirs,
-        "discriminator": _count(network) - theirs if generator else 0,  # BERT's network is one of the generator's kind
-        "generator": _count(generator or network),
-        "joint": _count(objective),
+    borrowed = network.encoder.embeddings.source
+    elsewhere = 0 if borrowed is network.encoder.embeddings else _count(borrowed)
+    found = {
+        "embeddings": _count(network.encoder.embeddings) - elsewhere,
+        network.purpose: _count(network) - elsewhere,
     }
+    return found | ({"generator": _count(generator)} if generator else {}) | {"joint": _count(objective)}
+
+
+def _build(model: ModelConfig, objective: Objective) -> base.Objective:
+    with torch.device("meta"):  # shapes only
+        return build_objective(objective, model, TOKENIZER, torch.ones(model.vocab_size))
 
 
 def _count(module: nn.Module) -> int:

@@ -17,6 +17,7 @@ from electra.data.reading.sources import LOOKED_FOR
 from electra.data.reading.text import Tally, read_documents
 from electra.errors import ConfigError, DataError, ElectraError
 from electra.model.precision import find_device
+from electra.objectives.build import objective_class
 from electra.recipes.flops import flops
 from electra.recipes.hardware import device_name
 from electra.recipes.speed import Speed, measure_speed
@@ -78,8 +79,8 @@ def make_plan(sources: Sequence[str | Path], *, hours: float, overrides: Sequenc
     shape = _shape(text_bytes, overrides)
     device = find_device(load_layers("tiny", shape, overrides).device)
     candidates = {name: load_layers(name, shape, overrides) for name in SIZES[device.type]}
-    if any(getattr(config.objective, "algorithm", "joint") == "two_stage" for config in candidates.values()):
-        raise ConfigError("two stages spend a budget each, which no plan here counts: see electra pretrain")
+    if any(len(objective_class(c.objective).stages(c.objective)) > 1 for c in candidates.values()):
+        raise ConfigError("electra train plans one stage of training; for objectives with two use electra pretrain")
     parameters = {name: flops(_with_steps(config, 1)).parameters["joint"] for name, config in candidates.items()}
     speeds = _speeds(candidates, parameters, hours, most, device)
     affordable = {name: min(hours * 3600 * speed.tokens_per_second, most) for name, speed in speeds.items()}
@@ -106,7 +107,7 @@ def make_plan(sources: Sequence[str | Path], *, hours: float, overrides: Sequenc
         tokens=cost.tokens,
         epochs=round(cost.tokens / text_tokens, 2),
         parameters=cost.parameters["joint"],
-        flops=cost.train_flops["standard"],
+        flops=cost.train_flops,
         case=case,
         left_out=len(tally.ignored),
         left_out_example=min(tally.ignored, default=""),

@@ -8,14 +8,13 @@ from electra.config.finetune import FinetuneConfig
 from electra.config.schema import ModelConfig, TrainConfig
 from electra.data.files import fingerprint
 from electra.errors import ConfigError, TaskError
-from electra.model.encoder import Encoder
+from electra.model.bodies import build_body
 from electra.model.networks import TaskNetwork
 from electra.model.pretrained import Pretrained, find_folder, load
 from electra.model.task_model import read_task
 from electra.tasks.base import Feature, Notes, Split
 from electra.tasks.batches import batches_per_epoch
 from electra.tasks.build import AnyTask, build_task
-from electra.training.optim import layer_factor
 
 PAPER = {256: (3e-4, 0.8), 768: (1e-4, 0.8), 1024: (5e-5, 0.9)}  # by width: learning rate, layer decay
 
@@ -43,7 +42,7 @@ class Tuning:
     @property
     def steps_per_epoch(self) -> int:
         """Count the updates of an epoch."""
-        return batches_per_epoch(len(self.train.features), self.config.batch_size)
+        return batches_per_epoch(len(self.train.features), self.config.batch_size * self.task.group)
 
     @property
     def training(self) -> TrainConfig:
@@ -74,11 +73,15 @@ class Tuning:
             "dev data": fingerprint(repr(example).encode() for example in self.dev.examples),
         }
 
-    def factor(self, name: str) -> float:
-        """Give the multiple of the learning rate for a parameter."""
+    def rate(self, height: int) -> float:
+        """Return the multiple of the learning rate at a height: 0 for embeddings, then the blocks, last the head.
+
+        The top block has `layer_decay`, each block below one power more, the embeddings one more than the lowest
+        block. The original counts one power more for all of them, which its authors call a mistake.
+        """
         assert self.config.layer_decay is not None
-        layers = self.start.encoder.config.layers
-        return layer_factor(name, layers, self.config.layer_decay, self.config.layer_decay_off_by_one)
+        depth = self.start.encoder.config.layers + 1 - height
+        return self.config.layer_decay ** (depth + self.config.layer_decay_off_by_one) if depth else 1.0
 
 
 def prepare(config: FinetuneConfig) -> Tuning:
@@ -139,11 +142,11 @@ def new_network(tuning: Tuning) -> TaskNetwork:
     chance, shape = tuning.config.dropout, tuning.start.encoder.config
     if chance is not None:
         shape = shape.model_copy(update={"dropout": chance, "attention_dropout": chance})
-    encoder = Encoder(shape)
+    encoder = build_body(shape)
     if tuning.config.start == "pretrained":
         encoder.load_state_dict(tuning.start.encoder.state_dict())
     task = tuning.task
-    return TaskNetwork(encoder, task.head(encoder.config), task.labels, task.problem)
+    return TaskNetwork(encoder, task.head(encoder), task.labels, task.problem)
 
 
 def _check_protocol(config: FinetuneConfig, tuned_on: str | None) -> None:

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
-from torch import Tensor, nn
+from torch import Tensor
 
-from electra.config.schema import ModelConfig
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import TaskError
+from electra.model.body import Body
+from electra.model.heads import Head
 from electra.model.networks import Problem
 
 Split = Literal["train", "dev", "test"]
@@ -29,7 +30,7 @@ MOST_NAMES = 12  # of files in a message
 
 Example = TypeVar("Example")
 Target = TypeVar("Target")
-Head = TypeVar("Head", bound=nn.Module)
+HeadType = TypeVar("HeadType", bound=Head)
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Notes:
             self.counts[what] += count
 
 
-class Task(ABC, Generic[Example, AnyFeature, Head]):
+class Task(ABC, Generic[Example, AnyFeature, HeadType]):
     """A task: from files to features, from hidden states to a loss, from outputs to predictions and scores."""
 
     name: str
@@ -74,6 +75,7 @@ class Task(ABC, Generic[Example, AnyFeature, Head]):
     defaults: Defaults = Defaults()
     labels: tuple[str, ...] = ()  # one for each output of the head; none for spans
     problem: Problem | None = None  # of a classification head: which of the three kinds
+    group: int = 1  # consecutive features that a batch keeps together, so that a loss can compare them
 
     @property
     @abstractmethod
@@ -110,22 +112,22 @@ class Task(ABC, Generic[Example, AnyFeature, Head]):
         """Turn examples into what the encoder sees, in the order of the examples."""
 
     @abstractmethod
-    def head(self, model: ModelConfig) -> Head:
-        """Make the head that stands on an encoder of this shape."""
+    def head(self, encoder: Body) -> HeadType:
+        """Make the task's head for an encoder."""
 
     @abstractmethod
     def batch(self, features: Sequence[AnyFeature], rows: int, length: int) -> Batch:
         """Give the targets of a batch of labelled features, padded to `rows` rows and `length` tokens."""
 
     @abstractmethod
-    def loss(self, head: Head, hidden: Tensor, batch: Batch) -> Tensor:
+    def loss(self, head: HeadType, hidden: Tensor, batch: Batch) -> Tensor:
         """Give the mean loss of the rows that count, of hidden states (B, L, H).
 
         Shapes are static and nothing is read back by the host: a CUDA graph may hold the step.
         """
 
     @abstractmethod
-    def outputs(self, head: Head, hidden: Tensor, batch: Batch) -> Batch:
+    def outputs(self, head: HeadType, hidden: Tensor, batch: Batch) -> Batch:
         """Give what prediction needs, each tensor with one row for each row of the batch."""
 
     @abstractmethod

@@ -1,6 +1,6 @@
-"""From features to batches, neighbours of like length.
+"""From features to batches of similar length.
 
-The order of training is a function of the seed and the epoch, so that a run can go on anywhere.
+The order of training is a function of seed and epoch, so that a run can resume anywhere.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,31 +16,42 @@ BUCKET = 64  # batches whose features are sorted by length together
 
 
 def batches_per_epoch(features: int, batch_size: int) -> int:
-    """Count the batches of an epoch, the last one filled up."""
+    """Count the batches of an epoch; the last one may be partly padding."""
     return -(-features // batch_size)
 
 
-def training_order(lengths: np.ndarray, batch_size: int, seed: int, epoch: int) -> list[np.ndarray]:
-    """Shuffle features into batches of like length: shuffled, sorted within buckets, and the batches shuffled again."""
+def training_order(lengths: np.ndarray, groups: int, seed: int, epoch: int, size: int = 1) -> list[np.ndarray]:
+    """Shuffle features into batches of similar length: shuffle, sort within buckets, shuffle the batches.
+
+    A batch has `groups` groups of `size` consecutive features, which stay together.
+    """
+    lengths = lengths.reshape(-1, size).max(1)
     draw = np.random.default_rng((seed, epoch))
     shuffled = draw.permutation(len(lengths))
     batches: list[np.ndarray] = []
-    for start in range(0, len(shuffled), BUCKET * batch_size):
-        bucket = shuffled[start : start + BUCKET * batch_size]
+    for start in range(0, len(shuffled), BUCKET * groups):
+        bucket = shuffled[start : start + BUCKET * groups]
         bucket = bucket[np.argsort(lengths[bucket], kind="stable")]
-        batches += [bucket[at : at + batch_size] for at in range(0, len(bucket), batch_size)]
+        batches += [_features(bucket[at : at + groups], size) for at in range(0, len(bucket), groups)]
     return [batches[number] for number in draw.permutation(len(batches))]
 
 
-def evaluation_order(lengths: np.ndarray, batch_size: int) -> Iterator[np.ndarray]:
-    """Cut the features into batches, longest first, so that what does not fit into memory shows at once."""
-    order = np.argsort(-lengths, kind="stable")
-    for at in range(0, len(order), batch_size):
-        yield order[at : at + batch_size]
+def evaluation_order(lengths: np.ndarray, rows: int, size: int = 1) -> Iterator[np.ndarray]:
+    """Cut groups of `size` features into batches of about `rows`, longest first: running out of memory shows early."""
+    order = np.argsort(-lengths.reshape(-1, size).max(1), kind="stable")
+    groups = max(1, rows // size)
+    for at in range(0, len(order), groups):
+        yield _features(order[at : at + groups], size)
+
+
+def _features(groups: np.ndarray, size: int) -> np.ndarray:
+    """Return the numbers of the features in some groups."""
+    numbers: np.ndarray = (groups[:, None] * size + np.arange(size)).ravel()
+    return numbers
 
 
 def rounded_length(longest: int, most: int) -> int:
-    """Round a batch's length up to one of few, for a GPU that records a graph of each shape; 16 of them up to 512."""
+    """Round a length up to one of a few, since a GPU records a graph for each shape: 16 of them up to 512."""
     step = max(SMALLEST_STEP, 1 << (longest - 1).bit_length() >> 3)  # an eighth of the next power of two
     return min(-(-longest // step) * step, most)
 
@@ -48,7 +59,7 @@ def rounded_length(longest: int, most: int) -> int:
 def make_batch(
     task: Task[Any, Any, Any], features: Sequence[Feature[Any]], rows: int, length: int, pad_id: int
 ) -> Batch:
-    """Pad features to a batch of `rows` rows and `length` tokens, with targets where all of them have one."""
+    """Pad features to a batch of `rows` rows and `length` tokens, with targets if all of them have one."""
     ids = np.full((rows, length), pad_id, np.int64)
     attention, types = np.zeros((2, rows, length), np.int64)
     for row, feature in enumerate(features):

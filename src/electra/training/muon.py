@@ -1,29 +1,27 @@
-"""Muon's part of an update: the matrices inside of the blocks move along orthogonal ones (Jordan et al. 2024).
+"""Muon's part of an update: matrices inside the blocks are updated by orthogonal matrices (Jordan et al. 2024).
 
-A gradient that says the same of every token is nearly of rank one, and Adam follows it: the states of all tokens move
-together. Made orthogonal, an update gives every direction of a matrix the same length.
+A gradient that is the same for every token has nearly rank one, and Adam follows it: the states of all tokens move
+together. An orthogonal update moves all directions of a matrix equally far.
 """
 
-import re
-
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from electra.model.body import Body
 
 MOMENTUM = 0.95
 ROUNDS = 5
-ADAM_LENGTH = 0.2  # root mean square of AdamW's updates at rate one, or so: both bear the same rate (Liu et al. 2025)
+ADAM_LENGTH = 0.2  # about the root mean square of AdamW's updates, so that both use the same rate (Liu et al. 2025)
 
 
-def block_matrix(name: str, weight: Tensor) -> tuple[int, int] | None:
-    """Give the shape of the matrices that a weight inside of a block holds: attention's first one holds three."""
-    if weight.dim() != 2 or not re.search(r"\blayers\.\d+\.", name):
-        return None
-    rows, columns = weight.shape
-    return (rows // 3 if ".query_key_value." in name else rows), columns
+def block_matrices(module: nn.Module) -> dict[str, int]:
+    """Name the parameters of a module's encoders that Muon updates, and how many matrices are stacked in each."""
+    bodies = ((prefix, body) for prefix, body in module.named_modules() if isinstance(body, Body))
+    return {f"{prefix}.{name}": count for prefix, body in bodies for name, count in body.matrices().items()}
 
 
 def orthogonal_step(directions: Tensor) -> Tensor:
-    """Turn (N, rows, columns) matrices into orthogonal ones, about, as long as an update of AdamW at rate one."""
+    """Return nearly orthogonal (N, rows, columns) matrices, as long as an update of AdamW at rate one."""
     length: float = ADAM_LENGTH * max(directions.shape[-2:]) ** 0.5
     return orthogonalized(directions) * length
 
@@ -31,7 +29,7 @@ def orthogonal_step(directions: Tensor) -> Tensor:
 def orthogonalized(matrices: Tensor) -> Tensor:
     """Bring the singular values of (N, rows, columns) matrices to between 0.7 and 1.2.
 
-    Newton-Schulz: each round takes every singular value s to 3.4445 s - 4.7750 s³ + 2.0315 s⁵, which makes small ones
+    Newton-Schulz: each round maps every singular value s to 3.4445 s - 4.7750 s³ + 2.0315 s⁵, which lets small ones
     grow fast and keeps large ones near one.
     """
     x: Tensor = matrices / (torch.linalg.matrix_norm(matrices, keepdim=True) + 1e-12)

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -38,6 +39,14 @@ class Processes:
         """Sum a tensor over all processes, in place."""
         if self.world_size > 1:
             dist.all_reduce(tensor)
+
+    def mean(self, value: Tensor | float) -> Any:
+        """Return the mean of a value over all processes, without gradient."""
+        if self.world_size == 1:
+            return value
+        shared = torch.as_tensor(value, device=self.device).detach().clone()
+        dist.all_reduce(shared)
+        return shared / self.world_size
 
     def wait(self) -> None:
         """Wait until all processes get here."""

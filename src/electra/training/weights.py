@@ -1,6 +1,6 @@
-"""The trained weights of a module in one long vector, their gradient in another.
+"""The trained weights of a module as one flat vector, their gradient as another.
 
-What concerns all weights, such as a norm, an update, a cast or a sum over processes, is then one operation and not
+Whatever is done with all weights (a norm, an update, a cast, a sum over processes) is then one operation instead of
 hundreds.
 """
 
@@ -11,18 +11,18 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-ALIGNED = 64  # numbers: every tensor begins at an address that the fastest loads can use
+ALIGNED = 64  # numbers: tensors start at addresses that the fastest loads can use
 
 
 class Group(NamedTuple):
-    """What some weights have in common, which lie side by side for it."""
+    """Settings that some weights share; they are adjacent in the vector."""
 
     decay: float
     factor: float  # multiple of the learning rate
-    matrix: tuple[int, int] | None = None  # the shape of the matrices that they are, nothing lying between them
+    matrix: tuple[int, int] | None = None  # the shape of each, if they are matrices for Muon, without gaps in between
 
     def matrices(self, part: Tensor) -> Tensor:
-        """See the group's part of a vector as the matrices (N, rows, columns) that it holds."""
+        """View the group's part of a vector as matrices (N, rows, columns)."""
         assert self.matrix
         rows, columns = self.matrix
         count = len(part) // (rows * columns)
@@ -33,10 +33,10 @@ GroupOf = Callable[[str, nn.Parameter], Group]
 
 
 class Weights:
-    """A module's weights, group after group, and what the forward pass sees of them.
+    """A module's weights, group by group, and the copies that the forward pass uses.
 
-    The module's parameters become views of the vector. With a `working` type, the forward pass gets copies of that type
-    instead, made once an update rather than at each use.
+    The module's parameters become views of the vector. With a `working` type, the forward pass uses copies of that
+    type, made once per update rather than at each use.
     """
 
     def __init__(self, module: nn.Module, group_of: GroupOf, working: torch.dtype | None) -> None:
@@ -57,19 +57,19 @@ class Weights:
         self._seen = list(self.copies.trained if self.copies else (trained[name] for name in self.starts))
 
     def views(self, vector: Tensor) -> dict[str, Tensor]:
-        """Name the parts of a vector that has a number for each weight."""
+        """Return the parts of a vector with one number per weight, by the weights' names."""
         return {
             name: vector[start : start + self.shapes[name].numel()].view(self.shapes[name])
             for name, start in self.starts.items()
         }
 
     def call(self, *inputs: Any) -> Any:
-        """Call the module on what the forward pass sees of the weights."""
-        with self.copies.standing_in() if self.copies else nullcontext():
+        """Call the module with the weights that the forward pass uses."""
+        with self.copies.replaced() if self.copies else nullcontext():
             return self.module(*inputs)
 
     def take_gradient(self, loss: Tensor, first: bool) -> None:
-        """Take the gradient of a loss that `call` led to: in place of the last update's, or on top of what is there."""
+        """Compute the gradient of a loss of `call`: overwrite the last update's if it is the first, else add to it."""
         found = torch.autograd.grad(loss, self._seen, allow_unused=True)
         views = list(self.views(self.gradient).values())
         pairs = [(view, part) for view, part in zip(views, found, strict=True) if part is not None]
@@ -84,7 +84,7 @@ class Weights:
 
     @torch.no_grad()
     def refresh(self, frozen: bool = False) -> None:
-        """Let the forward pass see trained weights that have changed, and frozen ones where those may have too."""
+        """Update the copies of the trained weights, and of the frozen ones if asked to."""
         if self.copies:
             self.copies.vector.copy_(self.values)
             for own, copy in self.copies.frozen if frozen else ():
@@ -92,7 +92,7 @@ class Weights:
 
 
 class _Copies:
-    """Weights of another type that stand in for a module's own."""
+    """Copies of another type that temporarily replace a module's parameters."""
 
     def __init__(self, weights: Weights, trained: dict[str, nn.Parameter], working: torch.dtype) -> None:
         self.vector = weights.values.to(working)
@@ -102,7 +102,7 @@ class _Copies:
         others = [own for own in weights.module.parameters() if id(own) not in copies]
         self.frozen = [(own, nn.Parameter(own.detach().to(working), requires_grad=False)) for own in others]
         copies |= {id(own): copy for own, copy in self.frozen}
-        # A module that two others share comes once here: torch.func.functional_call would not give its weights back.
+        # torch.func.functional_call would not restore the weights of a module that two others share.
         self.places = [
             (owner, name, own, copies[id(own)])
             for owner in weights.module.modules()
@@ -111,7 +111,7 @@ class _Copies:
         ]
 
     @contextmanager
-    def standing_in(self) -> Iterator[None]:
+    def replaced(self) -> Iterator[None]:
         try:
             for owner, name, _, copy in self.places:
                 owner._parameters[name] = copy
@@ -122,7 +122,7 @@ class _Copies:
 
 
 def _lay_out(trained: dict[str, nn.Parameter], group_of: dict[str, Group]) -> tuple[dict[Group, slice], dict[str, int]]:
-    """Give each group its part of the vector, and each weight the place where it begins."""
+    """Return each group's part of the vector, and where each weight starts."""
     groups, starts, end = {}, {}, 0
     for group in dict.fromkeys(group_of.values()):
         start = end

@@ -4,10 +4,10 @@ import math
 
 import torch
 import torch.nn.functional as F
+from electra.model.kernels.stack import Settings
 from torch import Tensor
 
 from electra.model.kernels.dropout import threshold
-from electra.model.kernels.stack import Settings
 
 WORD = 2**32 - 1
 

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from electra.model.kernels.stack import Settings, run_blocks
 
 from electra.model.kernels import draw_seeds, stack
-from electra.model.kernels.stack import Settings, run_blocks
 
 from . import plain
 

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-
 from electra.model.encoder import DisentangledEmbeddings, Embeddings
+
 from electra.model.kernels import attention
 from electra.model.pretrained import load
 

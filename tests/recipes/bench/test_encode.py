@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from electra.errors import DataError
-from electra.model.encoder import Encoder
+from electra.model.bodies import build_body
 from electra.model.huggingface import write_network
 from electra.model.pretrained import Pretrained
 from electra.recipes.bench.encode import CarefulLoop, bench_encode, invent_texts, vocabulary_of
@@ -45,7 +45,7 @@ def test_if_all_texts_are_too_long_it_is_an_error():
 def test_the_careful_loop_returns_our_vectors(tiny_config, tmp_path):
     pytest.importorskip("transformers")
     tokenizer = vocabulary_of(TEXTS, tiny_config.model.vocab_size)
-    model = Pretrained(Encoder(tiny_config.model), tokenizer)
+    model = Pretrained(build_body(tiny_config.model), tokenizer)
     write_network(model.encoder, tmp_path)
     tokenizer.save(tmp_path)
     np.testing.assert_allclose(CarefulLoop(str(tmp_path), 2, CPU)(TEXTS), model.encode(TEXTS), rtol=1e-4, atol=1e-5)

@@ -7,7 +7,7 @@ from transformers import ElectraConfig, ElectraForQuestionAnswering
 
 from electra.config.load import load_finetune_config
 from electra.errors import TaskError
-from electra.model.encoder import Encoder
+from electra.model.body import Body
 from electra.model.huggingface import read_network
 from electra.tasks.answering.datasets import DatasetAnswering
 from electra.tasks.answering.questions import Answer, Question
@@ -104,7 +104,7 @@ def test_logits_are_those_of_transformers(tiny_model, tmp_path, tokenizer):
     theirs.save_pretrained(tmp_path)
     ours = read_network(tmp_path)
     task = make_task(tmp_path, head="huggingface")
-    encoder = ours if isinstance(ours, Encoder) else ours.encoder
+    encoder = ours if isinstance(ours, Body) else ours.encoder
     head = task.head(encoder.config)
     head.linear.load_state_dict(theirs.qa_outputs.state_dict())
     ids = torch.randint(5, tokenizer.vocab_size, (2, 20))

@@ -13,7 +13,7 @@ import torch
 from electra.config.load import load_config
 from electra.data.tokens.tokenizer import SPECIAL_TOKENS, Tokenizer, wordpiece
 from electra.errors import DataError
-from electra.model.encoder import Encoder
+from electra.model.bodies import build_body
 from electra.model.huggingface import write_network
 from electra.model.pretrained import Pretrained
 from electra.recipes.bench.huggingface import import_transformers
@@ -50,7 +50,7 @@ def bench_encode(
     fitting = [text for text, count in zip(chosen, counts, strict=True) if count <= length]
     if not fitting:
         raise DataError(f"none of {len(chosen)} texts has {length} tokens or fewer; raise --length")
-    model = Pretrained(Encoder(shape).to(device), tokenizer)
+    model = Pretrained(build_body(shape).to(device), tokenizer)
     trials = {}
     with TemporaryDirectory() as folder:
         write_network(model.encoder, Path(folder))

@@ -1,4 +1,4 @@
-"""A joint step glued together from the modules of `transformers`: what `electra bench` compares with.
+"""A joint step made of the modules of `transformers`: what `electra bench` compares with.
 
 Shapes: B sequences, L tokens, N masked positions, V vocabulary.
 """
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from electra.config.schema import ElectraObjective, MaskedLMGenerator, ModelConfig, PretrainConfig
 from electra.errors import ConfigError, ElectraError
-from electra.model.huggingface import CONFIG_KEYS
+from electra.model.bodies import BODIES
 from electra.model.precision import autocast
 from electra.objectives.masking import slots
 
@@ -25,13 +25,13 @@ class Glue(nn.Module):
         super().__init__()
         objective = config.objective
         if not isinstance(objective, ElectraObjective) or not isinstance(objective.generator, MaskedLMGenerator):
-            raise ConfigError("--against hf compares the objective electra with a masked-LM generator, no other")
+            raise ConfigError("--against hf supports only the objective electra with a masked-LM generator")
         self.objective, self.mask_id = objective, mask_id
-        self.generator, self.discriminator = _networks(objective.generator.encoder(config.model), config.model)
+        self.generator, self.discriminator = _networks(objective.generator.model(config.model), config.model)
 
     @abstractmethod
     def forward(self, ids: Tensor) -> Tensor:
-        """Give the joint loss of a batch."""
+        """Return the joint loss of a batch."""
 
     def joint_loss(self, generator_loss: Tensor, scores: Tensor, replaced: Tensor) -> Tensor:
         """Add the discriminator's loss of (B, L) scores to the generator's, both weighted."""
@@ -41,10 +41,10 @@ class Glue(nn.Module):
 
 
 class TypicalGlue(Glue):
-    """As in public re-implementations: logits at every position, then boolean indexing, Gumbel noise for sampling."""
+    """As in public reimplementations: logits at every position, boolean indexing, Gumbel noise for sampling."""
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Give the joint loss of a batch."""
+        """Return the joint loss of a batch."""
         chosen = torch.rand(ids.shape, device=ids.device) < self.objective.mask_fraction
         attention = torch.ones_like(ids)
         logits = self.generator(ids.masked_fill(chosen, self.mask_id), attention_mask=attention).logits  # (B, L, V)
@@ -60,10 +60,10 @@ class TypicalGlue(Glue):
 
 
 class CarefulGlue(Glue):
-    """The same modules in careful hands: logits at the masked positions alone, static shapes, no wait for the host."""
+    """The same modules used carefully: logits only at the masked positions, static shapes, no waiting for the host."""
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Give the joint loss of a batch."""
+        """Return the joint loss of a batch."""
         count = slots(self.objective.mask_fraction, ids.size(1))
         positions = torch.rand(ids.shape, device=ids.device).topk(count, dim=1).indices  # (B, N)
         hidden = self.generator.electra(ids.scatter(1, positions, self.mask_id)).last_hidden_state
@@ -78,7 +78,7 @@ class CarefulGlue(Glue):
 
 
 class HuggingFaceStep:
-    """One update of a glued training: autocast as ours, PyTorch's AdamW, clipping."""
+    """One update: autocast as ours, PyTorch's AdamW, clipping."""
 
     def __init__(self, glue: Glue, config: PretrainConfig, device: torch.device, compiled: bool) -> None:
         self.config, self.device = config.train, device
@@ -100,22 +100,17 @@ class HuggingFaceStep:
 
 
 def import_transformers() -> Any:
-    """Import what is compared with, or say how to come by it."""
+    """Import `transformers`, or raise an error that says how to install it."""
     try:
         return import_module("transformers")
     except ImportError:
-        raise ElectraError(
-            "--against hf needs the package transformers: pip install transformers, or take --against none"
-        ) from None
+        raise ElectraError("--against hf needs transformers: pip install transformers, or use --against none") from None
 
 
 def _networks(generator: ModelConfig, discriminator: ModelConfig) -> tuple[Any, Any]:
     """Build both networks and tie the embeddings that they can share."""
     transformers = import_transformers()
-    shapes = [
-        transformers.ElectraConfig(**{theirs: getattr(shape, ours) for ours, (theirs, *_) in CONFIG_KEYS.items()})
-        for shape in (generator, discriminator)
-    ]
+    shapes = [transformers.ElectraConfig(**BODIES[s.body].describe(s)) for s in (generator, discriminator)]
     small, full = transformers.ElectraForMaskedLM(shapes[0]), transformers.ElectraForPreTraining(shapes[1])
     tables, shared = small.electra.embeddings, full.electra.embeddings
     tables.word_embeddings, tables.position_embeddings = shared.word_embeddings, shared.position_embeddings

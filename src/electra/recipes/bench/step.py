@@ -1,4 +1,4 @@
-"""How fast one joint step is, beside the same step glued together from Hugging Face's modules."""
+"""How fast one joint step is, compared with the same step made of Hugging Face's modules."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ from electra.data.tokens.tokenizer import SPECIAL_TOKENS
 from electra.recipes.bench.huggingface import CarefulGlue, HuggingFaceStep, TypicalGlue
 from electra.recipes.bench.profile import profile
 from electra.recipes.bench.timing import Against, Bench, Row, Trial, measured, take_turns
-from electra.recipes.flops import training_flops
+from electra.recipes.flops import count_flops
 from electra.recipes.hardware import fitting, matrix_peak
 from electra.recipes.speed import TOKENIZER, JointStep
 
@@ -30,7 +30,7 @@ def bench_step(
     profiled: bool = False,
     say: Callable[[str], None] = lambda line: None,
 ) -> Bench:
-    """Time the joint step of a preset on random ids for about `seconds`; take ours apart if asked to."""
+    """Time the joint step of a preset on random ids for about `seconds`, and profile ours if asked to."""
     longest = max(length, load_config(size).model.max_length)
     lengths = [f"train.length={length}", f"train.start_length={length}", "train.length_warmup_steps=1"]
     config = load_config(size, [f"train.batch_size={batch}", *lengths, f"model.max_length={longest}"])
@@ -49,7 +49,7 @@ def bench_step(
 
 
 def _variants(config: PretrainConfig, device: torch.device, against: Against) -> dict[str, Callable[[], Update]]:
-    """Say how each variant is built; a careful user compiles for a GPU."""
+    """Return how each variant is built; a careful user compiles for a GPU."""
     variants: dict[str, Callable[[], Update]] = {"electra": lambda: JointStep(config, device)}
     if against == "hf":
         mask_id, compiled = TOKENIZER.mask_id, device.type == "cuda"
@@ -61,6 +61,5 @@ def _variants(config: PretrainConfig, device: torch.device, against: Against) ->
 def _rows(trials: dict[str, Trial[Tensor]], config: PretrainConfig, size: str) -> list[Row]:
     batch, length = config.train.batch_size, config.train.length
     peak = matrix_peak(trials["electra"].device)
-    flops = training_flops(config.model, config.objective, length)  # of one sequence
-    peak_seconds = flops.standard * batch / peak if peak else None
+    peak_seconds = count_flops(config.model, config.objective, length).train * batch / peak if peak else None
     return measured(trials, "pretrain", size, batch, length, tokens=batch * length, peak_seconds=peak_seconds)

@@ -9,7 +9,7 @@ from typing import Any
 
 from electra.config.load import flatten, load_config
 from electra.errors import CheckpointError, ConfigError
-from electra.recipes.flops import training_flops
+from electra.recipes.flops import count_flops
 from electra.recipes.hardware import ENVIRONMENT
 from electra.recipes.report.explain import explain_warnings
 from electra.training.run import Record, Run, read_records
@@ -97,10 +97,13 @@ def _before(folder: Path) -> Data:
     first = folder / "first_stage"
     state = _state(read_records(first / "metrics.jsonl")) if (first / "metrics.jsonl").is_file() else None
     if state is None:
-        return {"tokens": 0, "seconds": 0.0, "flops": {"paper": 0.0, "standard": 0.0}}
+        return {"tokens": 0, "seconds": 0.0, "flops": 0.0}
     per_token, _ = _flops_per_token(first)
-    flops = {name: count * state["tokens"] for name, count in per_token.items()} if per_token else None
-    return {"tokens": state["tokens"], "seconds": state["seconds"], "flops": flops}
+    return {
+        "tokens": state["tokens"],
+        "seconds": state["seconds"],
+        "flops": per_token and per_token * state["tokens"],
+    }
 
 
 def _config(folder: Path) -> Data:
@@ -121,15 +124,14 @@ def _json(path: Path) -> Any:
         raise CheckpointError(f"{path}: not valid JSON: {problem}") from None
 
 
-def _flops_per_token(folder: Path) -> tuple[Data | None, str | None]:
-    """Return the training FLOPs per token by both conventions (see `electra.model.flops`), or the error."""
+def _flops_per_token(folder: Path) -> tuple[float | None, str | None]:
+    """Return the training FLOPs per token, or the error."""
     try:
         config = load_config(folder)
     except ConfigError as problem:
         return None, str(problem)
     length = config.train.length
-    flops = training_flops(config.model, config.objective, length)
-    return {name: count / length for name, count in flops._asdict().items()}, None
+    return count_flops(config.model, config.objective, length).train / length, None
 
 
 def _state(records: Sequence[Record]) -> Data | None:
@@ -154,20 +156,18 @@ def _latest(training: Sequence[Record], heldout: Sequence[Record]) -> Data:
 
 
 def _cost(
-    folder: Path, records: Sequence[Record], training: Sequence[Record], per_token: Data | None, before: Data
+    folder: Path, records: Sequence[Record], training: Sequence[Record], per_token: float | None, before: Data
 ) -> Data | None:
     """Return the cost of pre-training, including its first stage, or of fine-tuning with all seeds."""
     state = _state(records)
     if state is None:
         seeds = [_json(path) for place in (folder, *_rates(folder)) for path in place.glob("seeds/*/result.json")]
         return {"seconds": sum(seed["seconds"] for seed in seeds)} if seeds else None
-    flops: Data | None = None
-    if per_token and before["flops"]:
-        flops = {name: count * state["tokens"] + before["flops"][name] for name, count in per_token.items()}
+    known = per_token is not None and before["flops"] is not None
     return {
         "seconds": state["seconds"] + before["seconds"],
         "tokens": state["tokens"] + before["tokens"],
-        "flops": flops,
+        "flops": (per_token or 0.0) * state["tokens"] + before["flops"] if known else None,
         "tokens_per_second": _median(training, "tokens_per_second"),
         "peak_share": _median(training, "peak_share"),
     }

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from electra.model.heads import OUTSIDE, HuggingFaceSpanHead, QuestionAnsweringHead, Spans, outside
+from electra.tasks.answering.head import OUTSIDE, HuggingFaceSpanHead, QuestionAnsweringHead, Spans, outside
 from electra.tasks.answering.windows import LONGEST_ANSWER, Window
 from electra.tasks.base import Output
 

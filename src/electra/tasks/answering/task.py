@@ -13,10 +13,11 @@ import torch.nn.functional as F
 from scipy.special import expit
 from torch import Tensor
 
-from electra.config.schema import ModelConfig
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import TaskError
-from electra.model.heads import HuggingFaceSpanHead, QuestionAnsweringHead
+from electra.model.body import Body
+from electra.model.heads import find_head
+from electra.tasks.answering.head import QuestionAnsweringHead
 from electra.tasks.answering.questions import Question
 from electra.tasks.answering.scores import Graded, grade, score_answers
 from electra.tasks.answering.spans import AnswerHead, best_answers, best_spans, score_spans
@@ -24,7 +25,6 @@ from electra.tasks.answering.windows import Window, cut_windows
 from electra.tasks.base import Batch, Defaults, Notes, Output, Prediction, Task, mean_where
 
 UNANSWERABLE_WEIGHT = 0.5
-HEADS: dict[str, type[AnswerHead]] = {"paper": QuestionAnsweringHead, "huggingface": HuggingFaceSpanHead}
 THRESHOLDS = {"paper": -2.75, "huggingface": 0.0}  # null odds; the original's, and where both are equally likely
 
 
@@ -44,7 +44,7 @@ class QuestionAnswering(Task[Question, Window, AnswerHead]):
         self.metric = "best_f1" if unanswerable else "f1"
         self.unanswerable = unanswerable
         self.threshold: float = known.get("null_threshold", THRESHOLDS[head])  # above it there is no answer
-        self._head = HEADS[head]
+        self._paper_head = head == "paper"
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -68,9 +68,11 @@ class QuestionAnswering(Task[Question, Window, AnswerHead]):
         """Cut contexts into windows."""
         return cut_windows(examples, tokenizer, max_length, notes, training)
 
-    def head(self, model: ModelConfig) -> AnswerHead:
-        """Make the paper's question-answering module, or the head of `ElectraForQuestionAnswering`."""
-        return self._head(model)
+    def head(self, encoder: Body) -> AnswerHead:
+        """Make the paper's question-answering module, or the head of `ForQuestionAnswering`."""
+        make = QuestionAnsweringHead if self._paper_head else find_head(f"{encoder.family}ForQuestionAnswering")
+        head: AnswerHead = make(encoder.config)
+        return head
 
     def batch(self, features: Sequence[Window], rows: int, length: int) -> Batch:
         """Give for each window where the answer, the context and the possible starts begin and end."""

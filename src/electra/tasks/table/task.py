@@ -8,7 +8,6 @@ from electra.config.finetune import FinetuneConfig
 from electra.config.tasks import Kind
 from electra.data.reading.records import Row
 from electra.errors import TaskError
-from electra.model.heads import TaggingHead
 from electra.model.networks import Problem, TaskNetwork
 from electra.tasks.answering.files import read_answers
 from electra.tasks.answering.questions import Question, make_question
@@ -46,7 +45,7 @@ def table_task(name: str, config: FinetuneConfig, known: Known) -> Task[Any, Any
 def known_of(network: TaskNetwork) -> dict[str, Any]:
     """Say what is known of the task of a model that others tuned: its kind and its labels, not its columns."""
     labels = list(network.labels)
-    if isinstance(network.head, TaggingHead):
+    if network.head.labelled == "tokens":
         return {"columns": asdict(Columns("tagging", "words", label="tags")), "labels": labels}
     if network.problem is None:
         return {"columns": asdict(Columns("answering", "question", "context", "answers")), "unanswerable": False}

@@ -5,17 +5,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from electra.config.finetune import FinetuneConfig
-from electra.config.schema import ModelConfig
 from electra.data.tokens.tokenizer import Tokenizer
-from electra.model.heads import ClassificationHead, HuggingFaceClassificationHead
+from electra.model.body import Body
+from electra.model.heads import Head, find_head
 from electra.tasks.base import Batch, Feature, Notes, Output, Prediction, Task, mean_where
+from electra.tasks.texts.head import ClassificationHead
 from electra.tasks.texts.labels import Classes, Labels
 from electra.tasks.texts.pictures import MOST_CLASSES, calibration, confusion
-
-HEADS = {"paper": ClassificationHead, "huggingface": HuggingFaceClassificationHead}
 
 
 @dataclass(frozen=True)
@@ -28,13 +27,13 @@ class TextExample:
     group: str = ""  # the part of the split that it belongs to, where that is scored by itself
 
 
-class TextTask(Task[TextExample, Feature[list[float]], nn.Module]):
+class TextTask(Task[TextExample, Feature[list[float]], Head]):
     """A task on texts, whatever file they come from and whatever their labels mean."""
 
     def __init__(self, config: FinetuneConfig, kind: Labels[Any]) -> None:
         self.kind = kind
         self.metric, self.labels, self.problem = kind.metric, kind.names, kind.problem
-        self._head = HEADS[config.head]
+        self._paper_head = config.head == "paper"
         wanted = config.double_unordered
         self._double = self.defaults.double_unordered if wanted is None else wanted
 
@@ -60,9 +59,12 @@ class TextTask(Task[TextExample, Feature[list[float]], nn.Module]):
         """Say whether the label is known."""
         return example.label is not None
 
-    def head(self, model: ModelConfig) -> nn.Module:
-        """Make the paper's head, one linear map of the first token, or Hugging Face's with a layer between."""
-        return self._head(model, len(self.labels))
+    def head(self, encoder: Body) -> Head:
+        """Make the paper's head, one linear map of the first token, or Hugging Face's with a layer in between."""
+        theirs = find_head(f"{encoder.family}ForSequenceClassification")
+        make = ClassificationHead if self._paper_head else theirs
+        head: Head = make(encoder.config, len(self.labels))
+        return head
 
     def batch(self, features: Sequence[Feature[list[float]]], rows: int, length: int) -> Batch:
         """Give the targets (rows, numbers)."""
@@ -71,11 +73,11 @@ class TextTask(Task[TextExample, Feature[list[float]], nn.Module]):
         targets[: len(known)] = torch.tensor(known)
         return {"targets": targets}
 
-    def loss(self, head: nn.Module, hidden: Tensor, batch: Batch) -> Tensor:
+    def loss(self, head: Head, hidden: Tensor, batch: Batch) -> Tensor:
         """Give the mean loss of the rows."""
         return mean_where(self.kind.losses(head(hidden), batch["targets"]), batch["weights"])
 
-    def outputs(self, head: nn.Module, hidden: Tensor, batch: Batch) -> Batch:
+    def outputs(self, head: Head, hidden: Tensor, batch: Batch) -> Batch:
         """Give the logits."""
         return {"logits": head(hidden)}
 

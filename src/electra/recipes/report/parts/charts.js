@@ -5,7 +5,7 @@ const AXES = {
   FLOPs: {
     write: flops,
     of: ({ flops_per_token: each, before }, curve) => {
-      return each && before.flops && curve.tokens.map((count) => count * each.standard + before.flops.standard);
+      return each && before.flops !== null && curve.tokens.map((count) => count * each + before.flops);
     },
   },
   hours: { write: plain, of: (run, curve) => curve.seconds.map((count) => (count + run.before.seconds) / 3600) },

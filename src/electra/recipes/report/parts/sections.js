@@ -145,7 +145,7 @@ function drawCost() {
   const seconds = (run) => run.cost?.seconds ?? run.results?.seeds.reduce((sum, seed) => sum + seed.seconds, 0);
   const operations = (run) => {
     if (run.flops_problem) return { class: "unsure", text: "not counted" };
-    return maybe((count) => `${flops(count.standard)} (${flops(count.paper)})`, run.cost?.flops);
+    return maybe(flops, run.cost?.flops);
   };
   const device = (place) => place.device + (place.processes > 1 ? ` × ${place.processes}` : "");
   const software = (place) => `electra ${place.electra}, torch ${place.torch}`;

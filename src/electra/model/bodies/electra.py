@@ -1,0 +1,303 @@
+"""The encoder of BERT and ELECTRA: learned positions, post-norm, GELU.
+
+Shapes: B sequences, L tokens, E embedding size, H hidden size.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from pydantic import ValidationError
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from electra.config.schema import ElectraModel, ModelConfig
+from electra.errors import CheckpointError
+from electra.model import kernels, ops
+from electra.model.body import Body, Direction, Embeddings
+from electra.model.initialize import glorot_linear, normal_linear, truncated_normal_
+
+TABLES = ("words", "positions", "types")
+CONFIG_KEYS = {  # our key: (theirs, their default for electra, their default for bert)
+    "vocab_size": ("vocab_size", 30_522, 30_522),
+    "embedding_size": ("embedding_size", 128, None),
+    "hidden_size": ("hidden_size", 256, 768),
+    "layers": ("num_hidden_layers", 12, 12),
+    "heads": ("num_attention_heads", 4, 12),
+    "feed_forward_size": ("intermediate_size", 1024, 3072),
+    "max_length": ("max_position_embeddings", 512, 512),
+    "token_types": ("type_vocab_size", 2, 2),
+    "dropout": ("hidden_dropout_prob", 0.1, 0.1),
+    "attention_dropout": ("attention_probs_dropout_prob", 0.1, 0.1),
+    "layer_norm_eps": ("layer_norm_eps", 1e-12, 1e-12),
+    "initializer_std": ("initializer_range", 0.02, 0.02),
+}
+REQUIRED = {"hidden_act": "gelu", "position_embedding_type": "absolute", "is_decoder": False}
+REQUIRED |= {"add_cross_attention": False}
+MODULES = {  # our modules: theirs; those of a block without its number
+    "embeddings.words": "embeddings.word_embeddings",
+    "embeddings.positions": "embeddings.position_embeddings",
+    "embeddings.types": "embeddings.token_type_embeddings",
+    "embeddings.norm": "embeddings.LayerNorm",
+    "project": "embeddings_project",
+    "attention.output": "attention.output.dense",
+    "attention_norm": "attention.output.LayerNorm",
+    "expand": "intermediate.dense",
+    "contract": "output.dense",
+    "feed_forward_norm": "output.LayerNorm",
+}
+QUERY_KEY_VALUE = "attention.query_key_value"  # one matrix here, three in files and for Muon
+BERT_HEAD = {  # BERT's masked-LM head is the generator's under other names
+    "cls.predictions.transform.dense": "generator_predictions.dense",
+    "cls.predictions.transform.LayerNorm": "generator_predictions.LayerNorm",
+    "cls.predictions": "generator_lm_head",
+}
+
+
+class ElectraEmbeddings(Embeddings):
+    """Token, position and type embeddings, summed and normalized."""
+
+    def __init__(self, config: ElectraModel) -> None:
+        super().__init__()
+        self.config = config
+        self.words = nn.Embedding(config.vocab_size, config.embedding_size)
+        self.positions = nn.Embedding(config.max_length, config.embedding_size)
+        self.types = nn.Embedding(config.token_types, config.embedding_size)
+        for table in (self.words, self.positions, self.types):
+            truncated_normal_(table.weight, config.initializer_std)
+        self.norm = nn.LayerNorm(config.embedding_size, eps=config.layer_norm_eps)
+        self.dropout = ops.Dropout(config.dropout)
+
+    @property
+    def vocabulary(self) -> Tensor:
+        """The (V, E) embeddings of all tokens."""
+        return self.words.weight
+
+    def forward(self, ids: Tensor, types: Tensor | None) -> Tensor:
+        """Embed (B, L) ids as (B, L, E)."""
+        ids = ids.int()  # a GPU sorts them for the gradient: half the bits, half the time
+        place = self.positions.weight[: ids.size(1)] + _embed_types(types, self.types.weight)
+        return ops.norm_and_drop(self.words(ids) + place, self.norm, self.dropout)
+
+
+class DisentangledEmbeddings(ElectraEmbeddings):
+    """Gradient-disentangled sharing: another network's embeddings, held fixed, plus a difference that is learned.
+
+    E_D = stop_gradient(E_G) + E_Δ (He et al. 2023, DeBERTaV3); E_Δ starts at zero.
+    """
+
+    def __init__(self, config: ElectraModel, shared: Embeddings) -> None:
+        super().__init__(config)
+        assert isinstance(shared, ElectraEmbeddings)
+        self.shared = shared
+        for table in TABLES:
+            nn.init.zeros_(getattr(self, table).weight)
+
+    @property
+    def source(self) -> Embeddings:
+        """The embeddings of the other network."""
+        return self.shared
+
+    @property
+    def vocabulary(self) -> Tensor:
+        """The (V, E) embeddings of all tokens; only the difference gets a gradient."""
+        return self.shared.words.weight.detach() + self.words.weight
+
+    def forward(self, ids: Tensor, types: Tensor | None) -> Tensor:
+        """Embed (B, L) ids as (B, L, E); only the difference gets a gradient."""
+        shared, ids = self.shared, ids.int()
+        words = F.embedding(ids, shared.words.weight.detach()) + self.words(ids)
+        positions, kinds = (
+            theirs.weight.detach() + own.weight
+            for theirs, own in ((shared.positions, self.positions), (shared.types, self.types))
+        )
+        summed = words + (positions[: ids.size(1)] + _embed_types(types, kinds))
+        return ops.norm_and_drop(summed, self.norm, self.dropout)
+
+    @torch.no_grad()
+    def adopt(self, theirs: Embeddings) -> None:
+        """Set the difference so that the sum equals plain embeddings."""
+        assert isinstance(theirs, ElectraEmbeddings)
+        for table in TABLES:
+            own, shared, wanted = (getattr(module, table).weight for module in (self, self.shared, theirs))
+            own.copy_(wanted - shared)
+        self.norm.load_state_dict(theirs.norm.state_dict())
+
+    @torch.no_grad()
+    def plain(self) -> ElectraEmbeddings:
+        """Return the same function as plain embeddings."""
+        plain = ElectraEmbeddings(self.config).to(self.words.weight.device)
+        for table in TABLES:
+            summed, own, shared = (getattr(module, table).weight for module in (plain, self, self.shared))
+            summed.copy_(shared + own)
+        plain.norm.load_state_dict(self.norm.state_dict())
+        return plain
+
+
+class SelfAttention(nn.Module):
+    """Multi-head self-attention."""
+
+    def __init__(self, config: ElectraModel) -> None:
+        super().__init__()
+        self.heads = config.heads
+        self.dropout = ops.Dropout(config.attention_dropout)
+        self.query_key_value = normal_linear(config.hidden_size, 3 * config.hidden_size, config.initializer_std)
+        self.output = normal_linear(config.hidden_size, config.hidden_size, config.initializer_std)
+
+    def forward(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
+        """Mix (B, L, H) hidden states where the boolean mask (B or 1, 1, L, L) allows it."""
+        split = self.query_key_value(hidden).unflatten(-1, (3, self.heads, -1))  # (B, L, 3, heads, H / heads)
+        query, key, value = split.permute(2, 0, 3, 1, 4).unbind(0)
+        mixed = ops.attend(query, key, value, mask, self.dropout)
+        output: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
+        return output
+
+
+class Layer(nn.Module):
+    """One Transformer block: attention and feed-forward, each added to its input and then normalized."""
+
+    def __init__(self, config: ElectraModel) -> None:
+        super().__init__()
+        self.attention = SelfAttention(config)
+        self.attention_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.expand = normal_linear(config.hidden_size, config.feed_forward_size, config.initializer_std)
+        self.contract = normal_linear(config.feed_forward_size, config.hidden_size, config.initializer_std)
+        self.feed_forward_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.dropout = ops.Dropout(config.dropout)
+
+    def forward(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
+        """Map (B, L, H) to (B, L, H) where the boolean mask (B or 1, 1, L, L) allows it."""
+        hidden = self.attention_norm(hidden + self.dropout(self.attention(hidden, mask)))
+        output: Tensor = self.feed_forward_norm(hidden + self.dropout(self.contract(F.gelu(self.expand(hidden)))))
+        return output
+
+    def weights(self) -> list[Tensor]:
+        """Return all weights in the order of their use, as the fused stack takes them."""
+        first = (self.attention.query_key_value, self.attention.output, self.attention_norm)
+        second = (self.expand, self.contract, self.feed_forward_norm)
+        return [weight for module in (*first, *second) for weight in (module.weight, module.bias)]
+
+
+class ElectraBody(Body):
+    """Embeddings, a projection where their width differs, and a stack of blocks."""
+
+    family, model_types = "Electra", ("electra", "bert")
+    config: ElectraModel
+
+    def __init__(
+        self, config: ModelConfig, embeddings: Embeddings | None = None, direction: Direction = "both"
+    ) -> None:
+        super().__init__(config, embeddings, direction)
+        assert isinstance(config, ElectraModel)
+        same_width = config.embedding_size == config.hidden_size
+        self.project = nn.Identity() if same_width else glorot_linear(config.embedding_size, config.hidden_size)
+        self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
+
+    def forward(self, ids: Tensor, attention: Tensor | None = None, types: Tensor | None = None) -> Tensor:
+        """Encode (B, L) ids as (B, L, H) hidden states."""
+        hidden: Tensor = self.project(self.embeddings(ids, types))
+        hidden = hidden.to(next(self.layers.parameters()).dtype)  # under autocast a norm widens them
+        if self._fits_stack(hidden) and ops.choose("post_norm_stack", hidden) == "triton":
+            return self._run_stack(hidden, attention)
+        mask = self._mask(ids, attention)
+        for layer in self.layers:
+            if self.config.activation_checkpointing and self.training:
+                hidden = checkpoint(layer, hidden, mask, use_reentrant=False)
+            else:
+                hidden = layer(hidden, mask)
+        return hidden
+
+    @classmethod
+    def make_embeddings(cls, config: ModelConfig, shared: Embeddings | None = None) -> Embeddings:
+        """Make embeddings to share, or (GDES) embeddings that learn the difference to `shared` ones."""
+        assert isinstance(config, ElectraModel)
+        return DisentangledEmbeddings(config, shared) if shared else ElectraEmbeddings(config)
+
+    def matrices(self) -> dict[str, int]:
+        """Name the matrices inside the blocks; query, key and value are three."""
+        named = self.layers.named_parameters(prefix="layers")
+        return {name: 3 if QUERY_KEY_VALUE in name else 1 for name, weight in named if weight.dim() == 2}
+
+    def height(self, name: str) -> int:
+        """Return the block that a parameter belongs to, counted from 1; 0 for embeddings and projection."""
+        in_layer = re.match(r"layers\.(\d+)\.", name)
+        return int(in_layer[1]) + 1 if in_layer else 0
+
+    @classmethod
+    def read_config(cls, described: Mapping[str, Any]) -> ElectraModel:
+        """Read the shape of an ELECTRA or BERT."""
+        for key, needed in REQUIRED.items():
+            if described.get(key, needed) != needed:
+                raise CheckpointError(f"{key} = {described[key]!r} is not supported, only {needed!r}")
+        default = 1 if described["model_type"] == "electra" else 2
+        values = {ours: described.get(entry[0], entry[default]) for ours, entry in CONFIG_KEYS.items()}
+        if default == 2:
+            values["embedding_size"] = values["hidden_size"]
+        try:
+            return ElectraModel.model_validate(values)
+        except ValidationError as problem:
+            error = problem.errors()[0]
+            where = ".".join(CONFIG_KEYS[str(key)][0] for key in error["loc"])
+            raise CheckpointError(f"impossible model: {where} {error['msg']}") from None
+
+    @classmethod
+    def describe(cls, config: ElectraModel) -> dict[str, Any]:
+        """Return a shape as Hugging Face's `config.json` has it."""
+        values = {theirs: getattr(config, ours) for ours, (theirs, *_) in CONFIG_KEYS.items()}
+        return values | {"hidden_act": "gelu"}
+
+    def file_names(self, name: str) -> list[str]:
+        """Return the tensor of a file that a parameter is, or the three that it is joined from."""
+        module, _, kind = name.rpartition(".")
+        in_layer = re.fullmatch(r"layers\.(\d+)\.(.+)", module)
+        number, part = in_layer.groups() if in_layer else (None, module)
+        joined = ["query", "key", "value"] if part == QUERY_KEY_VALUE else []
+        parts = [f"attention.self.{role}" for role in joined] or [MODULES.get(part, part)]
+        block = f"encoder.layer.{number}." if in_layer else ""
+        return [f"{block}{part}.{kind}" for part in parts]
+
+    @classmethod
+    def current_name(cls, name: str) -> str:
+        """Return today's ELECTRA name of a tensor of BERT or of an old file."""
+        name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name))
+        name = re.sub(r"^(electra|bert)\.", "", name)
+        module, _, kind = name.rpartition(".")
+        return f"{BERT_HEAD[module]}.{kind}" if module in BERT_HEAD else name
+
+    def _fits_stack(self, hidden: Tensor) -> bool:
+        """True for the shapes that the fused stack is made for."""
+        config = self.config
+        head_size = config.hidden_size // config.heads
+        power_of_two = 16 <= head_size <= kernels.WIDEST and head_size & (head_size - 1) == 0  # for the matrix units
+        indexed = hidden.shape[:2].numel() * max(config.feed_forward_size, 3 * config.hidden_size) < 2**31  # in 32 bits
+        usual = self.direction == "both" and not config.activation_checkpointing
+        return usual and power_of_two and indexed and hidden.size(1) <= kernels.LONGEST
+
+    def _run_stack(self, hidden: Tensor, texts: Tensor | None) -> Tensor:
+        from electra.model.bodies.electra_stack import Settings, run_blocks
+
+        config = self.config
+        chances = (config.attention_dropout, config.dropout) if self.training else (0.0, 0.0)
+        weights = [weight for layer in self.layers for weight in layer.weights()]  # type: ignore[operator]
+        seeds = ops.dropout_seeds(len(self.layers), hidden.device)
+        return run_blocks(hidden, weights, texts, seeds, Settings(config.heads, *chances, config.layer_norm_eps))
+
+    def _mask(self, ids: Tensor, attention: Tensor | None) -> Tensor | None:
+        mask = None
+        if attention is not None:  # padding attends to padding, so that no row is empty and becomes NaN
+            mask = (attention[:, None, :, None] == attention[:, None, None, :]).contiguous()
+        if self.direction != "both":
+            square = torch.ones(ids.size(1), ids.size(1), dtype=torch.bool, device=ids.device)
+            one_way = (square.tril() if self.direction == "forward" else square.triu())[None, None]
+            mask = one_way if mask is None else mask & one_way
+        return mask
+
+
+def _embed_types(types: Tensor | None, table: Tensor) -> Tensor:
+    """Embed token types as a matrix product: its gradient is cheap although all tokens share a few rows."""
+    if types is None:
+        return table[0]
+    chosen = types[..., None] == torch.arange(len(table), device=types.device)
+    return chosen.to(table.dtype) @ table

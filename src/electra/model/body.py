@@ -1,0 +1,141 @@
+"""The contract of an encoder body: everything that knows the body's layers or weights by name is part of the body.
+
+Shapes: B sequences, L tokens, H hidden size, V vocabulary, E embedding size.
+`attention` (B, L) is 0 for padding and otherwise the number of a token's text: tokens attend to tokens with the same
+number. A plain 0/1 attention mask is the case of one text per sequence; None lets all tokens attend to each other.
+"""
+
+import copy
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Self
+
+from torch import Tensor, nn
+
+from electra.config.schema import ModelConfig
+from electra.errors import ConfigError
+from electra.model.heads import Head, find_head
+
+Direction = Literal["both", "forward", "backward"]
+EMBEDDINGS = "embeddings"  # the attribute of a body that networks may share
+
+
+class Embeddings(nn.Module):
+    """Token embeddings, and whatever a body adds to them before its first block."""
+
+    @property
+    @abstractmethod
+    def vocabulary(self) -> Tensor:
+        """The (V, E) embeddings of all tokens, which the head that predicts tokens multiplies with."""
+
+    @property
+    def source(self) -> "Embeddings":
+        """The embeddings that another network may hold too."""
+        return self
+
+    def adopt(self, theirs: "Embeddings") -> None:
+        """Take over plain embeddings of the same shape."""
+        self.load_state_dict(theirs.state_dict())
+
+    def plain(self) -> "Embeddings":
+        """Return the same function as embeddings that depend on no other module."""
+        return self
+
+
+class Body(nn.Module):
+    """An encoder: ids (B, L) to hidden states (B, L, H)."""
+
+    family: ClassVar[str]  # prefix of its classes in transformers, such as Electra of ElectraForMaskedLM
+    model_types: ClassVar[tuple[str, ...]]  # values of `model_type` in config.json that it reads; it writes the first
+    config: ModelConfig
+    embeddings: Embeddings
+
+    def __init__(
+        self, config: ModelConfig, embeddings: Embeddings | None = None, direction: Direction = "both"
+    ) -> None:
+        super().__init__()
+        self.config, self.direction = config, direction
+        self.embeddings = embeddings or self.make_embeddings(config)
+
+    @abstractmethod
+    def forward(self, ids: Tensor, attention: Tensor | None = None, types: Tensor | None = None) -> Tensor:
+        """Encode (B, L) ids as (B, L, H) hidden states."""
+
+    @classmethod
+    @abstractmethod
+    def make_embeddings(cls, config: ModelConfig, shared: Embeddings | None = None) -> Embeddings:
+        """Make embeddings to share, or (GDES) embeddings that learn the difference to `shared` ones."""
+
+    @abstractmethod
+    def matrices(self) -> Mapping[str, int]:
+        """Name the parameters that Muon updates, and how many matrices are stacked in each."""
+
+    @abstractmethod
+    def height(self, name: str) -> int:
+        """Return the block that a parameter belongs to, counted from 1; 0 for what comes before the blocks."""
+
+    @classmethod
+    @abstractmethod
+    def read_config(cls, described: Mapping[str, Any]) -> ModelConfig:
+        """Read the shape from the content of a Hugging Face `config.json`."""
+
+    @classmethod
+    @abstractmethod
+    def describe(cls, config: Any) -> dict[str, Any]:
+        """Return a shape as Hugging Face's `config.json` has it."""
+
+    @abstractmethod
+    def file_names(self, name: str) -> list[str]:
+        """Return the tensors of a Hugging Face file that make up one parameter, joined along the first axis."""
+
+    @classmethod
+    def current_name(cls, name: str) -> str:
+        """Return today's name of a tensor in a file of an older layout, without the prefix of the encoder."""
+        return name.removeprefix(f"{cls.model_types[0]}.")
+
+    @property
+    def vocabulary(self) -> Tensor:
+        """The (V, E) embeddings of all tokens."""
+        return self.embeddings.vocabulary
+
+    def detection_head(self) -> Head:
+        """Make a head that scores every token."""
+        head: Head = find_head(f"{self.family}ForPreTraining")(self.config)
+        return head
+
+    def token_head(self, inputs: int | None = None) -> Head:
+        """Make a head that predicts tokens from hidden states, of this body's width or another."""
+        head: Head = find_head(f"{self.family}ForMaskedLM")(self.config, inputs)
+        return head
+
+    def plain(self) -> Self:
+        """Return an equal body whose embeddings are its own, as files store them; all other modules are the same."""
+        if (plain := self.embeddings.plain()) is self.embeddings:
+            return self
+        body: Self = with_modules(self)
+        body.embeddings = plain
+        return body
+
+    def adopt(self, theirs: "Body", name: str = "the model") -> None:
+        """Take over the weights of a plain body of the same shape; `name` is for messages."""
+        check_shape(self.config, theirs.config, name)
+        embedding = f"{EMBEDDINGS}."
+        own = {key: value for key, value in self.state_dict().items() if key.startswith(embedding)}
+        rest = {key: value for key, value in theirs.state_dict().items() if not key.startswith(embedding)}
+        self.load_state_dict(own | rest)
+        self.embeddings.adopt(theirs.embeddings)
+
+
+def with_modules(module: Any) -> Any:
+    """Return a copy of a module that holds the same submodules and may exchange one of them."""
+    twin = copy.copy(module)
+    twin._modules = dict(module._modules)
+    return twin
+
+
+def check_shape(ours: ModelConfig, theirs: ModelConfig, name: str) -> None:
+    """Refuse weights of another shape than the config asks for."""
+    wanted, found = ours.shape, theirs.shape
+    for key in wanted:
+        if wanted[key] != found.get(key):
+            raise ConfigError(f"init: {name} has {key} {found.get(key)}, the config says {wanted[key]}")

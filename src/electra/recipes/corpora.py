@@ -1,0 +1,117 @@
+"""The corpora of a pre-training run: the sizes that follow from them, how long they last, how often tokens occur."""
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from electra.config.keys import is_set
+from electra.config.load import gather, validate
+from electra.config.schema import ModelConfig, PretrainConfig
+from electra.data.corpus.shards import Corpus, open_corpus
+from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
+from electra.errors import ConfigError
+from electra.model.huggingface import read_shape
+from electra.model.pretrained import find_folder, fits_vocabulary
+
+SHORTEST = 8  # tokens of the sequences that a run may start with
+
+
+class Corpora(list[Corpus]):
+    """The corpora that a config names, with one tokenizer."""
+
+    def __init__(self, config: PretrainConfig) -> None:
+        assert config.data is not None
+        super().__init__(open_corpus(path) for path in ([config.data] if isinstance(config.data, str) else config.data))
+        self.weights = config.data_weights
+        self.tokenizer = load_tokenizer(self[0].path / "tokenizer")
+
+    def fit(self, config: PretrainConfig) -> PretrainConfig:
+        """Return the config with the sizes of the corpus, or of the model it starts from; refuse sizes that differ."""
+        corpus, start = self[0].manifest, _start(config)
+        length = config.train.length if is_set(config, "train.length") else corpus.length
+        if length != corpus.length:
+            raise ConfigError(
+                f"{self[0].path} has sequences of {corpus.length} tokens, train.length is {length}: "
+                f"drop train.length, or build the corpus with --length {length}"
+            )
+        follows = {
+            "vocab_size": start.vocab_size if start else self.tokenizer.vocab_size,
+            "max_length": start.max_length if start else max(config.model.max_length, length),
+            "token_types": start.token_types if start else max(config.model.token_types, 1 + (corpus.cut == "paper")),
+        }
+        sizes = {key: value for key, value in follows.items() if not is_set(config, f"model.{key}")}
+        fitted = config.model_copy(
+            update={
+                "model": config.model.model_copy(update=sizes),
+                "train": config.train.model_copy(update={"length": length, **_start_length(config, length)}),
+            }
+        )
+        self._check(fitted)
+        return validate(PretrainConfig, gather(PretrainConfig, fitted.model_dump(exclude_none=True)))
+
+    def fingerprint(self) -> str:
+        """Return what identifies the content of all corpora."""
+        return " ".join(corpus.fingerprint for corpus in self)
+
+    def lasting_tokens(self, length: int) -> float:
+        """Count the tokens until all text, or the corpus of a mixture that ends first, has been read once."""
+        sizes = [length * sum(map(len, corpus.shards("train"))) for corpus in self]
+        if not self.weights:
+            return sum(sizes)
+        shares = [weight / sum(self.weights) for weight in self.weights]
+        return min(size / share for size, share in zip(sizes, shares, strict=False))
+
+    def token_counts(self, vocab_size: int) -> Tensor:
+        """Count how often each token is read, mixtures by their weights, without special tokens."""
+        counts = np.zeros((len(self), vocab_size))
+        for corpus, row in zip(self, counts, strict=True):
+            for shard in corpus.shards("train"):
+                for start in range(0, len(shard), 65_536):
+                    row += np.bincount(shard[start : start + 65_536].ravel(), minlength=vocab_size)
+            row[[number for name, number in corpus.manifest.special_ids.items() if name != "unk"]] = 0
+        if self.weights:
+            sizes = counts.sum(1)
+            counts *= (sizes.sum() / sum(self.weights) * np.array(self.weights) / sizes)[:, None]
+        return torch.from_numpy(counts.sum(0)).float()
+
+    def _check(self, config: PretrainConfig) -> None:
+        corpus, model = self[0], config.model
+        if corpus.manifest.cut == "paper" and model.token_types < 2:
+            raise ConfigError(f"{corpus.path} has two segments per sequence (--cut paper): set model.token_types=2")
+        if config.init is not None:
+            check_vocabulary(self.tokenizer, load_tokenizer(find_folder(config.init)), config.init)
+        if not fits_vocabulary(model.vocab_size, self.tokenizer.vocab_size):
+            raise ConfigError(
+                f"{corpus.path} has a vocabulary of {self.tokenizer.vocab_size}, model.vocab_size is "
+                f"{model.vocab_size}: drop model.vocab_size, or build the corpus with another tokenizer"
+            )
+
+
+def check_vocabulary(ours: Tokenizer, theirs: Tokenizer, source: str) -> None:
+    """Refuse weights whose ids mean other tokens than those of the corpus."""
+    wanted, found = ours.backend.get_vocab(), theirs.backend.get_vocab()
+    if wanted != found:
+        number = min(number for _, number in wanted.items() ^ found.items())
+        raise ConfigError(
+            f"init: {source} has another vocabulary than the corpus, such as {theirs.token(number)!r} for "
+            f"{ours.token(number)!r}: build the corpus with --tokenizer {find_folder(source)}"
+        )
+
+
+def _start(config: PretrainConfig) -> ModelConfig | None:
+    """Read the shape of the model to start from."""
+    if config.init is None:
+        return None
+    return read_shape(find_folder(config.init))
+
+
+def _start_length(config: PretrainConfig, length: int) -> dict[str, Any]:
+    """Return a preset's short sequences of the start so that they divide the length; none if they get too short."""
+    start = config.train.start_length
+    if start is None or is_set(config, "train.start_length") or length % start == 0:
+        return {}
+    common = math.gcd(start, length)
+    return {"start_length": common} if common >= SHORTEST else {"start_length": None, "length_warmup_steps": None}
