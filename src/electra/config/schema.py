@@ -1,4 +1,4 @@
-"""Every knob on one page: typed, frozen, strict; what is not written here does not exist."""
+"""Every setting of pre-training: typed, frozen and strict, with its default and its meaning."""
 
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -24,24 +24,24 @@ Precision = Literal["auto", "bf16", "float32"]
 ForwardPrecision = Annotated[Precision, Field(description="auto: bf16 on a GPU, float32 on a CPU")]
 Optimizer = Annotated[
     Literal["electra", "adamw", "muon"],
-    Field(description="the original's AdamW (no bias correction), the standard one, or Muon"),
+    Field(description="the original's AdamW without bias correction, standard AdamW, or Muon"),
 ]
-# Not every shell writes ~ out within key=value.
+# Not every shell expands ~ inside key=value.
 Out = Annotated[str, AfterValidator(lambda path: str(Path(path).expanduser()) if path.startswith("~") else path)]
 
 
 class Section(BaseModel):
-    """A frozen part of a config; unknown keys and values of another type are refused."""
+    """A frozen part of a config; unknown keys and values of another type are errors."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
 
 class Root(Section):
-    """A whole config, as a preset or a file holds it."""
+    """A complete config."""
 
-    command: ClassVar[str]  # that it is for, and the folder of its presets
-    example: ClassVar[str]  # a setting, for messages
-    alternatives: ClassVar[tuple[tuple[str, ...], ...]] = ()  # a layer that sets one key forgets the others below
+    command: ClassVar[str]  # that uses it, and the folder of its presets
+    example: ClassVar[str]  # of a setting, for messages
+    alternatives: ClassVar[tuple[tuple[str, ...], ...]] = ()  # setting one key drops the others of a lower layer
 
 
 class ModelConfig(Section):
@@ -127,7 +127,7 @@ class MaskedLMGenerator(SizedGenerator):
 
     kind: Literal["masked_lm"] = Field("masked_lm", description="a small masked language model, as in the paper")
     sharing: Literal["none", "embeddings", "gdes", "all"] = Field(
-        "embeddings", description="weights in common with the discriminator; gdes: embeddings, but not their gradients"
+        "embeddings", description="weights shared with the discriminator; gdes: embeddings, but not their gradients"
     )
 
     @model_validator(mode="after")
@@ -142,18 +142,18 @@ class TwoTowerGenerator(SizedGenerator):
 
     kind: Literal["two_tower"] = Field("two_tower", description="one causal Transformer per direction")
     sharing: Literal["none", "embeddings", "gdes"] = Field(
-        "embeddings", description="weights in common with the discriminator; gdes: embeddings, but not their gradients"
+        "embeddings", description="weights shared with the discriminator; gdes: embeddings, but not their gradients"
     )
 
 
 class UniformGenerator(Section):
-    """Replacements drawn uniformly from the vocabulary: nothing is trained."""
+    """Replacements drawn uniformly from the vocabulary, without training."""
 
     kind: Literal["uniform"] = Field("uniform", description="every token equally likely")
 
 
 class UnigramGenerator(Section):
-    """Replacements drawn by how often each token occurs in the corpus: nothing is trained."""
+    """Replacements drawn by the frequency of tokens in the corpus, without training."""
 
     kind: Literal["unigram"] = Field("unigram", description="every token as likely as in the corpus")
 
@@ -164,61 +164,60 @@ Generator = Annotated[
 
 
 class Masking(Section):
-    """Which tokens the objectives hide."""
+    """Which tokens the objectives mask."""
 
     name: str
+    mask_fraction: Annotated[float, Field(gt=0, lt=1)] = Field(0.15, description="share of the tokens that are masked")
+    mask_token_fraction: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.85, description="share of the masked tokens that become [MASK]; the others are kept (original: 0.85)"
+    )
+    mask_draw: Literal["distinct", "with_replacement"] = Field(
+        "distinct", description="positions drawn without repetition, or with it as in the original"
+    )
+    whole_words: bool = Field(False, description="mask all pieces of a word or none")
 
     @property
     def kind(self) -> str:
-        """The class in `electra.objectives` that implements it."""
+        """The kind of the class in `electra.objectives` that implements it."""
         return self.name
-
-    mask_fraction: Annotated[float, Field(gt=0, lt=1)] = Field(0.15, description="share of the tokens that are masked")
-    mask_token_fraction: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.85, description="share of the masked tokens that become [MASK]; the rest stay as they are (original: 0.85)"
-    )
-    mask_draw: Literal["distinct", "with_replacement"] = Field(
-        "distinct", description="positions drawn without repetition, or as the original draws them"
-    )
-    whole_words: bool = Field(False, description="mask all pieces of a word or none")
 
     @model_validator(mode="after")
     def _whole_words_are_distinct(self) -> Self:
         if self.whole_words and self.mask_draw == "with_replacement":
-            raise ValueError('whole_words needs mask_draw = "distinct": a word drawn twice has no meaning')
+            raise ValueError('whole_words needs mask_draw = "distinct": a word cannot be drawn twice')
         return self
 
 
 class Sampling(Masking):
-    """What the objectives with a generator that samples have in common."""
+    """Fields of the objectives with a generator that samples."""
 
     generator_weight: NonNegative = Field(1.0, description="weight of the generator's loss")
     temperature: PositiveFloat = Field(1.0, description="softmax temperature of the generator's samples")
 
 
 class ReplacedTokens(Sampling):
-    """What the objectives whose input holds replaced tokens have in common."""
+    """Fields of the objectives whose input has replaced tokens."""
 
-    forbid_original: bool = Field(False, description="never sample the true token: every sample is a replacement")
+    forbid_original: bool = Field(False, description="never sample the true token")
     generator: Generator = MaskedLMGenerator()
 
 
 class Discriminating(Sampling):
-    """What the objectives with a discriminator have in common."""
+    """Fields of the objectives with a discriminator."""
 
     discriminator_weight: NonNegative = Field(50.0, description="weight of the discriminator's loss")
 
 
 class Detecting(ReplacedTokens, Discriminating):
-    """What the objectives that detect replaced tokens have in common."""
+    """Fields of the objectives that detect replaced tokens."""
 
     prior: Annotated[float, Field(gt=0, lt=1)] | None = Field(
-        None, description="share of all tokens that the discriminator takes for replaced at first (original: even odds)"
+        None, description="share of replaced tokens that the discriminator expects at the start (original: even odds)"
     )
 
     @property
     def first_chance(self) -> float:
-        """Give the chance of being replaced that the discriminator starts from for a token that its loss counts."""
+        """The share of replaced tokens, among those that the loss counts, that the discriminator expects at the start."""
         return self.prior or 0.5
 
 
@@ -227,12 +226,13 @@ class ElectraObjective(Detecting):
 
     name: Literal["electra"] = Field("electra", description="replaced token detection")
     algorithm: Literal["joint", "two_stage", "adversarial"] = Field(
-        "joint", description="both at once; the generator first; or a generator that is rewarded for fooling"
+        "joint",
+        description="both networks at once; the generator first; or a generator rewarded for fooling the discriminator",
     )
 
     @property
     def kind(self) -> str:
-        """The class in `electra.objectives` that implements it: one for each algorithm."""
+        """The kind of the class that implements it: one for each algorithm."""
         return self.name if self.algorithm == "joint" else self.algorithm
 
     @model_validator(mode="after")
@@ -253,33 +253,35 @@ class ElectraObjective(Detecting):
 
 
 class Electra15Objective(Detecting):
-    """Replaced token detection whose loss counts the masked positions alone (section 3.5)."""
+    """Replaced token detection whose loss counts only the masked positions (section 3.5)."""
 
-    name: Literal["electra_15"] = Field("electra_15", description="detection at the masked positions alone")
+    name: Literal["electra_15"] = Field("electra_15", description="detection only at the masked positions")
 
     @property
     def first_chance(self) -> float:
-        """Give the same of the masked tokens, the only ones that are ever replaced."""
+        """The same share among the masked tokens, the only ones that can be replaced."""
         return self.prior / self.mask_fraction if self.prior else 0.5
 
     @model_validator(mode="after")
     def _only_masked_tokens_are_replaced(self) -> Self:
         if self.prior and self.prior >= self.mask_fraction:
             raise ValueError(
-                f"prior {self.prior:g} is a share of all tokens, of which {self.mask_fraction:g} are masked: set less"
+                f"prior {self.prior:g} must be below mask_fraction {self.mask_fraction:g}: only masked tokens are replaced"
             )
         return self
 
 
 class CorrectiveObjective(Detecting):
-    """Replaced token detection that also says what stood there, after COCO-LM (not of the paper)."""
+    """Replaced token detection that also predicts the original tokens, after COCO-LM (not in the paper)."""
 
-    name: Literal["corrective"] = Field("corrective", description="detection, and the true tokens where it was masked")
-    correction_weight: NonNegative = Field(5.0, description="weight of the loss of predicting the true tokens")
+    name: Literal["corrective"] = Field(
+        "corrective", description="detection plus prediction of the original tokens at masked positions"
+    )
+    correction_weight: NonNegative = Field(5.0, description="weight of the loss of predicting the original tokens")
 
 
 class ReplaceMLMObjective(ReplacedTokens):
-    """Masked language modelling whose input holds samples instead of [MASK] (section 3.5)."""
+    """Masked language modelling whose input has samples instead of [MASK] (section 3.5)."""
 
     name: Literal["replace_mlm"] = Field("replace_mlm", description="masked LM over generator samples")
 
@@ -291,7 +293,7 @@ class AllTokensMLMObjective(ReplacedTokens):
 
 
 class MLMObjective(Masking):
-    """The BERT baseline: masked language modelling by the full-size encoder, masks drawn anew each time."""
+    """The BERT baseline: masked language modelling by the full-size encoder, with new masks each time."""
 
     name: Literal["mlm"] = Field("mlm", description="masked language modelling")
 
@@ -316,43 +318,43 @@ Objective = Annotated[
 
 
 class TrainConfig(Section):
-    """How long, how fast and on how much at a time."""
+    """Budget, batches, optimizer and schedule."""
 
     steps: PositiveInt | None = Field(None, description="budget: updates of the weights")
     tokens: PositiveInt | None = Field(None, description="budget: tokens read, instead of steps")
     hours: PositiveFloat | None = Field(None, description="budget: wall-clock time, instead of steps")
     batch_size: PositiveInt = Field(description="sequences in one update")
     micro_batch_size: PositiveInt | None = Field(
-        None, description="sequences at a time; gradients of several are summed up (all at once when not set)"
+        None, description="sequences at a time; their gradients are accumulated (default: all at once)"
     )
-    start_batch_size: PositiveInt | None = Field(None, description="batch size at the start, when it grows")
+    start_batch_size: PositiveInt | None = Field(None, description="initial batch size, if it grows")
     batch_warmup_steps: PositiveInt | None = Field(None, description="updates until the full batch size")
-    length: PositiveInt = Field(description="tokens in one sequence")
-    start_length: PositiveInt | None = Field(None, description="tokens at the start, when sequences grow")
+    length: PositiveInt = Field(description="tokens in one sequence; follows the corpus")
+    start_length: PositiveInt | None = Field(None, description="initial tokens in one sequence, if it grows")
     length_warmup_steps: PositiveInt | None = Field(None, description="updates until the full length")
     optimizer: Optimizer = "electra"
-    learning_rate: PositiveFloat = Field(description="base rate, times the schedule")
+    learning_rate: PositiveFloat = Field(description="base rate, multiplied by the schedule")
     schedule: Literal["linear", "stable"] = Field(
-        "linear", description="linear decay times warm-up as in the original, or warm-up, plateau and a final decay"
+        "linear", description="linear decay times warmup as in the original, or warmup, plateau and a final decay"
     )
     warmup_steps: NonNegativeInt = Field(10_000, description="updates until the full rate")
     decay_fraction: Annotated[float, Field(gt=0, le=1)] = Field(
-        0.2, description="with schedule = stable: share of the run at its end over which the rate falls to zero"
+        0.2, description="with schedule = stable: share of the run over which the rate falls to zero at the end"
     )
-    weight_decay: NonNegative = Field(0.01, description="decoupled decay; biases and layer norms are exempt")
-    adam_beta1: Probability = Field(0.9, description="memory of the gradient's mean")
-    adam_beta2: Probability = Field(0.999, description="memory of the gradient's square")
-    adam_eps: PositiveFloat = Field(1e-6, description="added to the root of the gradient's square")
-    clip_norm: PositiveFloat = Field(1.0, description="largest norm of the whole gradient")
+    weight_decay: NonNegative = Field(0.01, description="decoupled weight decay; biases and layer norms are exempt")
+    adam_beta1: Probability = Field(0.9, description="decay of the running mean of the gradient")
+    adam_beta2: Probability = Field(0.999, description="decay of the running mean of its square")
+    adam_eps: PositiveFloat = Field(1e-6, description="added to the denominator")
+    clip_norm: PositiveFloat = Field(1.0, description="largest norm of the gradient")
     precision: ForwardPrecision = "auto"
     execution: Literal["auto", "plain", "compiled", "fast"] = Field(
         "auto",
-        description="operation by operation, through torch.compile, or kernels in CUDA graphs; auto: fast on a GPU",
+        description="plain PyTorch, torch.compile, or our kernels in CUDA graphs (fast); auto: fast on a GPU",
     )
 
     @property
     def smallest_batch(self) -> int:
-        """Give the sequences that are computed at a time; every batch is a multiple of them."""
+        """The sequences that are computed at a time; every batch is a multiple of them."""
         return self.micro_batch_size or self.start_batch_size or self.batch_size
 
     @model_validator(mode="after")
@@ -381,40 +383,40 @@ class TrainConfig(Section):
 
 
 class CheckpointConfig(Section):
-    """What is kept of a run, so that it can go on."""
+    """Checkpoints, from which a run resumes."""
 
     every: PositiveInt = Field(1000, description="updates between checkpoints")
-    keep: PositiveInt = Field(2, description="newest checkpoints that stay; that of the lowest held-out loss does too")
+    keep: PositiveInt = Field(2, description="newest checkpoints to keep, besides that of the lowest held-out loss")
 
 
 class EvaluateConfig(Section):
-    """Measuring on the held-out part of the corpus."""
+    """Evaluation on the held-out part of the corpus."""
 
     every: PositiveInt = Field(1000, description="updates between evaluations")
-    batches: PositiveInt = Field(20, description="batches of batch_size held-out sequences, the same each time")
+    batches: PositiveInt = Field(20, description="batches of held-out sequences, the same each time")
 
 
 class LogConfig(Section):
-    """What is written while a run goes on; metrics.jsonl always is."""
+    """Logging, besides metrics.jsonl, which is always written."""
 
-    every: PositiveInt = Field(50, description="updates between lines of metrics.jsonl; first come 1, 2, 4, 8 ...")
+    every: PositiveInt = Field(50, description="updates between lines of metrics.jsonl; early on 1, 2, 4, 8, …")
     tensorboard: bool = Field(False, description="also write TensorBoard files (extra: track)")
     wandb: bool = Field(False, description="also report to Weights & Biases (extra: track)")
 
 
 class PretrainConfig(Root):
-    """A whole pre-training run."""
+    """A pre-training run."""
 
     command: ClassVar[str] = "pretrain"
     example: ClassVar[str] = "train.steps=1000"
     alternatives: ClassVar[tuple[tuple[str, ...], ...]] = (("train.steps", "train.tokens", "train.hours"),)
 
     data: str | list[str] | None = Field(None, description="corpus folder, or a list of them")
-    data_weights: list[PositiveFloat] | None = Field(None, description="share of each corpus in the mixture")
+    data_weights: list[PositiveFloat] | None = Field(None, description="weight of each corpus in the mixture")
     out: Out | None = Field(None, description="folder of the run")
     init: str | None = Field(None, description="run or imported model to start from")
     device: Device = "auto"
-    seed: NonNegativeInt = Field(0, description="every random draw follows from it and the step")
+    seed: NonNegativeInt = Field(0, description="determines every random draw, together with the step")
     model: Model
     objective: Objective
     train: TrainConfig
