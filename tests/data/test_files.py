@@ -1,4 +1,6 @@
 import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -46,7 +48,7 @@ def test_a_folder_takes_its_place_when_it_is_whole(tmp_path):
     assert (tmp_path / "out/inner/a").read_text() == "one"
     write_folder(tmp_path / "out", "three", overwrite=True)
     assert (tmp_path / "out/inner/a").read_text() == "three"
-    assert list(tmp_path.iterdir()) == [tmp_path / "out"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".out.lock", "out"]
 
 
 def test_what_a_kill_left_is_not_taken_for_a_part_of_it(tmp_path):
@@ -93,5 +95,48 @@ def test_a_folder_is_written_by_one_process_alone(tmp_path):
             folder_whole(tmp_path / "out"),
         ):
             pytest.fail("two at a time")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["a"]
+
+
+CONTEND = """
+import sys, time
+from pathlib import Path
+from electra.data.files import folder_whole
+from electra.errors import CheckpointError
+
+out, mark = Path(sys.argv[1], "out"), Path(sys.argv[1], "held")
+times, end = 0, time.monotonic() + 4
+while time.monotonic() < end:
+    try:
+        with folder_whole(out, overwrite=True):
+            mark.touch(exist_ok=False)
+            times += 1
+            mark.unlink()
+    except CheckpointError:
+        pass
+print(times)
+"""
+
+
+def test_no_two_processes_ever_hold_a_folder_together(tmp_path):
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    processes = [subprocess.Popen([sys.executable, "-c", CONTEND, tmp_path], **pipes) for _ in range(6)]
+    said = [process.communicate() for process in processes]
+    assert [errors for _, errors in said] == [""] * 6
+    assert sum(int(times) for times, _ in said) > 20
+
+
+def test_a_killed_process_holds_nothing(tmp_path):
+    code = f"""
+from pathlib import Path
+from electra.data.files import folder_whole
+with folder_whole(Path({str(tmp_path / "out")!r})):
+    print("held", flush=True)
+    input()
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout.readline().strip() == b"held"
+        with pytest.raises(CheckpointError, match="another process is writing"):
+            write_folder(tmp_path / "out", "two")
+        holder.kill()
+    write_folder(tmp_path / "out", "two")

@@ -1,6 +1,5 @@
 """Files and folders that are there whole or not at all, and a place for one process alone."""
 
-import fcntl
 import hashlib
 import json
 import os
@@ -20,13 +19,13 @@ def opened_whole(path: Path) -> Iterator[TextIO]:
     A link leads to what is written. Nothing takes the place of a device or a pipe: text goes straight into it.
     """
     if path.exists() and not path.is_file():
-        with path.open("w", encoding="utf-8") as stream:
+        with path.open("w", encoding="utf-8", newline="\n") as stream:
             yield stream
         return
     path = path.resolve() if path.is_symlink() else path
     written = path.with_name(f".{path.name}.{os.getpid()}.partial")  # another process may write there too
     try:
-        with written.open("w", encoding="utf-8") as stream:
+        with written.open("w", encoding="utf-8", newline="\n") as stream:  # the same bytes on every system
             yield stream
         sync(written)
         written.replace(path)
@@ -63,13 +62,9 @@ def folder_whole(out: Path, overwrite: bool = False) -> Iterator[Path]:
     """Give a folder beside `out` that becomes `out` when all went well, and vanishes when not."""
     out = out.expanduser().resolve()
     out.parent.mkdir(parents=True, exist_ok=True)
-    lock = out.with_name(f".{out.name}.lock")
-    with alone(lock, CheckpointError(f"another process is writing {out}; wait for it, or choose another")):
-        try:
-            with _folder_whole(out, overwrite) as folder:
-                yield folder
-        finally:
-            lock.unlink(missing_ok=True)
+    refusal = CheckpointError(f"another process is writing {out}; wait for it, or choose another")
+    with alone(lock_path(out), refusal), _folder_whole(out, overwrite) as folder:
+        yield folder
 
 
 @contextmanager
@@ -116,9 +111,17 @@ def beside(path: Path) -> Path:
     return path.with_name(f".{path.name}.partial")
 
 
+def lock_path(path: Path) -> Path:
+    """Return the path of the lock file for writing `path`."""
+    return path.with_name(f".{path.name}.lock")
+
+
 def sync(path: Path) -> None:
-    """Wait until a file or a folder's list of files is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
+    """Wait until a file, or a folder's list of files, is on disk."""
+    windows = os.name == "nt"
+    if windows and path.is_dir():  # folders cannot be opened there
+        return
+    descriptor = os.open(path, os.O_RDWR if windows else os.O_RDONLY)  # Windows flushes only what it may write
     try:
         os.fsync(descriptor)
     finally:
@@ -141,10 +144,18 @@ def fingerprint(parts: Iterable[bytes | memoryview]) -> str:
 
 @contextmanager
 def alone(path: Path, refusal: ElectraError) -> Iterator[None]:
-    """Hold a lock file, or refuse where another process does; the system frees it when the process dies."""
-    with path.open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise refusal from None
+    """Hold a lock file, or raise `refusal` if another process holds it; the system releases it when the process dies.
+
+    The file is left in place: a process that had opened it before its removal would lock a file that no other sees.
+    """
+    from filelock import FileLock, Timeout  # slow to import
+
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise refusal from None
+    try:
         yield
+    finally:
+        lock.release()

@@ -161,7 +161,7 @@ class _Seed:
     def move_model(self, place: Path) -> None:
         """Make this seed's model the one of the run; train it again if it was not kept."""
         kept = place / "seed.json"
-        if kept.is_file() and kept.read_text().strip() == str(self.seed):
+        if kept.is_file() and kept.read_text(encoding="utf-8").strip() == str(self.seed):
             return
         if not (self.folder / "model").is_dir():
             (self.folder / "result.json").unlink(missing_ok=True)  # not done, should this training be stopped

@@ -82,7 +82,7 @@ class Checkpoints:
     def _forget_old_ones(self, newest: str) -> None:
         """Remove what is older than the newest few, and what lies ahead of the run: it was damaged."""
         best = self.folder / "best"
-        kept = {best.read_text(errors="replace")} if best.is_file() else set()
+        kept = {best.read_text(encoding="utf-8", errors="replace")} if best.is_file() else set()
         ahead = [path for path in self.steps() if path.name > newest]
         behind = [path for path in self.steps() if path.name <= newest][: -self.keep]
         for path in [*ahead, *(path for path in behind if path.name not in kept)]:

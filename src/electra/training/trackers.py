@@ -40,4 +40,4 @@ def _own_id(path: Path) -> str:
     """Give what tells a run from others of the same name, wherever they are."""
     if not path.is_file():
         write_whole(path, uuid4().hex)
-    return path.read_text()
+    return path.read_text(encoding="utf-8")

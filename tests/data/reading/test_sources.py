@@ -260,7 +260,6 @@ def test_a_corpus_and_one_under_way_are_no_text_of_a_folder_whatever_the_format(
         "corpus/manifest.json",
         "corpus/train-00000.npy",
         "next.partial/settings.json",
-        "next.partial/lock",
         "next.partial/corpus/notes.txt",
     ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

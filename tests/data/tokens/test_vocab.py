@@ -268,7 +268,7 @@ def test_an_empty_text_is_refused_and_leaves_nothing(tmp_path):
     (tmp_path / "empty.txt").write_text("\n \n")
     with pytest.raises(DataError, match="no text"):
         train_vocab([tmp_path / "empty.txt"], size=100, out=tmp_path / "out")
-    assert [path.name for path in tmp_path.iterdir()] == ["empty.txt"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".out.lock", "empty.txt"]
 
 
 @pytest.mark.parametrize("beside", [[], ["report.json"], ["report.json", "vocab.txt"]])
@@ -286,14 +286,14 @@ def test_a_vocabulary_that_another_process_is_making_is_left_alone(tmp_path, tex
     with lock, pytest.raises(CheckpointError, match=r"another process is writing .*vocab; wait for it"):
         train_vocab([text], size=200, out=tmp_path / "vocab")
     train_vocab([text], size=200, out=tmp_path / "vocab")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["text.txt", "vocab"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".vocab.lock", "text.txt", "vocab"]
 
 
 def test_a_vocabulary_is_replaced_by_a_new_one(tmp_path, text):
     train_vocab([text], size=100, out=tmp_path / "out", model="wordpiece")
     train_vocab([text], size=300, out=tmp_path / "out", model="bpe")
     assert sorted(contents(tmp_path / "out")) == ["report.json", "tokenizer.json", "tokenizer_config.json"]
-    assert [path.name for path in sorted(tmp_path.iterdir())] == ["out", "text.txt"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".out.lock", "out", "text.txt"]
 
 
 def kill_repeatedly(text: Path, out: Path, times: int) -> int:
@@ -311,7 +311,8 @@ def kill_repeatedly(text: Path, out: Path, times: int) -> int:
         assert not out.exists() or contents(out) == contents(undisturbed)
     subprocess.run(command(text, out), check=True, capture_output=True)
     assert contents(out) == contents(undisturbed)
-    assert [path.name for path in sorted(text.parent.iterdir())] == ["out", "text.txt", "undisturbed"]
+    names = sorted(path.name for path in text.parent.iterdir())
+    assert names == [".out.lock", ".undisturbed.lock", "out", "text.txt", "undisturbed"]
     return killed
 
 

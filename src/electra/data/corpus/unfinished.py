@@ -19,7 +19,7 @@ import numpy as np
 from electra.data.corpus.clean import Keys
 from electra.data.corpus.shards import MANIFEST, Shard, Split
 from electra.data.corpus.sieve import Dropped, Report
-from electra.data.files import alone, sync, write_json, write_whole
+from electra.data.files import alone, lock_path, sync, write_json, write_whole
 from electra.errors import DataError
 
 
@@ -47,7 +47,7 @@ class Unfinished:
     def _strange(self) -> str | None:
         """Name something in the folder that is not ours."""
         names = (path.name for path in self.folder.iterdir()) if self.folder.is_dir() else ()
-        ours = {"settings.json", "lock", self.corpus.name, self.groups.name}
+        ours = {"settings.json", self.corpus.name, self.groups.name}
         return next((name for name in names if name not in ours and not name.startswith(".settings.json")), None)
 
     @contextmanager
@@ -58,7 +58,7 @@ class Unfinished:
                 f"{self.folder}, where the corpus would be built, holds {strange}; move it, or choose another --out"
             )
         self.folder.mkdir(parents=True, exist_ok=True)
-        with alone(self.folder / "lock", DataError(f"another process is building {self.out}; wait for it")):
+        with alone(lock_path(self.out), DataError(f"another process is building {self.out}; wait for it")):
             self._check_settings(json.loads(json.dumps(settings)))
             self.corpus.mkdir(exist_ok=True)
             self.groups.mkdir(exist_ok=True)
@@ -114,6 +114,8 @@ class Unfinished:
         """Move the whole corpus to its place in one step."""
         for path in [*self.corpus.rglob("*"), self.corpus]:
             sync(path)
+        if self.out.is_dir():
+            self.out.rmdir()  # it is empty; Windows does not rename onto a folder
         self.corpus.rename(self.out)
         self.discard()
 

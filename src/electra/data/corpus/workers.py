@@ -109,7 +109,9 @@ class _Worker:
     def __init__(self, job: Job) -> None:
         self.unsent: list[object] = [job]  # goes out with the first block, when the process is up
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        self.process = start_module(__name__, **pipes, process_group=0)  # Ctrl-C is for the parent, which decides
+        # In a process group of its own, so that Ctrl-C reaches only the parent; Windows ignores the first option.
+        group = {"process_group": 0, "creationflags": getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)}
+        self.process = start_module(__name__, **pipes, **group)
 
     def __enter__(self) -> "_Worker":
         return self

@@ -35,7 +35,7 @@ MADE = (  # names that only meet in a folder of which all is ours: a run, severa
     ("config.toml", "metrics.jsonl"),
     ("config.toml", "seeds"),
     ("manifest.json", "train-00000.npy"),
-    ("settings.json", "lock", "corpus", "groups"),
+    ("settings.json", "corpus", "groups"),
 )
 OF_A_TOKENIZER = frozenset(  # and of a model beside it
     "tokenizer_config.json tokenizer.json vocab.txt vocab.json merges.txt added_tokens.json special_tokens_map.json "
