@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from electra.data.files import folder_whole, is_there, write_whole
+from electra.data.files import atomic_folder, exists, write_atomically
 from electra.errors import CheckpointError
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path):
-    write_whole(tmp_path / "a", "one")
+    write_atomically(tmp_path / "a", "one")
     with pytest.raises(UnicodeEncodeError):
-        write_whole(tmp_path / "a", "two \ud800")
+        write_atomically(tmp_path / "a", "two \ud800")
     assert (tmp_path / "a").read_text() == "one"
     assert list(tmp_path.iterdir()) == [tmp_path / "a"]
 
@@ -21,7 +21,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path):
 def test_what_a_link_leads_to_is_written_and_the_link_stays(tmp_path):
     (tmp_path / "link").symlink_to("real")
     for text in ("one", "two"):
-        write_whole(tmp_path / "link", text)
+        write_atomically(tmp_path / "link", text)
         assert (tmp_path / "link").is_symlink()
         assert (tmp_path / "real").read_text() == text
 
@@ -30,13 +30,13 @@ def test_text_goes_straight_into_a_pipe(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with ThreadPoolExecutor(1) as reader:
         read = reader.submit((tmp_path / "pipe").read_text)
-        write_whole(tmp_path / "pipe", "through")
+        write_atomically(tmp_path / "pipe", "through")
         assert read.result() == "through"
     assert (tmp_path / "pipe").is_fifo()
 
 
 def write_folder(out: Path, text: str, overwrite: bool = False) -> None:
-    with folder_whole(out, overwrite) as folder:
+    with atomic_folder(out, overwrite) as folder:
         (folder / "inner").mkdir()
         (folder / "inner/a").write_text(text)
 
@@ -61,7 +61,7 @@ def test_what_a_kill_left_is_not_taken_for_a_part_of_it(tmp_path):
 def test_what_was_there_before_a_kill_comes_back(tmp_path):
     (tmp_path / ".out.old").mkdir()  # renamed, and nothing took its place
     (tmp_path / ".out.old" / "dear").touch()
-    with pytest.raises(ValueError, match="no luck"), folder_whole(tmp_path / "out", overwrite=True):
+    with pytest.raises(ValueError, match="no luck"), atomic_folder(tmp_path / "out", overwrite=True):
         raise ValueError("no luck")
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["dear"]
 
@@ -70,7 +70,7 @@ def test_a_link_leads_to_what_is_written(tmp_path):
     (tmp_path / "there").mkdir()
     (tmp_path / "out").symlink_to(tmp_path / "there")
     for _ in range(2):
-        with folder_whole(tmp_path / "out", overwrite=True) as folder:
+        with atomic_folder(tmp_path / "out", overwrite=True) as folder:
             (folder / "inner").touch()
     assert (tmp_path / "out").is_symlink()
     assert [path.name for path in (tmp_path / "there").iterdir()] == ["inner"]
@@ -78,7 +78,7 @@ def test_a_link_leads_to_what_is_written(tmp_path):
 
 @pytest.mark.parametrize("name", ["日" * 100, "~20 people came to dinner.", "a\0b"])
 def test_a_text_is_no_file(name):
-    assert not is_there(name)
+    assert not exists(name)
 
 
 def test_a_folder_that_holds_something_is_refused(tmp_path):
@@ -88,11 +88,11 @@ def test_a_folder_that_holds_something_is_refused(tmp_path):
 
 
 def test_a_folder_is_written_by_one_process_alone(tmp_path):
-    with folder_whole(tmp_path / "out") as folder:
+    with atomic_folder(tmp_path / "out") as folder:
         (folder / "a").touch()
         with (
             pytest.raises(CheckpointError, match=r"another process is writing .*out; wait for it, or choose another"),
-            folder_whole(tmp_path / "out"),
+            atomic_folder(tmp_path / "out"),
         ):
             pytest.fail("two at a time")
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["a"]
@@ -101,14 +101,14 @@ def test_a_folder_is_written_by_one_process_alone(tmp_path):
 CONTEND = """
 import sys, time
 from pathlib import Path
-from electra.data.files import folder_whole
+from electra.data.files import atomic_folder
 from electra.errors import CheckpointError
 
 out, mark = Path(sys.argv[1], "out"), Path(sys.argv[1], "held")
 times, end = 0, time.monotonic() + 4
 while time.monotonic() < end:
     try:
-        with folder_whole(out, overwrite=True):
+        with atomic_folder(out, overwrite=True):
             mark.touch(exist_ok=False)
             times += 1
             mark.unlink()
@@ -129,8 +129,8 @@ def test_no_two_processes_ever_hold_a_folder_together(tmp_path):
 def test_a_killed_process_holds_nothing(tmp_path):
     code = f"""
 from pathlib import Path
-from electra.data.files import folder_whole
-with folder_whole(Path({str(tmp_path / "out")!r})):
+from electra.data.files import atomic_folder
+with atomic_folder(Path({str(tmp_path / "out")!r})):
     print("held", flush=True)
     input()
 """

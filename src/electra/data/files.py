@@ -13,7 +13,7 @@ from electra.errors import CheckpointError, ElectraError
 
 
 @contextmanager
-def opened_whole(path: Path) -> Iterator[TextIO]:
+def atomic_file(path: Path) -> Iterator[TextIO]:
     """Give a file beside `path` to write text to, which takes its place when all went well, and vanishes when not.
 
     A link leads to what is written. Nothing takes the place of a device or a pipe: text goes straight into it.
@@ -34,16 +34,16 @@ def opened_whole(path: Path) -> Iterator[TextIO]:
         raise
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_atomically(path: Path, text: str) -> None:
     """Write a file that is there whole or not at all."""
-    with opened_whole(path) as stream:
+    with atomic_file(path) as stream:
         stream.write(text)
 
 
 def write_json(path: Path, content: Any) -> None:
     """Write a file of JSON that is there whole or not at all."""
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-    write_whole(path, text.encode(errors="backslashreplace").decode())  # a file's name may hold halves of characters
+    write_atomically(path, text.encode(errors="backslashreplace").decode())  # file names may hold lone surrogates
 
 
 def read_table(path: Path, what: str, error: type[ElectraError]) -> dict[str, Any]:
@@ -58,18 +58,18 @@ def read_table(path: Path, what: str, error: type[ElectraError]) -> dict[str, An
 
 
 @contextmanager
-def folder_whole(out: Path, overwrite: bool = False) -> Iterator[Path]:
+def atomic_folder(out: Path, overwrite: bool = False) -> Iterator[Path]:
     """Give a folder beside `out` that becomes `out` when all went well, and vanishes when not."""
     out = out.expanduser().resolve()
     out.parent.mkdir(parents=True, exist_ok=True)
     refusal = CheckpointError(f"another process is writing {out}; wait for it, or choose another")
-    with alone(lock_path(out), refusal), _folder_whole(out, overwrite) as folder:
+    with locked(lock_path(out), refusal), _atomic_folder(out, overwrite) as folder:
         yield folder
 
 
 @contextmanager
-def _folder_whole(out: Path, overwrite: bool) -> Iterator[Path]:
-    written, old = beside(out), out.with_name(f".{out.name}.old")
+def _atomic_folder(out: Path, overwrite: bool) -> Iterator[Path]:
+    written, old = partial_path(out), out.with_name(f".{out.name}.old")
     if old.exists() and not out.exists():  # a process was killed between the two
         old.rename(out)
     if not overwrite and out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -98,7 +98,7 @@ def begins_otherwise(path: Path, beginning: str) -> bool:
         return stream.read(len(beginning)).lower() != beginning.encode()
 
 
-def is_there(name: str | Path) -> bool:
+def exists(name: str | Path) -> bool:
     """Say whether a name is that of a file or folder; a text, which may be too long for a name, is not."""
     try:
         return Path(name).expanduser().exists()
@@ -106,7 +106,7 @@ def is_there(name: str | Path) -> bool:
         return False
 
 
-def beside(path: Path) -> Path:
+def partial_path(path: Path) -> Path:
     """Name what is not yet whole: hidden, so that nobody takes it for what it will be."""
     return path.with_name(f".{path.name}.partial")
 
@@ -143,7 +143,7 @@ def fingerprint(parts: Iterable[bytes | memoryview]) -> str:
 
 
 @contextmanager
-def alone(path: Path, refusal: ElectraError) -> Iterator[None]:
+def locked(path: Path, refusal: ElectraError) -> Iterator[None]:
     """Hold a lock file, or raise `refusal` if another process holds it; the system releases it when the process dies.
 
     The file is left in place: a process that had opened it before its removal would lock a file that no other sees.

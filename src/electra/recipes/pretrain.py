@@ -14,7 +14,7 @@ from electra.config.schema import ElectraObjective, MLMObjective, PretrainConfig
 from electra.data.corpus.shards import Corpus, open_corpus
 from electra.data.feeding.batch import Batch
 from electra.data.feeding.loader import Loader
-from electra.data.files import folder_whole
+from electra.data.files import atomic_folder
 from electra.data.mix import mix
 from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 from electra.errors import CheckpointError, ConfigError, ElectraError
@@ -255,7 +255,7 @@ class _Pretraining:
 
     def _finish(self) -> None:
         """Write the model folder: the network that is kept, and the generator where Hugging Face has a class for it."""
-        with folder_whole(self.run.folder / "model", overwrite=True) as folder:
+        with atomic_folder(self.run.folder / "model", overwrite=True) as folder:
             tokenizer = self.tokenizer.of_length(self.config.train.length)
             write_model(trained_model(self.objective, tokenizer), folder, facts=training_facts(self.run.folder))
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from electra.data.files import beside, file_sha256, sync, write_whole
+from electra.data.files import file_sha256, partial_path, sync, write_atomically
 from electra.errors import CheckpointError
 from electra.model.tensors import read_safe, write_tensors
 from electra.training.optim import Optimizer
@@ -42,16 +42,16 @@ class Checkpoints:
         name = _name(state["step"])
         for left in self.folder.glob(".step-*.partial"):  # by a kill while a checkpoint was written or removed
             shutil.rmtree(left)
-        written = beside(self.folder / name)
+        written = partial_path(self.folder / name)
         written.mkdir()
         sums = {
             WEIGHTS: _write(_tensors_of(module), written / WEIGHTS),
             OPTIMIZER: _write(optimizer.tensors(), written / OPTIMIZER),
         }
-        write_whole(written / STATE, json.dumps({**state, "sha256": sums}, indent=1))
+        write_atomically(written / STATE, json.dumps({**state, "sha256": sums}, indent=1))
         shutil.rmtree(self.folder / name, ignore_errors=True)  # of a run that went on from an older checkpoint
         if best:  # named first: a kill before it is there costs nothing, for the run will come to it again
-            write_whole(self.folder / "best", name)
+            write_atomically(self.folder / "best", name)
         written.rename(self.folder / name)
         sync(self.folder)
         self._forget_old_ones(name)
@@ -86,7 +86,7 @@ class Checkpoints:
         ahead = [path for path in self.steps() if path.name > newest]
         behind = [path for path in self.steps() if path.name <= newest][: -self.keep]
         for path in [*ahead, *(path for path in behind if path.name not in kept)]:
-            gone = beside(path)  # a half-removed checkpoint must not look whole
+            gone = partial_path(path)  # a half-removed checkpoint must not look whole
             path.rename(gone)
             shutil.rmtree(gone)
 

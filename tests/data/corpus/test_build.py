@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import electra
 from electra.data.corpus.build import build_corpus
 from electra.data.corpus.shards import open_corpus, verify_corpus
-from electra.data.files import alone
+from electra.data.files import locked
 from electra.data.settings import Cleaning, Reading
 from electra.data.tokens.tokenizer import SPECIAL_TOKENS, wordpiece
 from electra.errors import DataError
@@ -243,7 +243,7 @@ def test_a_build_that_was_half_removed_is_built_anew(tmp_path, unfinished, remov
 
 
 def test_two_builds_do_not_share_a_place(tmp_path, unfinished):
-    held = alone(tmp_path / ".corpus.lock", DataError("held"))
+    held = locked(tmp_path / ".corpus.lock", DataError("held"))
     with held, pytest.raises(DataError, match="another process is building"):
         build(unfinished, tmp_path / "corpus")
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from electra.data.files import alone
+from electra.data.files import locked
 from electra.data.tokens.tokenizer import SPECIAL_TOKENS, load_tokenizer
 from electra.data.tokens.vocab import read_report, train_vocab
 from electra.errors import CheckpointError, DataError
@@ -282,7 +282,7 @@ def test_a_folder_of_something_else_is_not_replaced(tmp_path, text, beside):
 
 
 def test_a_vocabulary_that_another_process_is_making_is_left_alone(tmp_path, text):
-    lock = alone(tmp_path / ".vocab.lock", DataError(""))
+    lock = locked(tmp_path / ".vocab.lock", DataError(""))
     with lock, pytest.raises(CheckpointError, match=r"another process is writing .*vocab; wait for it"):
         train_vocab([text], size=200, out=tmp_path / "vocab")
     train_vocab([text], size=200, out=tmp_path / "vocab")

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from electra.data.corpus.cut import Frame, Row
-from electra.data.files import beside, file_sha256, sync, write_json
+from electra.data.files import file_sha256, partial_path, sync, write_json
 from electra.data.settings import Cut
 from electra.data.tokens.tokenizer import load_tokenizer
 from electra.errors import DataError
@@ -191,7 +191,7 @@ class ShardWriter:
         self.sequences = 0
         self.tokens = 0
         self.starts = array("I")  # sequence and offset in turn
-        self._written = beside(folder / file)
+        self._written = partial_path(folder / file)
         self._stream = self._written.open("wb")
         self._write_header()
 

@@ -19,7 +19,7 @@ import numpy as np
 from electra.data.corpus.clean import Keys
 from electra.data.corpus.shards import MANIFEST, Shard, Split
 from electra.data.corpus.sieve import Dropped, Report
-from electra.data.files import alone, lock_path, sync, write_json, write_whole
+from electra.data.files import lock_path, locked, sync, write_atomically, write_json
 from electra.errors import DataError
 
 
@@ -58,7 +58,7 @@ class Unfinished:
                 f"{self.folder}, where the corpus would be built, holds {strange}; move it, or choose another --out"
             )
         self.folder.mkdir(parents=True, exist_ok=True)
-        with alone(lock_path(self.out), DataError(f"another process is building {self.out}; wait for it")):
+        with locked(lock_path(self.out), DataError(f"another process is building {self.out}; wait for it")):
             self._check_settings(json.loads(json.dumps(settings)))
             self.corpus.mkdir(exist_ok=True)
             self.groups.mkdir(exist_ok=True)
@@ -108,7 +108,7 @@ class Unfinished:
         """Note a group as finished; its shards are in place."""
         np.save(self.groups / f"{number:05d}.npy", keys)
         sync(self.groups / f"{number:05d}.npy")
-        write_whole(self.groups / f"{number:05d}.json", json.dumps(asdict(group)))
+        write_atomically(self.groups / f"{number:05d}.json", json.dumps(asdict(group)))
 
     def publish(self) -> None:
         """Move the whole corpus to its place in one step."""

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from electra.data.files import is_there
+from electra.data.files import exists
 from electra.errors import ElectraError
 
 
 def locate(name: str | Path, patterns: Sequence[str], error: type[ElectraError]) -> Path:
     """Give the folder or file that a name means; of a hub repository only files of these patterns are fetched."""
     path = Path(name)
-    if is_there(path) and str(name).strip():
+    if exists(path) and str(name).strip():
         return path.expanduser()
     if path.is_absolute() or str(name).startswith(".") or len(path.parts) > 2:
         raise error(f"no file or folder {name}")

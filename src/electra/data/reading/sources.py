@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath, PurePosixPath
 from typing import IO, Any, NoReturn, cast
 
-from electra.data.files import is_there
+from electra.data.files import exists
 from electra.data.settings import Format
 from electra.errors import DataError
 
@@ -89,7 +89,7 @@ def find_sources(names: Sequence[str | Path], format: Format | None = None) -> t
 def is_dataset(name: str) -> bool:
     """Tell whether a name is that of a dataset of the hub, OWNER/NAME[:CONFIG[:SPLIT]], and nothing on this machine."""
     written = re.fullmatch(r"\w[\w.-]*/[\w.-]+(:[\w.-]*){0,2}", name) is not None
-    return written and not _format_of(name) and not is_there(name)
+    return written and not _format_of(name) and not exists(name)
 
 
 def _find_local(name: str, format: Format | None) -> tuple[list[Source], list[str]]:

@@ -10,7 +10,7 @@ from typing import Any, Self, cast
 import tokenizers
 from tokenizers import Encoding, decoders, models, normalizers, pre_tokenizers, processors
 
-from electra.data.files import read_table, write_whole
+from electra.data.files import read_table, write_atomically
 from electra.data.reading.hub import locate
 from electra.errors import DataError
 
@@ -134,7 +134,7 @@ class Tokenizer:
     def save(self, folder: Path) -> None:
         """Write the files from which `AutoTokenizer` and `load_tokenizer` make an equal tokenizer."""
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / "tokenizer.json", self.backend.to_str(pretty=True))
+        write_atomically(folder / "tokenizer.json", self.backend.to_str(pretty=True))
         settings: dict[str, object] = dict(zip(ROLES, self.names, strict=True))
         settings |= {"model_max_length": self.longest} if self.longest else {}
         described = json.loads(self.backend.to_str())

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from electra.data.files import folder_whole, write_json
+from electra.data.files import atomic_folder, write_json
 from electra.data.reading.sources import names_of
 from electra.data.reading.text import read_documents
 from electra.data.settings import Accents, Model, Pieces, Reading, Vocabulary
@@ -74,7 +74,7 @@ def train_vocab(
     wanted = Vocabulary(size, model, lowercase, accents, max_characters, reading)
     out = Path(out).expanduser().resolve()
     _check_place(out)
-    with folder_whole(out, overwrite=True) as folder:
+    with atomic_folder(out, overwrite=True) as folder:
         sample = _take_sample(names_of(sources), wanted, folder / "sample")
         strip = lowercase and _has_few_marks(sample) if accents == "auto" else accents == "strip"
         kinds: tuple[Pieces, ...] = ("wordpiece", "unigram") if model == "auto" else (model,)
