@@ -139,7 +139,7 @@ def test_an_export_in_bf16_loads_in_transformers_whole(tiny_folder, tmp_path):
 
 def test_an_existing_folder_is_never_overwritten(tiny_folder, tmp_path):
     (tmp_path / "precious").write_text("work")
-    with pytest.raises(CheckpointError, match="exists already"):
+    with pytest.raises(CheckpointError, match="already exists"):
         electra.export(tiny_folder, tmp_path)
     assert (tmp_path / "precious").read_text() == "work"
 

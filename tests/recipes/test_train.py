@@ -280,7 +280,7 @@ def test_what_a_corpus_was_not_made_for_is_refused_before_anything_is_written(te
 
 
 def test_a_fraction_to_hold_out_that_makes_no_sense_is_refused_before_the_vocabulary_is_made(text, tmp_path):
-    with pytest.raises(DataError, match="has to be 0 or more and below 1; found 5"):
+    with pytest.raises(DataError, match="must be at least 0 and less than 1; found 5"):
         train(text, hours=HOURS, out=tmp_path / "run", overrides=SET, heldout=5)
     assert not (tmp_path / "run").exists()
 

@@ -292,8 +292,8 @@ def test_an_empty_folder_may_be_the_place(tmp_path):
         ("abc", {"cleaning": Cleaning(min_characters=9)}, r"nothing to train on: no document was kept \(1 read\)"),
         ("abc", {"heldout": 0.999999}, "nothing to train on: every document fell into the held-out split"),
         ("abc", {"heldout": 1}, "held-out fraction"),
-        ("abc", {"length": 8}, "a length of 8 tokens is too short; give 16 or more"),
-        ("abc", {"length": 10**11}, "a length of 100,000,000,000 tokens is too long; give 65,536 or fewer"),
+        ("abc", {"length": 8}, "length 8 is too short; use at least 16 tokens"),
+        ("abc", {"length": 10**11}, "length 100,000,000,000 is too long; use at most 65,536 tokens"),
     ],
 )
 def test_a_build_that_cannot_be_is_refused(tmp_path, content, options, message):

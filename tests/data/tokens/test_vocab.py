@@ -256,7 +256,7 @@ def test_any_text_gives_a_vocabulary_that_spells_it(tmp_path, model, content):
         ({"size": 10}, "a vocabulary of 10 pieces is too small"),
         ({"size": 10**11}, "vocabulary of 100,000,000,000 pieces is too large"),
         ({"size": 100, "model": "bpe"}, "give 261 or more"),
-        ({"size": 100, "max_characters": 5}, "sample of 5 characters is too small"),
+        ({"size": 100, "max_characters": 5}, "max_characters 5 is too small"),
     ],
 )
 def test_impossible_wishes_are_refused(tmp_path, text, options, message):
