@@ -69,7 +69,7 @@ def test_a_damaged_corpus_is_one_line_and_exit_code_2(electra, folder):
     (folder / "corpus" / "train-00000.npy").write_bytes(b"")
     result = electra("corpus", "corpus", "--verify")
     assert result.returncode == 2
-    assert result.stderr == "electra: corpus is damaged: train-00000.npy does not have the manifest's checksum\n"
+    assert result.stderr == "electra: corpus is damaged: train-00000.npy does not match its checksum in the manifest\n"
 
 
 def test_no_bar_is_drawn_where_standard_error_is_no_terminal(electra, folder):
@@ -89,7 +89,7 @@ def test_standard_input_is_read_and_workers_do_the_work(electra, folder):
         (["a.txt"], "to build a corpus give --tokenizer, --length and --out"),
         (["a.txt", "b.txt", "--verify"], "--show and --verify take one corpus; found 2"),
         (["corpus", "--verify", "--show", "1"], "--show and --verify are two commands; give one of them"),
-        (["nowhere", "--verify"], "no corpus at nowhere; make one with: electra corpus TEXT... --tokenizer"),
+        (["nowhere", "--verify"], "no corpus at nowhere; build one with: electra corpus TEXT... --tokenizer"),
         (["nowhere.txt", "--tokenizer", "tokenizer", "--length", "16", "--out", "corpus"], "no file or folder"),
     ],
 )
