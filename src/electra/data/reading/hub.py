@@ -1,4 +1,4 @@
-"""Where a name leads: a folder of this machine, or a repository of the Hugging Face hub."""
+"""Find a model by name: a local file or folder, or a repository of the Hugging Face Hub."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ from electra.errors import ElectraError
 
 
 def locate(name: str | Path, patterns: Sequence[str], error: type[ElectraError]) -> Path:
-    """Give the folder or file that a name means; of a hub repository only files of these patterns are fetched."""
+    """Return the local path of a file, folder or hub repository; of the latter, only `patterns` are fetched."""
     path = Path(name)
     if exists(path) and str(name).strip():
         return path.expanduser()
@@ -21,4 +21,4 @@ def locate(name: str | Path, patterns: Sequence[str], error: type[ElectraError])
         return Path(snapshot_download(str(name), allow_patterns=list(patterns)))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as problem:
         reason = str(problem).strip().splitlines()[0]
-        raise error(f"no folder {name} here, and the hub does not give a model of that name: {reason}") from None
+        raise error(f"no folder {name}, and no such model on the Hugging Face Hub: {reason}") from None
