@@ -217,7 +217,7 @@ class Detecting(ReplacedTokens, Discriminating):
 
     @property
     def first_chance(self) -> float:
-        """The share of replaced tokens, among those that the loss counts, that the discriminator expects at the start."""
+        """The share of replaced tokens that the discriminator expects, among those that its loss counts."""
         return self.prior or 0.5
 
 
@@ -227,7 +227,7 @@ class ElectraObjective(Detecting):
     name: Literal["electra"] = Field("electra", description="replaced token detection")
     algorithm: Literal["joint", "two_stage", "adversarial"] = Field(
         "joint",
-        description="both networks at once; the generator first; or a generator rewarded for fooling the discriminator",
+        description="both at once; the generator first; or a generator rewarded for fooling the discriminator",
     )
 
     @property
@@ -266,7 +266,7 @@ class Electra15Objective(Detecting):
     def _only_masked_tokens_are_replaced(self) -> Self:
         if self.prior and self.prior >= self.mask_fraction:
             raise ValueError(
-                f"prior {self.prior:g} must be below mask_fraction {self.mask_fraction:g}: only masked tokens are replaced"
+                f"prior {self.prior:g} must be below mask_fraction {self.mask_fraction:g}: only these can be replaced"
             )
         return self
 

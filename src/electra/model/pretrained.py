@@ -117,9 +117,8 @@ class Pretrained:
             raise CheckpointError("this model has no generator, so it cannot propose replacements")
         framed = torch.tensor([[self.tokenizer.cls_id, *ids, self.tokenizer.sep_id]], device=self.device)
         if framed.size(1) > generator.encoder.config.max_length:
-            raise DataError(
-                f"{len(ids)} tokens are too many for the generator; pass at most {generator.encoder.config.max_length - 2}"
-            )
+            most = generator.encoder.config.max_length - 2
+            raise DataError(f"{len(ids)} tokens are too many for the generator; pass at most {most}")
         positions = torch.tensor([places], dtype=torch.long, device=self.device) + 1
         framed[0, positions] = self.tokenizer.mask_id
         logits: Tensor = generator(framed, None, None, positions).logits[0].float()

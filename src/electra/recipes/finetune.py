@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from electra.config.finetune import FinetuneConfig
 from electra.config.load import load_finetune_config
-from electra.data.files import folder_whole, read_table, write_json
+from electra.data.files import atomic_folder, read_table, write_json
 from electra.data.mix import mix
 from electra.errors import CheckpointError, ConfigError
 from electra.model.networks import TaskNetwork
@@ -127,7 +127,7 @@ def _sweep(tuning: Tuning, folder: Path, processes: Processes, listeners: Sequen
             changes = {"learning_rate": rate, "learning_rates": [], "out": str(out)}
             found[rate] = _tune(replace(tuning, config=config.model_copy(update=changes)), out, processes, listeners)
         best = max(found.values(), key=lambda results: results["median"][results["metric"]])
-        with folder_whole(folder / "model", overwrite=True) as model:
+        with atomic_folder(folder / "model", overwrite=True) as model:
             shutil.copytree(folder / f"rate-{best['learning_rate']:g}" / "model", model, dirs_exist_ok=True)
         results = best | {"sweep": {f"{rate:g}": results["median"] for rate, results in found.items()}}
         run.write_config(config)
@@ -173,12 +173,12 @@ class _Seed(Training):
     def move_model(self, place: Path) -> None:
         """Make this seed's model that of the run; train it again if it was not kept."""
         kept = place / "seed.json"
-        if kept.is_file() and kept.read_text().strip() == str(self.seed):
+        if kept.is_file() and kept.read_text(encoding="utf-8").strip() == str(self.seed):
             return
         if not (self.folder / "model").is_dir():
             (self.folder / "result.json").unlink(missing_ok=True)  # not done, if this training is interrupted
             self._fit()
-        with folder_whole(place, overwrite=True) as beside:
+        with atomic_folder(place, overwrite=True) as beside:
             shutil.copytree(self.folder / "model", beside, dirs_exist_ok=True)
             write_json(beside / kept.name, self.seed)
 
@@ -281,7 +281,7 @@ class _Seed(Training):
             "config": tuning.config.model_dump(exclude_none=True),
             "known": scored.known,
         }
-        with folder_whole(self.folder / "model", overwrite=True) as folder:
+        with atomic_folder(self.folder / "model", overwrite=True) as folder:
             tokenizer = tuning.start.tokenizer.of_length(tuning.config.max_length)
             write_task_model(TaskModel(self.network, tokenizer, described), folder)
         self.best = {"metrics": scored.metrics, "steps": steps, "constant": scored.constant}
