@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from electra.config.keys import is_set
 from electra.config.load import (
     difference,
     dump_config,
@@ -44,7 +45,7 @@ def test_every_preset_loads_and_round_trips(name, tmp_path):
 def test_presets_are_the_papers_models(name):
     config = load_config(name)
     model = config.model
-    generator = config.objective.generator.encoder(model)
+    generator = config.objective.generator.model(model)
     shape = (model.layers, model.hidden_size, model.feed_forward_size, model.heads, model.embedding_size)
     assert (*shape, generator.hidden_size) == SIZES[name]
     assert (generator.layers, generator.heads) == (model.layers, generator.hidden_size // 64)
@@ -126,6 +127,21 @@ def test_combinations_that_make_no_sense_are_refused_with_the_reason(overrides, 
         load_config("small", overrides)
 
 
+def test_only_what_the_user_writes_counts_as_set(tmp_path):
+    (tmp_path / "mine.toml").write_text('preset = "tiny"\n[train]\nlength = 32\n')
+    config = load_config(tmp_path / "mine.toml", ["model.vocab_size=8192", "objective.generator.width=0.25"])
+    keys = ("train.length", "model.vocab_size", "objective.generator.width")  # the second is as in the preset
+    assert [is_set(config, key) for key in keys] == [True] * 3
+    assert not any(is_set(load_config("tiny"), key) for key in keys)
+    assert not any(is_set(config, key) for key in ("model.max_length", "train.steps", "model.token_types", "data"))
+
+
+def test_everything_in_the_config_of_a_run_counts_as_set(tmp_path):
+    (tmp_path / "config.toml").write_text(dump_config(load_config("tiny")))
+    config = load_config(tmp_path)
+    assert all(is_set(config, key) for key in ("train.length", "model.vocab_size", "model.token_types"))
+
+
 def test_explain_says_who_set_a_key(tmp_path):
     (tmp_path / "mine.toml").write_text('preset = "base"\n[train]\nsteps = 7\n')
     settings = gather(PretrainConfig, tmp_path / "mine.toml", ["train.batch_size=8"])
@@ -200,8 +216,8 @@ def test_another_generator_drops_the_sizes_of_the_first():
         ),
         (
             "objective.generator.width=0.9",
-            "objective.generator.width=0.9 gives a generator of width 230, which its 3 heads (one per 64) do not "
-            "divide; take 0.890625 (width 228) or 0.902344 (width 231)",
+            "objective.generator.width=0.9 gives a generator of width 230, which 3 heads (one per 64) do not "
+            "divide; use 0.890625 (width 228) or 0.902344 (width 231)",
         ),
         ("train.steps", "'train.steps' is not of the form key=value, such as train.steps=1000"),
     ],

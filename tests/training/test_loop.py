@@ -1,4 +1,4 @@
-"""The loop with a job of its own: it knows no objective."""
+"""The loop with a training of its own: it knows no objective."""
 
 import json
 import math
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from electra.config.load import load_config
 from electra.errors import CheckpointError, ElectraError
 from electra.training.checkpoint import Checkpoints
-from electra.training.loop import MOST_BAD_STEPS, Job, train
+from electra.training.loop import MOST_BAD_STEPS, Every, Training, train
 from electra.training.processes import Processes
 from electra.training.run import Run
 
@@ -32,6 +32,33 @@ class Fit(nn.Module):
 
     def forward(self, factor: float) -> Result:
         return Result(((self.weight - 3.0) ** 2).sum() * factor)
+
+    def rate(self, name: str) -> float:
+        return 1.0
+
+    def share(self, factor: float) -> float:
+        return 1.0
+
+
+class Fitting(Training):
+    """The training of such a weight, with every method that a test does not replace."""
+
+    remedy = "tread softly"
+    more_time = "wait longer"
+
+    def __init__(self, module, factors, **changes) -> None:
+        self.module, self.factors, self.warnings = module, factors, ["mind the gap"]
+        every = {name: changes.pop(f"{name}_every", usual) for name, usual in Every(10, 5, 1)._asdict().items()}
+        self.every = Every(**every)
+        for name, method in changes.items():
+            assert callable(getattr(self, name))
+            setattr(self, name, method)
+
+    def updates(self, step):
+        return ((1, [(factor,) for factor in self.factors(number)]) for number in count(step))
+
+    def evaluate(self, network):
+        return {"loss": (self.module.weight.item() - 3.0) ** 2}
 
 
 class Clock:
@@ -63,22 +90,10 @@ def trained(tmp_path):
         budget = f"train.hours={hours!r}" if hours else f"train.steps={changes.pop('steps', 30)}"
         config = load_config("tiny", [budget, "train.warmup_steps=0"]).train
         (tmp_path / "run").mkdir(exist_ok=True)
-        job = Job(
-            module=module,
-            updates=lambda step: ((1, [(factor,) for factor in factors(number)]) for number in count(step)),
-            metrics=lambda result: {"loss": result.loss.item()},
-            begin=lambda: None,
-            warnings=["mind the gap"],
-            remedy="tread softly",
-            **{
-                "evaluate": lambda network: {"loss": (module.weight.item() - 3.0) ** 2},
-                **{"evaluate_every": 10, "checkpoint_every": 5, "log_every": 1},
-                **changes,
-            },
-        )
         checkpoints = Checkpoints(tmp_path / "run" / "checkpoints", keep=2)
         run = Run(tmp_path / "run", [])
-        train(job, config, run, checkpoints, Processes(0, 1, torch.device("cpu")))
+        training = Fitting(module, factors, **changes)
+        train(training, config, run, checkpoints, Processes(0, 1, torch.device("cpu")))
         return module, [json.loads(line) for line in run.metrics.read_text().splitlines()], checkpoints
 
     return work
@@ -106,7 +121,7 @@ def test_processes_that_find_different_checkpoints_do_not_begin(trained, monkeyp
     elsewhere = {5.0: 9.0, -5.0: -5.0}  # another process is at step 9
     trained(lambda step: [1.0], steps=5)
     monkeypatch.setattr(Processes, "largest", lambda self, value: elsewhere[value])
-    with pytest.raises(CheckpointError, match=r"find different checkpoints in .*: out has to be a shared folder"):
+    with pytest.raises(CheckpointError, match=r"see different checkpoints in .*: out must be a shared folder"):
         trained(lambda step: [1.0], steps=10)
 
 
@@ -128,7 +143,9 @@ def test_hours_that_run_out_in_an_evaluation_are_over_in_its_record(trained, clo
 
 def test_hours_that_the_first_evaluation_takes_are_refused(trained, clock):
     slow = lambda network: clock.sleep(400) or {"loss": 1.0}  # noqa: E731
-    with pytest.raises(ElectraError, match="over before the first update: evaluating and saving take 400 seconds"):
+    with pytest.raises(
+        ElectraError, match="over before the first update: evaluating and saving take 400 seconds; wait longer"
+    ):
         trained(lambda step: [1.0], hours=0.1, evaluate=slow)
 
 
@@ -181,7 +198,7 @@ def test_a_stop_among_bad_steps_keeps_the_checkpoint_before_them(trained, tmp_pa
             signal.raise_signal(signal.SIGTERM)
         return [1.0 if step < 8 else math.nan]
 
-    with pytest.raises(ElectraError, match="stopped at step 10; the same command goes on"):
+    with pytest.raises(ElectraError, match="stopped at step 10; the same command resumes it"):
         trained(factors, steps=100, checkpoint_every=8, evaluate_every=1000)
     assert max((tmp_path / "run/checkpoints").glob("step-*")).name == "step-00000008"
 
@@ -207,7 +224,7 @@ def test_a_stop_ends_an_evaluation_which_is_made_when_the_run_goes_on(trained, t
                 signal.raise_signal(signal.SIGTERM)
         return {"loss": 1.0}
 
-    with pytest.raises(ElectraError, match="stopped at step 10; the same command goes on"):
+    with pytest.raises(ElectraError, match="stopped at step 10; the same command resumes it"):
         trained(lambda step: [1.0], evaluate=evaluate)
     assert asked == [0, 1, 2, 0]
     _, records, checkpoints = trained(lambda step: [1.0], evaluate=evaluate)

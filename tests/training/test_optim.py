@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from electra.config.load import load_config
-from electra.training.optim import build_optimizer, layer_factor
+from electra.training.optim import build_optimizer
 
 
 class Matrix(nn.Module):
@@ -149,29 +149,7 @@ def test_a_gradient_that_is_not_finite_changes_nothing_but_the_counts(bad):
 
 def test_groups_learn_at_their_own_share_of_the_rate():
     module = Matrix()
-    optimizer = optimizer_of(module, "weight_decay=0.0", factor=lambda name: 0.5 if name == "vector" else 1.0)
+    optimizer = optimizer_of(module, "weight_decay=0.0", rate=lambda name: 0.5 if name == "vector" else 1.0)
     update(optimizer, 1e-3, matrix=0.1, vector=0.1)
     fast, slow = 1 - module.matrix[0, 0].item(), 1 - module.vector[0].item()
     assert slow == pytest.approx(fast / 2, rel=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("layers", "rate", "decay", "expected"),
-    [
-        (12, 1e-4, 0.8, {"embeddings": 4.39805e-6, 0: 5.49756e-6, 5: 1.67772e-5, 11: 6.4e-5, "head": 1e-4}),  # P18
-        (24, 5e-5, 0.9, {"embeddings": 3.23054e-6, 0: 3.58949e-6, 12: 1.27093e-5, 23: 4.05e-5, "head": 5e-5}),  # P19
-    ],
-)
-def test_layer_rates_are_the_originals_and_one_power_up_without_its_slip(layers, rate, decay, expected):
-    for part, theirs in expected.items():
-        names = {"embeddings": "encoder.embeddings.words.weight", "head": "head.linear.weight"}
-        name = names.get(part, f"encoder.layers.{part}.expand.bias")
-        assert rate * layer_factor(name, layers, decay, off_by_one=True) == pytest.approx(theirs, rel=1e-5)
-        ours = theirs if part == "head" else theirs / decay
-        assert rate * layer_factor(name, layers, decay) == pytest.approx(ours, rel=1e-5)
-
-
-def test_the_projection_learns_with_the_embeddings():
-    assert (
-        layer_factor("encoder.project.weight", 2, 0.5) == layer_factor("encoder.embeddings.norm.bias", 2, 0.5) == 1 / 8
-    )

@@ -19,6 +19,17 @@ class Squares(nn.Linear):
     def forward(self, part: dict[str, Tensor]) -> Result:
         return Result(super().forward(part["x"]).float().square().mean())
 
+    def rate(self, name: str) -> float:
+        return 1.0
+
+    def share(self, part: dict[str, Tensor]) -> float:
+        return 1.0
+
+
+class ByRows(Squares):
+    def share(self, part: dict[str, Tensor]) -> float:
+        return part["x"].size(0) / 8
+
 
 def update_of(module, execution, device="cpu"):
     config = load_config("tiny", [f"train.execution={execution}"]).train
@@ -26,7 +37,7 @@ def update_of(module, execution, device="cpu"):
 
 
 def test_the_fast_way_needs_a_gpu():
-    with pytest.raises(ConfigError, match="needs a GPU"):
+    with pytest.raises(ConfigError, match="needs an NVIDIA GPU"):
         update_of(Squares(3, 2), "fast")
 
 
@@ -42,13 +53,12 @@ def test_micro_batches_make_one_update_of_their_mean():
     torch.testing.assert_close(one.weight, two.weight)
 
 
-def test_micro_batches_count_by_their_weights():
+def test_micro_batches_count_by_their_shares():
     torch.manual_seed(0)
-    one, two = Squares(3, 2), Squares(3, 2)
+    one, two = ByRows(3, 2), Squares(3, 2)
     two.load_state_dict(one.state_dict())
     rows = torch.randn(8, 3)
-    config = load_config("tiny").train
-    in_parts = Update(one, config, Processes(0, 1, torch.device("cpu")), weigh=lambda part: part["x"].size(0) / 8)
+    in_parts = update_of(one, "plain")
     for update, parts in ((in_parts, [rows[:1], rows[1:3], rows[3:]]), (update_of(two, "plain"), [rows])):
         update([({"x": part},) for part in parts], 1e-2)
         assert update.optimizer.parts == 1
