@@ -16,7 +16,8 @@ from electra.config.load import (
     text_override,
     validate,
 )
-from electra.config.schema import ElectricObjective, MLMObjective, PretrainConfig, TwoTowerGenerator, UniformGenerator
+from electra.config.objectives import ElectricObjective, MLMObjective, TwoTowerGenerator, UniformGenerator
+from electra.config.schema import PretrainConfig
 from electra.errors import ConfigError
 
 SIZES = {  # of the paper: layers, hidden, feed-forward, heads, embedding, generator width

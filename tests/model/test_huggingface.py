@@ -16,8 +16,8 @@ from transformers import (
 )
 from transformers import ElectraModel as TheirEncoder
 
+from electra.config.bodies import ElectraModel
 from electra.config.load import load_config
-from electra.config.schema import ElectraModel
 from electra.errors import CheckpointError
 from electra.model.bodies import build_body
 from electra.model.body import Body

@@ -67,7 +67,7 @@ def train(
 def _next(folder: Path) -> str:
     """Return a command that uses the model."""
     from electra.config.load import load_config
-    from electra.config.schema import Detecting
+    from electra.config.objectives import Detecting
 
     if isinstance(load_config(folder).objective, Detecting):
         return f'electra detect {quote(str(folder))} "a sentence with a wrong word in it"'

@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from electra.config.schema import Section
+from electra.config.section import Section
 
 
 def known_keys(schema: type[Section], prefix: str = "") -> dict[str, FieldInfo]:

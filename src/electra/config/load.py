@@ -14,7 +14,8 @@ from pydantic import ValidationError
 
 from electra.config.finetune import FinetuneConfig
 from electra.config.keys import admits, did_you_mean, dotted, keys_of, known_keys, tags_of, unions, variant_of, variants
-from electra.config.schema import PretrainConfig, Root, Section
+from electra.config.schema import PretrainConfig
+from electra.config.section import Root, Section
 from electra.errors import ConfigError
 
 AnyRoot = TypeVar("AnyRoot", bound=Root)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from electra.config.schema import ModelConfig
+from electra.config.bodies import ModelConfig
 from electra.data.files import read_table, write_json
 from electra.errors import CheckpointError
 from electra.model.bodies import BODIES

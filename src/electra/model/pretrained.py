@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from electra.config.schema import Precision
+from electra.config.section import Precision
 from electra.data.reading.hub import locate
 from electra.data.tokens.tokenizer import FILES as TOKENIZER_FILES
 from electra.data.tokens.tokenizer import SPACE_SIGN, Tokenizer, load_tokenizer

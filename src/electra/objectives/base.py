@@ -7,7 +7,8 @@ from typing import Any, ClassVar, NamedTuple, Self
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from electra.config.schema import Masking, ModelConfig
+from electra.config.bodies import ModelConfig
+from electra.config.objectives import Masking
 from electra.data.feeding.batch import Batch
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.model import ops

@@ -8,14 +8,10 @@ from typing import Literal
 
 import torch
 
+from electra.config.bodies import ModelConfig
 from electra.config.load import dump_config, load_config, preset_names
-from electra.config.schema import (
-    ElectraObjective,
-    MaskedLMGenerator,
-    MLMObjective,
-    ModelConfig,
-    PretrainConfig,
-)
+from electra.config.objectives import ElectraObjective, MaskedLMGenerator, MLMObjective
+from electra.config.schema import PretrainConfig
 from electra.data.files import atomic_folder, write_json
 from electra.data.reading.hub import locate
 from electra.errors import CheckpointError, ConfigError

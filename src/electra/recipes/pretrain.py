@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from electra.config.load import load_config
-from electra.config.schema import PretrainConfig, UnigramGenerator
+from electra.config.objectives import UnigramGenerator
+from electra.config.schema import PretrainConfig
 from electra.data.feeding.batch import Batch
 from electra.data.feeding.loader import Loader
 from electra.data.files import atomic_folder

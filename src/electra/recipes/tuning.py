@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from electra.config.bodies import ModelConfig
 from electra.config.finetune import FinetuneConfig
-from electra.config.schema import ModelConfig, TrainConfig
+from electra.config.schema import TrainConfig
 from electra.data.files import fingerprint
 from electra.errors import ConfigError, TaskError
 from electra.model.bodies import build_body

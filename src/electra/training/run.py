@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.config.load import difference, dump_config
-from electra.config.schema import Root
+from electra.config.section import Root
 from electra.data.files import locked, read_table, write_atomically, write_json
 from electra.errors import CheckpointError, ConfigError
 

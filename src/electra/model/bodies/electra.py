@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from electra.config.schema import ElectraModel, ModelConfig
+from electra.config.bodies import ElectraModel, ModelConfig
 from electra.errors import CheckpointError
 from electra.model import kernels, ops
 from electra.model.body import Body, Direction, Embeddings

@@ -8,7 +8,8 @@ from pathlib import Path
 from electra import __version__
 from electra.config.finetune import FinetuneConfig
 from electra.config.keys import known_keys
-from electra.config.schema import PretrainConfig, Root
+from electra.config.schema import PretrainConfig
+from electra.config.section import Root
 from electra.data.files import begins_otherwise, write_atomically
 from electra.errors import ConfigError
 from electra.recipes.report.gather import Data, gather
