@@ -91,7 +91,7 @@ def _atomic_folder(out: Path, overwrite: bool) -> Iterator[Path]:
 
 
 def begins_otherwise(path: Path, beginning: str) -> bool:
-    """Return whether a non-empty file starts with something else, so that it is not one of ours to overwrite."""
+    """Return whether a non-empty file starts with something other than `beginning`, so as not to overwrite it."""
     if not path.is_file() or not path.stat().st_size:
         return False
     with path.open("rb") as stream:
@@ -150,12 +150,9 @@ def locked(path: Path, refusal: ElectraError) -> Iterator[None]:
     """
     from filelock import FileLock, Timeout  # slow to import
 
-    lock = FileLock(path)
     try:
-        lock.acquire(timeout=0)
+        held = FileLock(path).acquire(timeout=0)
     except Timeout:
         raise refusal from None
-    try:
+    with held:
         yield
-    finally:
-        lock.release()

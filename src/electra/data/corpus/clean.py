@@ -28,8 +28,8 @@ def check_cleaning(cleaning: Cleaning) -> None:
     """Check that the settings are possible and the optional package they need is installed."""
     if cleaning.max_characters is not None and cleaning.max_characters > PASSAGE_LIMIT:
         raise DataError(
-            f"max_characters {cleaning.max_characters:,} is too large; use at most {PASSAGE_LIMIT:,}, "
-            "since longer documents are read in parts, or leave it out"
+            f"max_characters {cleaning.max_characters:,} is too large; use at most {PASSAGE_LIMIT:,} "
+            "(longer documents are read in parts) or leave it out"
         )
     if cleaning.duplicates == "near" and find_spec("datasketch") is None:
         raise DataError("finding near duplicates needs datasketch; run: pip install -e '.[clean]' in the checkout")
@@ -42,11 +42,11 @@ def mend(text: str, cleaning: Cleaning) -> str:
     return CONTROLS.sub("", text) if cleaning.controls == "drop" else text
 
 
-def fault(text: str, cleaning: Cleaning, whole: bool = True) -> str | None:
-    """Return why a document is dropped, or None; one that is not `whole` exceeds any limit."""
+def fault(text: str, cleaning: Cleaning, complete: bool = True) -> str | None:
+    """Return why a document is dropped, or None; one that is not `complete` exceeds any limit."""
     if len(text) < cleaning.min_characters:
         return "too short"
-    if cleaning.max_characters is not None and (len(text) > cleaning.max_characters or not whole):
+    if cleaning.max_characters is not None and (len(text) > cleaning.max_characters or not complete):
         return "too long"
     if cleaning.max_repetition is not None and repetition(text) > cleaning.max_repetition:
         return "repetitive"

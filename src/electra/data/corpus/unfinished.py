@@ -58,7 +58,8 @@ class Unfinished:
                 f"{self.folder} is needed for the build but holds {foreign}; move it or choose another --out"
             )
         self.folder.mkdir(parents=True, exist_ok=True)
-        with locked(lock_path(self.out), DataError(f"another process is building {self.out}; wait for it")):
+        refusal = DataError(f"another process is building {self.out}; wait for it or choose another --out")
+        with locked(lock_path(self.out), refusal):
             self._check_settings(json.loads(json.dumps(settings)))
             self.corpus.mkdir(exist_ok=True)
             self.groups.mkdir(exist_ok=True)
