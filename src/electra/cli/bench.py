@@ -18,10 +18,7 @@ BATCHES = {
     "encode": {"cpu": [8], "mps": [32], "cuda": [64]},
 }
 
-EXAMPLES = (
-    "electra bench --size tiny --batch 32 --seconds 10 --json",
-    "electra bench encode",
-)
+EXAMPLES = ("electra bench --size tiny --batch 32 --seconds 10 --json", "electra bench encode")
 
 
 def bench(

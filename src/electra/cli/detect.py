@@ -10,10 +10,7 @@ from electra.cli.colours import shade, shows_colours
 from electra.cli.options import AnyModel, Json
 from electra.data.files import exists
 
-EXAMPLES = (
-    'electra detect "I think that you are write."',
-    "electra detect runs/small --json < letter.txt",
-)
+EXAMPLES = ('electra detect "I think that you are write."', "electra detect runs/small --json < letter.txt")
 
 
 def detect(

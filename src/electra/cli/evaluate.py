@@ -9,10 +9,7 @@ import typer
 
 from electra.cli.options import Json, TunedModel, TuningOverrides
 
-EXAMPLES = (
-    "electra evaluate runs/mrpc",
-    "electra evaluate runs/mnli task=ax data=glue --split test --out predictions",
-)
+EXAMPLES = ("electra evaluate runs/mrpc", "electra evaluate runs/mnli task=ax data=glue --split test --out predictions")
 
 
 def evaluate(

@@ -17,8 +17,7 @@ EXAMPLES = (
 
 def train(
     sources: Annotated[
-        list[str],
-        typer.Argument(metavar="TEXT", help="Files, folders, globs, URLs, or a hub dataset."),
+        list[str], typer.Argument(metavar="TEXT", help="Files, folders, globs, URLs, or a hub dataset.")
     ],
     hours: Annotated[float, typer.Option(metavar="H", help="Wall-clock time for the entire run, such as 0.5 or 12.")],
     out: Annotated[Path, typer.Option("--out", metavar="RUN", help="Run folder to write.")],

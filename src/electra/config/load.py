@@ -70,10 +70,7 @@ def explain(config: Root, settings: Settings) -> dict[str, tuple[Setting, str]]:
     known = keys_of(config)
     values = flatten(config.model_dump())
     return {
-        key: (
-            Setting(value, settings[key].origin if key in settings else "default"),
-            known[key].description or "",
-        )
+        key: (Setting(value, settings[key].origin if key in settings else "default"), known[key].description or "")
         for key, value in values.items()
     }
 

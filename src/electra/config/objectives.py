@@ -125,8 +125,7 @@ class ElectraObjective(Detecting):
 
     name: Literal["electra"] = Field("electra", description="replaced token detection")
     algorithm: Literal["joint", "two_stage", "adversarial"] = Field(
-        "joint",
-        description="both at once; the generator first; or a generator rewarded for fooling the discriminator",
+        "joint", description="both at once; the generator first; or a generator rewarded for fooling the discriminator"
     )
 
     @property

@@ -40,8 +40,7 @@ class TrainConfig(Section):
     clip_norm: PositiveFloat = Field(1.0, description="largest norm of the gradient")
     precision: ForwardPrecision = "auto"
     execution: Literal["auto", "plain", "compiled", "fast"] = Field(
-        "auto",
-        description="plain PyTorch, torch.compile, or our kernels in CUDA graphs (fast); auto: fast on a GPU",
+        "auto", description="plain PyTorch, torch.compile, or our kernels in CUDA graphs (fast); auto: fast on a GPU"
     )
 
     @property

@@ -12,14 +12,7 @@ from electra.config.objectives import Masking
 from electra.data.feeding.batch import Batch
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.model import ops
-from electra.model.networks import (
-    Discriminator,
-    EnergyModel,
-    GeneratorNetwork,
-    MaskedLM,
-    TwoTower,
-    adopt_generator,
-)
+from electra.model.networks import Discriminator, EnergyModel, GeneratorNetwork, MaskedLM, TwoTower, adopt_generator
 from electra.model.pretrained import Pretrained
 from electra.objectives.draws import Draws
 from electra.objectives.masking import Masked, real_tokens

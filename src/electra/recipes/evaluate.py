@@ -118,11 +118,7 @@ def _known(stored: Mapping[str, Any], network: TaskNetwork, run: str | Path) -> 
 
 @torch.inference_mode()
 def forward(
-    network: TaskNetwork,
-    task: AnyTask,
-    features: Sequence[Feature[Any]],
-    tokenizer: Tokenizer,
-    config: FinetuneConfig,
+    network: TaskNetwork, task: AnyTask, features: Sequence[Feature[Any]], tokenizer: Tokenizer, config: FinetuneConfig
 ) -> list[Output]:
     """Run a network over features in batches of similar length; return the outputs of each feature, in order."""
     device = next(network.parameters()).device

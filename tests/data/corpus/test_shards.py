@@ -64,8 +64,7 @@ def test_a_folder_without_a_corpus_is_refused(tmp_path):
     ):
         open_corpus(tmp_path)
     with pytest.raises(
-        DataError,
-        match=r"no corpus at .*nowhere; build one with: electra corpus .* --length N --out .*nowhere",
+        DataError, match=r"no corpus at .*nowhere; build one with: electra corpus .* --length N --out .*nowhere"
     ):
         open_corpus(tmp_path / "nowhere")
 

@@ -21,13 +21,7 @@ def zstandard(data: bytes) -> bytes:
     return packed.getvalue().to_pybytes()
 
 
-PACKERS = {
-    "": lambda data: data,
-    ".gz": gzip.compress,
-    ".xz": lzma.compress,
-    ".bz2": bz2.compress,
-    ".zst": zstandard,
-}
+PACKERS = {"": lambda data: data, ".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress, ".zst": zstandard}
 
 
 def names(*sources: str | Path) -> list[tuple[str, str]]:

@@ -15,16 +15,7 @@ from electra import __version__
 from electra.data.corpus.clean import Keys, check_cleaning
 from electra.data.corpus.cut import Cutter, Frame, PackedCut, PaperCut
 from electra.data.corpus.encode import TokenBlock
-from electra.data.corpus.shards import (
-    SPLITS,
-    Corpus,
-    Manifest,
-    Shard,
-    ShardWriter,
-    Split,
-    dtype_for,
-    open_corpus,
-)
+from electra.data.corpus.shards import SPLITS, Corpus, Manifest, Shard, ShardWriter, Split, dtype_for, open_corpus
 from electra.data.corpus.sieve import Report, Sieve
 from electra.data.corpus.unfinished import Group, Unfinished, check_place
 from electra.data.corpus.workers import Job, available_cores, tokenize_in_order

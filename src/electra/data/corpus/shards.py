@@ -196,11 +196,7 @@ class ShardWriter:
         self._write_header()
 
     def _write_header(self) -> None:
-        header = {
-            "descr": self.frame.dtype.str,
-            "fortran_order": False,
-            "shape": (self.sequences, self.frame.length),
-        }
+        header = {"descr": self.frame.dtype.str, "fortran_order": False, "shape": (self.sequences, self.frame.length)}
         np.lib.format.write_array_header_1_0(self._stream, header)  # numpy leaves room for a larger count
 
     def write(self, row: Row) -> None:

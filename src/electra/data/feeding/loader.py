@@ -111,9 +111,7 @@ class _Mapped:
         rows = self.order.rows(positions)
         dtype = self.shards[0].dtype
         ids = torch.empty(
-            (*rows.shape, self.shards[0].shape[1]),
-            dtype=_SIGNED[dtype.itemsize],
-            pin_memory=self.device.type == "cuda",
+            (*rows.shape, self.shards[0].shape[1]), dtype=_SIGNED[dtype.itemsize], pin_memory=self.device.type == "cuda"
         )
         gathered = ids.numpy().view(dtype)
         found = np.searchsorted(self.starts, rows, side="right") - 1
