@@ -17,8 +17,9 @@ from electra.config.tasks import TaggingConfig
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import TaskError
 from electra.model.body import Body
-from electra.model.heads import Head, find_head
+from electra.model.heads import find_head
 from electra.tasks.base import Batch, Defaults, Feature, Notes, Output, Prediction, Split, Task, mean_where
+from electra.tasks.tagging.head import TaggingHead
 from electra.tasks.tagging.spans import OUTSIDE, TAG, Span, find_spans, marks_spans, scheme_of, span_scores, write_tags
 from electra.tasks.texts.labels import listed
 
@@ -47,7 +48,7 @@ class TaggingFeature(Feature[Targets]):
     starts: tuple[int, ...] = ()
 
 
-class TaggingTask(Task[Sentence, TaggingFeature, Head]):
+class TaggingTask(Task[Sentence, TaggingFeature, TaggingHead]):
     """A task on words, wherever they come from; what is `known` of its tags is what `learn_tags` gives."""
 
     defaults = Defaults(max_length=256)
@@ -108,9 +109,9 @@ class TaggingTask(Task[Sentence, TaggingFeature, Head]):
             features.append(TaggingFeature(number, ids, [0] * len(ids), targets, seen))
         return features
 
-    def head(self, encoder: Body) -> Head:
+    def head(self, encoder: Body) -> TaggingHead:
         """Make the head of `ForTokenClassification`, one linear map for every token: the paper's is the same."""
-        head: Head = find_head(f"{encoder.family}ForTokenClassification")(encoder.config, len(self.labels))
+        head: TaggingHead = find_head(f"{encoder.family}ForTokenClassification")(encoder.config, len(self.labels))
         return head
 
     def batch(self, features: Sequence[TaggingFeature], rows: int, length: int) -> Batch:
@@ -123,12 +124,12 @@ class TaggingTask(Task[Sentence, TaggingFeature, Head]):
                     tags[row, start], weights[row, start] = tag, 1
         return {"tags": tags, "tag_weights": weights}
 
-    def loss(self, head: Head, hidden: Tensor, batch: Batch) -> Tensor:
+    def loss(self, head: TaggingHead, hidden: Tensor, batch: Batch) -> Tensor:
         """Give the mean loss of the words."""
         losses = F.cross_entropy(head(hidden).float().transpose(1, 2), batch["tags"], reduction="none")  # (B, L)
         return mean_where(losses, batch["tag_weights"])
 
-    def outputs(self, head: Head, hidden: Tensor, batch: Batch) -> Batch:
+    def outputs(self, head: TaggingHead, hidden: Tensor, batch: Batch) -> Batch:
         """Give the likeliest tag of every token and its probability."""
         best = head(hidden).float().softmax(-1).max(-1)
         return {"tags": best.indices, "probabilities": best.values}
