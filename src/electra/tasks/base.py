@@ -18,6 +18,7 @@ from electra.errors import TaskError
 from electra.model.body import Body
 from electra.model.heads import Head
 from electra.model.networks import Problem
+from electra.tasks.shown import Block, Field
 
 Split = Literal["train", "dev", "test"]
 Known = Mapping[str, Any]  # what `Task.describe` gave when a model was stored; empty before
@@ -79,12 +80,16 @@ class Task(ABC, Generic[Example, AnyFeature, HeadType]):
 
     @property
     @abstractmethod
-    def fields(self) -> tuple[str, ...]:
-        """Name the texts that an example is made of, as a form asks for them."""
+    def fields(self) -> tuple[Field, ...]:
+        """The texts of an example, as a form asks for them."""
 
     @abstractmethod
     def example(self, texts: Sequence[str]) -> Example:
         """Make an example of such texts, without a label."""
+
+    @abstractmethod
+    def show(self, texts: Sequence[str], prediction: Prediction) -> list[Block]:
+        """Return what a form shows of the prediction for such texts."""
 
     def describe(self) -> dict[str, Any]:
         """Give what a stored model has to know beside the config, such as labels found in the training data."""

@@ -23,6 +23,7 @@ from electra.tasks.answering.scores import Graded, grade, score_answers
 from electra.tasks.answering.spans import AnswerHead, best_answers, best_spans, score_spans
 from electra.tasks.answering.windows import Window, cut_windows
 from electra.tasks.base import Batch, Defaults, Notes, Output, Prediction, Task, mean_where
+from electra.tasks.shown import Block, Field, Headline, Marked, Piece, Shares
 
 UNANSWERABLE_WEIGHT = 0.5
 THRESHOLDS = {"paper": -2.75, "huggingface": 0.0}  # null odds; the original's, and where both are equally likely
@@ -47,14 +48,26 @@ class QuestionAnswering(Task[Question, Window, AnswerHead]):
         self._paper_head = head == "paper"
 
     @property
-    def fields(self) -> tuple[str, ...]:
-        """Name the two texts."""
-        return ("question", "context")
+    def fields(self) -> tuple[Field, ...]:
+        """A question and its context."""
+        return Field("Question", lines=1), Field("Context", "The text that holds the answer.", lines=6)
 
     def example(self, texts: Sequence[str]) -> Question:
         """Take a question and the text to look for its answer in."""
         question, context = texts
         return Question("", question, context)
+
+    def show(self, texts: Sequence[str], prediction: Prediction) -> list[Block]:
+        """Return the answer, its place in the context, and the other answers considered."""
+        best: list[dict[str, Any]] = prediction["best"]
+        others = [(found["text"], found["probability"]) for found in best]
+        if not prediction["text"]:
+            return [Headline("The text holds no answer"), *([Shares(others, "If there were one")] if best else [])]
+        start = best[0]["start"]
+        stop = start + len(best[0]["text"])
+        context = texts[1]
+        marked = Marked([Piece(context[:start]), Piece(context[start:stop], 1), Piece(context[stop:])])
+        return [Headline(prediction["text"]), marked, Shares(others, "Answers that were considered")]
 
     def calibrate(self, examples: Sequence[Question], predictions: Sequence[Prediction]) -> dict[str, Any]:
         """Give the threshold of the null odds that leads to the best F1 on questions whose answers are known."""

@@ -14,6 +14,7 @@ from electra.tasks.answering.questions import Question, make_question
 from electra.tasks.answering.task import QuestionAnswering
 from electra.tasks.base import Known, Notes, Split, Task
 from electra.tasks.lines import read_inputs
+from electra.tasks.shown import Field, column_label
 from electra.tasks.table.columns import Columns, split_words
 from electra.tasks.table.detect import find_columns
 from electra.tasks.table.files import Table
@@ -65,9 +66,9 @@ class TableTexts(TextTask):
         super().__init__(config, _labels(columns, self._known))
 
     @property
-    def fields(self) -> tuple[str, ...]:
-        """Name the texts as their columns are called."""
-        return self._columns.texts
+    def fields(self) -> tuple[Field, ...]:
+        """The texts under the names of their columns."""
+        return tuple(Field(column_label(name)) for name in self._columns.texts)
 
     def describe(self) -> dict[str, Any]:
         """Give the columns, and the labels of the training rows."""

@@ -6,6 +6,7 @@ Shapes: B rows, L tokens, T tags.
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from electra.errors import TaskError
 from electra.model.body import Body
 from electra.model.heads import find_head
 from electra.tasks.base import Batch, Defaults, Feature, Notes, Output, Prediction, Split, Task, mean_where
+from electra.tasks.shown import Block, Details, Field, Headline, Marked, Piece
 from electra.tasks.tagging.head import TaggingHead
 from electra.tasks.tagging.spans import OUTSIDE, TAG, Span, find_spans, marks_spans, scheme_of, span_scores, write_tags
 from electra.tasks.texts.labels import listed
@@ -62,13 +64,33 @@ class TaggingTask(Task[Sentence, TaggingFeature, TaggingHead]):
         self.metric = "accuracy" if self._plain else "f1"
 
     @property
-    def fields(self) -> tuple[str, ...]:
-        """Name the one text."""
-        return ("sentence",)
+    def fields(self) -> tuple[Field, ...]:
+        """One sentence."""
+        return (Field("Sentence", "Put a space between words, and before a full stop or a comma."),)
 
     def example(self, texts: Sequence[str]) -> Sentence:
         """Split a text at its spaces."""
         return Sentence(tuple(texts[0].split()))
+
+    def show(self, texts: Sequence[str], prediction: Prediction) -> list[Block]:
+        """Return the words with their spans marked, or without spans each word with its tag."""
+        words: list[str] = prediction["words"]
+        if "spans" in prediction:
+            found = [(span["start"], span["end"] + 1, span["type"]) for span in prediction["spans"]]
+            headline = f"{len(found)} found" if found else "Nothing found"
+            kinds = sorted({label[2:] for label in self.labels if label != OUTSIDE})
+        else:
+            found = [(place, place + 1, tag) for place, tag in enumerate(prediction["tags"])]
+            headline, kinds = f"{len(found)} words tagged", list(self.labels)
+        pieces: list[Piece] = []
+        for (_, end, _), (start, stop, kind) in pairwise([(0, 0, ""), *found, (len(words), len(words), "")]):
+            pieces += map(Piece, words[end:start])
+            if stop > start:
+                pieces.append(Piece(" ".join(words[start:stop]), kinds.index(kind), kind))
+        spaced = [part for piece in pieces for part in (Piece(" "), piece)][1:]
+        chances = ["not read" if chance is None else chance for chance in prediction["probabilities"]]
+        rows = list(zip(words, prediction["tags"], chances, strict=True))
+        return [Headline(headline), Marked(spaced), Details("Every word, its tag and probability", rows)]
 
     def describe(self) -> dict[str, Any]:
         """Give the tags of the training data and the scheme that they are written in."""

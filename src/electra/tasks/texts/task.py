@@ -12,6 +12,7 @@ from electra.data.tokens.tokenizer import Tokenizer
 from electra.model.body import Body
 from electra.model.heads import Head, find_head
 from electra.tasks.base import Batch, Feature, Notes, Output, Prediction, Task, mean_where
+from electra.tasks.shown import Block
 from electra.tasks.texts.head import ClassificationHead
 from electra.tasks.texts.labels import Classes, Labels
 from electra.tasks.texts.pictures import MOST_CLASSES, calibration, confusion
@@ -40,6 +41,10 @@ class TextTask(Task[TextExample, Feature[list[float]], Head]):
     def example(self, texts: Sequence[str]) -> TextExample:
         """Take one text or two."""
         return TextExample(tuple(texts))
+
+    def show(self, texts: Sequence[str], prediction: Prediction) -> list[Block]:
+        """Return the labels and their probabilities, or the value on its scale."""
+        return self.kind.show(prediction)
 
     def features(
         self, examples: Sequence[TextExample], tokenizer: Tokenizer, max_length: int, notes: Notes, training: bool
