@@ -5,10 +5,8 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from electra.config.finetune import FinetuneConfig
-from electra.config.tasks import Kind
 from electra.data.reading.records import Row
 from electra.errors import TaskError
-from electra.model.networks import Problem, TaskNetwork
 from electra.tasks.answering.files import read_answers
 from electra.tasks.answering.questions import Question, make_question
 from electra.tasks.answering.task import QuestionAnswering
@@ -41,18 +39,6 @@ def table_task(name: str, config: FinetuneConfig, known: Known) -> Task[Any, Any
     if columns.kind == "answering":
         return TableAnswering(name, config, table, columns, rows, known)
     return TableTexts(name, config, table, columns, rows, known)
-
-
-def known_of(network: TaskNetwork) -> dict[str, Any]:
-    """Say what is known of the task of a model that others tuned: its kind and its labels, not its columns."""
-    labels = list(network.labels)
-    if network.head.labelled == "tokens":
-        return {"columns": asdict(Columns("tagging", "words", label="tags")), "labels": labels}
-    if network.problem is None:
-        return {"columns": asdict(Columns("answering", "question", "context", "answers")), "unanswerable": False}
-    kinds: dict[Problem, Kind] = {"multi_label_classification": "multilabel", "regression": "regression"}
-    columns = Columns(kinds.get(network.problem, "classification"), "text", label="label")
-    return {"columns": asdict(columns), "labels": labels, "low": 0.0, "high": 1.0}
 
 
 class TableTexts(TextTask):

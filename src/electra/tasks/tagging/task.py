@@ -19,7 +19,8 @@ from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import TaskError
 from electra.model.body import Body
 from electra.model.heads import find_head
-from electra.tasks.base import Batch, Defaults, Feature, Notes, Output, Prediction, Split, Task, mean_where
+from electra.model.networks import TaskNetwork
+from electra.tasks.base import Batch, Defaults, Feature, Notes, Output, Prediction, Served, Split, Task, mean_where
 from electra.tasks.shown import Block, Details, Field, Headline, Marked, Piece
 from electra.tasks.tagging.head import TaggingHead
 from electra.tasks.tagging.spans import OUTSIDE, TAG, Span, find_spans, marks_spans, scheme_of, span_scores, write_tags
@@ -198,6 +199,15 @@ class TaggingTask(Task[Sentence, TaggingFeature, TaggingHead]):
 
     def _gold(self, example: Sentence) -> list[str]:
         return network_tags(example, self._settings, self._plain)
+
+
+def serve(network: TaskNetwork) -> Served | None:
+    """Use a tagger that another program fine-tuned on a table; its columns are not known."""
+    if network.head.labelled != "tokens":
+        return None
+    return Served(
+        "table", {"columns": {"kind": "tagging", "text": "words", "label": "tags"}, "labels": [*network.labels]}
+    )
 
 
 def network_tags(example: Sentence, settings: TaggingConfig, plain: bool) -> list[str]:
