@@ -13,6 +13,7 @@ FOLDERS = (  # of this package, one for each family
     "answering",
     "tagging",
     "table",
+    "choice",
 )
 FAMILIES: list[Family] = [import_module(f"electra.tasks.{folder}").FAMILY for folder in FOLDERS]
 TASKS: dict[str, MakeTask] = {name: family.make for family in FAMILIES for name in family.tasks}
