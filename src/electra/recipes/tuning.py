@@ -13,9 +13,9 @@ from electra.model.bodies import build_body
 from electra.model.networks import TaskNetwork
 from electra.model.pretrained import Pretrained, find_folder, load
 from electra.model.task_model import read_task
-from electra.tasks.base import Feature, Notes, Split
+from electra.tasks.base import AnyTask, Feature, Notes, Split
 from electra.tasks.batches import batches_per_epoch
-from electra.tasks.build import AnyTask, build_task
+from electra.tasks.build import build_task
 
 PAPER = {256: (3e-4, 0.8), 768: (1e-4, 0.8), 1024: (5e-5, 0.9)}  # by width: learning rate, layer decay
 
