@@ -6,7 +6,7 @@ Shapes: B pairs, L tokens, H hidden size.
 import torch.nn.functional as F
 from torch import Tensor
 
-from electra.config.schema import ModelConfig
+from electra.config.bodies import ModelConfig
 from electra.tasks.texts.head import ClassificationHead, HuggingFaceClassificationHead
 
 
