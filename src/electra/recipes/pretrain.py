@@ -151,13 +151,11 @@ class Pretraining(Training):
         return objective
 
     def begin(self) -> None:
-        """Record how the coming updates are made."""
         if self.processes.first:
             self.run.write_config(self.config)
             record_environment(self.run.folder, self.processes)
 
     def updates(self, step: int) -> Iterator[tuple[int, Iterator[Input]]]:
-        """Yield the tokens and micro-batches of every update from a step on."""
         train = self.config.train
         number = micro_batches_before(train, step)
         stream = self._loader().batches(number)
