@@ -88,7 +88,7 @@ class EnergyModel(TokenScorer):
 
 
 class MaskedLM(Network):
-    """An encoder that predicts tokens: the generator of ELECTRA, and the whole BERT baseline."""
+    """An encoder that predicts tokens: the generator of ELECTRA, and all of the BERT baseline."""
 
     purpose = "masked-LM"
     sees_masks = True  # [MASK] hides the tokens to predict from it

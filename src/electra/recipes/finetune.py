@@ -178,9 +178,9 @@ class _Seed(Training):
         if not (self.folder / "model").is_dir():
             (self.folder / "result.json").unlink(missing_ok=True)  # not done, if this training is interrupted
             self._fit()
-        with atomic_folder(place, overwrite=True) as beside:
-            shutil.copytree(self.folder / "model", beside, dirs_exist_ok=True)
-            write_json(beside / kept.name, self.seed)
+        with atomic_folder(place, overwrite=True) as written:
+            shutil.copytree(self.folder / "model", written, dirs_exist_ok=True)
+            write_json(written / kept.name, self.seed)
 
     def _fit(self) -> None:
         config = self.tuning.config
