@@ -215,8 +215,9 @@ class ElectraBody(Body):
         return {name: 3 if QUERY_KEY_VALUE in name else 1 for name, weight in named if weight.dim() == 2}
 
     def height(self, name: str) -> int:
-        in_layer = re.match(r"layers\.(\d+)\.", name)
-        return int(in_layer[1]) + 1 if in_layer else 0
+        if in_layer := re.match(r"layers\.(\d+)\.", name):
+            return int(in_layer[1]) + 1
+        return 0 if name.startswith(("embeddings.", "project.")) else self.config.layers
 
     @classmethod
     def read_config(cls, described: Mapping[str, Any]) -> ElectraModel:
