@@ -197,7 +197,8 @@ def _flops(config: Path, tokens: int) -> float:
     """Count a run's FLOPs from the model and objective sections: other keys of an old config may no longer exist."""
     from pydantic import TypeAdapter
 
-    from electra.config.schema import Model, Objective
+    from electra.config.bodies import Model
+    from electra.config.objectives import Objective
     from electra.recipes.flops import count_flops
 
     sections = tomllib.loads(config.read_text(encoding="utf-8"))

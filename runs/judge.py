@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from electra.config.schema import ElectraObjective
+from electra.config.objectives import ElectraObjective
 from electra.data.corpus.shards import open_corpus
 from electra.data.feeding.loader import Loader
 from electra.errors import CheckpointError

@@ -6,18 +6,7 @@ from pathlib import Path
 import electra
 
 ROOT = Path(electra.__file__).parent
-LAYERS = [
-    "errors",
-    "config",
-    "data",
-    "model",
-    "objectives",
-    "training",
-    "tasks",
-    "recipes",
-    "playground",
-    "cli",
-]
+LAYERS = ["errors", "config", "data", "model", "objectives", "training", "tasks", "recipes", "playground", "cli"]
 
 DATA = ["settings", "mix", "files", "reading", "tokens", "corpus", "feeding"]  # the way of a text, inside its layer
 

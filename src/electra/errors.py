@@ -1,16 +1,16 @@
-"""What can go wrong through the user's input: each error is one line that says where, what, and what to do next."""
+"""Errors caused by the user's input; each message is one line: where, what was found, what to do next."""
 
 import errno
 
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # what the system says of a full disk
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a full disk, an exceeded quota, a file too large
 
 
 class ElectraError(Exception):
-    """The user's input cannot be used; the message is the one line to show."""
+    """The user's input is invalid; the message is one line to show."""
 
 
 class ConfigError(ElectraError):
-    """A config key, value or combination is refused."""
+    """A config key, value or combination is invalid."""
 
 
 class DataError(ElectraError):

@@ -45,10 +45,7 @@ def test_all_variants_encode_the_given_texts(tmp_path):
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [
-        (["encode", "--profile"], "only for pretrain"),
-        (["pretrain", "--text", __file__], "only for encode"),
-    ],
+    [(["encode", "--profile"], "only for pretrain"), (["pretrain", "--text", __file__], "only for encode")],
 )
 def test_options_for_other_work_are_refused(arguments, message):
     result = electra_bench(*arguments)

@@ -90,7 +90,7 @@ def test_workers_read_standard_input(electra, folder):
         (["a.txt"], "to build a corpus, give --tokenizer, --length and --out"),
         (["a.txt", "b.txt", "--verify"], "--show and --verify take one corpus; found 2"),
         (["corpus", "--verify", "--show", "1"], "--show and --verify cannot be combined"),
-        (["nowhere", "--verify"], "no corpus at nowhere; make one with: electra corpus TEXT... --tokenizer"),
+        (["nowhere", "--verify"], "no corpus at nowhere; build one with: electra corpus TEXT... --tokenizer"),
         (["nowhere.txt", "--tokenizer", "tokenizer", "--length", "16", "--out", "corpus"], "no file or folder"),
     ],
 )

@@ -75,7 +75,7 @@ def test_evaluate_scores_a_split_and_writes_predictions(run, tmp_path):
 def test_evaluate_refuses_an_existing_folder_before_scoring(run, tmp_path):
     out, *_ = run
     (tmp_path / "letter.txt").write_text("dear")
-    with pytest.raises(ElectraError, match="exists already"):
+    with pytest.raises(ElectraError, match="already exists"):
         command("evaluate", out, "data=nowhere", "--out", tmp_path)
 
 

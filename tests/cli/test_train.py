@@ -66,7 +66,7 @@ def test_a_dry_run_refuses_what_the_command_refuses(electra, text, tmp_path):
     for arguments, message in (
         (["--out", tmp_path / "table.csv"], "is a file; choose another out"),
         (["--out", tmp_path / "begun"], "holds a run that train did not start"),
-        (["--out", tmp_path / "run", "--heldout", "2"], "has to be 0 or more and below 1; found 2.0"),
+        (["--out", tmp_path / "run", "--heldout", "2"], "must be at least 0 and less than 1; found 2.0"),
     ):
         result = electra("train", text, "--hours", "1", "--dry-run", *arguments)
         assert (result.returncode, message in result.stderr) == (2, True), result.stderr

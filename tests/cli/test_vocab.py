@@ -34,6 +34,4 @@ def test_text_comes_from_standard_input(electra, tmp_path, text):
 def test_a_mistake_is_a_one_line_error(electra, tmp_path, text):
     result = electra("vocab", text, "--size", 2, "--out", tmp_path / "out")
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr.splitlines() == [
-        "electra: a vocabulary of 2 pieces is too small; give 50 or more",
-    ]
+    assert result.stderr.splitlines() == ["electra: a vocabulary of 2 pieces is too small; use at least 50"]

@@ -16,7 +16,8 @@ from electra.config.load import (
     text_override,
     validate,
 )
-from electra.config.schema import ElectricObjective, MLMObjective, PretrainConfig, TwoTowerGenerator, UniformGenerator
+from electra.config.objectives import ElectricObjective, MLMObjective, TwoTowerGenerator, UniformGenerator
+from electra.config.schema import PretrainConfig
 from electra.errors import ConfigError
 
 SIZES = {  # of the paper: layers, hidden, feed-forward, heads, embedding, generator width
@@ -171,8 +172,7 @@ def test_difference_lists_what_differs_and_nothing_else():
 
 
 @pytest.mark.parametrize(
-    ("override", "kind"),
-    [("objective.name=mlm", MLMObjective), ("objective.name=electric", ElectricObjective)],
+    ("override", "kind"), [("objective.name=mlm", MLMObjective), ("objective.name=electric", ElectricObjective)]
 )
 def test_another_objective_drops_what_does_not_apply(override, kind):
     assert isinstance(load_config("base", [override]).objective, kind)

@@ -11,7 +11,7 @@ SPECIAL_IDS = {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 4}
 
 @pytest.fixture
 def save_corpus(tmp_path: Path) -> Callable[..., Corpus]:
-    """A function that saves arrays of ids as the shards of a corpus and opens it."""
+    """Return a function that saves arrays of ids as the shards of a corpus and opens it."""
 
     def save(name: str, *shards: np.ndarray, heldout: np.ndarray | None = None, **changes: object) -> Corpus:
         folder = tmp_path / name

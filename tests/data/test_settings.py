@@ -1,4 +1,4 @@
-"""Settings that Python code gives, where no parser of a command line has looked at them before."""
+"""Settings given by Python code are checked like those of the command line."""
 
 import pytest
 
@@ -12,15 +12,15 @@ from electra.errors import DataError
         (lambda: Building(length=32, cut="pack"), r"^cut='pack': choose packed, paper$"),
         (lambda: Reading(format="txt"), r"^format='txt': choose text, jsonl, csv, tsv, parquet, dataset$"),
         (lambda: Cleaning(unicode="nfc"), r"^unicode='nfc': choose keep, NFC, NFKC$"),
-        (lambda: Cleaning(min_characters=-5), r"^min_characters has to be 0 or more; found -5$"),
-        (lambda: Cleaning(max_repetition=7), r"^max_repetition is a share, from 0 to 1; found 7$"),
+        (lambda: Cleaning(min_characters=-5), r"^min_characters must be 0 or more; found -5$"),
+        (lambda: Cleaning(max_repetition=7), r"^max_repetition must be between 0 and 1; found 7$"),
         (lambda: Vocabulary(size=100, model="foo"), r"^model='foo': choose auto, wordpiece, unigram, bpe$"),
     ],
 )
-def test_what_makes_no_sense_is_refused(make, message):
+def test_invalid_settings_are_refused(make, message):
     with pytest.raises(DataError, match=message):
         make()
 
 
-def test_what_is_not_set_is_looked_for():
+def test_the_format_is_detected_by_default():
     assert Reading().format is None

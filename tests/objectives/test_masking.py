@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from electra.config.schema import MLMObjective
+from electra.config.objectives import MLMObjective
 from electra.objectives.draws import draw
 from electra.objectives.masking import Masker, put_back, slots
 

@@ -144,7 +144,7 @@ def test_a_command_that_is_no_training_clears_up_when_told_to_stop(tmp_path):
     _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 2
     assert errors.strip().endswith("electra: stopped; run the same command again")
-    assert not list(tmp_path.iterdir())
+    assert [path.name for path in tmp_path.iterdir()] == [".v.lock"]
 
 
 def test_a_second_ctrl_c_does_not_wait(config):

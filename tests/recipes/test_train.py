@@ -278,7 +278,7 @@ def test_settings_that_do_not_fit_the_corpus_are_refused_before_writing(text, tm
 
 
 def test_an_invalid_held_out_fraction_is_refused_before_the_vocabulary_is_built(text, tmp_path):
-    with pytest.raises(DataError, match="has to be 0 or more and below 1; found 5"):
+    with pytest.raises(DataError, match="must be at least 0 and less than 1; found 5"):
         train(text, hours=HOURS, out=tmp_path / "run", overrides=SET, heldout=5)
     assert not (tmp_path / "run").exists()
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
+from electra.config.bodies import ElectraModel
 from electra.config.load import load_config
-from electra.config.schema import ElectraModel
 from electra.model.bodies import build_body
 from electra.model.body import Body
 from electra.training.capture import Captured

@@ -27,8 +27,7 @@ def test_the_config_that_is_written_reproduces_the_run(run):
 
 
 @pytest.mark.parametrize(
-    "saved",
-    ["checkpoints/step-00000001", "first_stage/checkpoints/step-00000001", "seeds/0/result.json", "model"],
+    "saved", ["checkpoints/step-00000001", "first_stage/checkpoints/step-00000001", "seeds/0/result.json", "model"]
 )
 def test_a_run_of_another_config_is_refused_by_the_keys_that_differ(run, saved):
     begin(run)

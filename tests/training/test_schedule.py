@@ -24,12 +24,7 @@ def test_the_rate_of_small_is_the_originals(step, expected):  # P14
 
 @pytest.mark.parametrize(
     ("preset", "step", "expected"),
-    [
-        ("base", 5000, 9.934726e-5),
-        ("base", 10_000, 1.973890e-4),
-        ("base", 383_000, 1e-4),
-        ("large", 10_000, 1.95e-4),
-    ],
+    [("base", 5000, 9.934726e-5), ("base", 10_000, 1.973890e-4), ("base", 383_000, 1e-4), ("large", 10_000, 1.95e-4)],
 )
 def test_the_rates_of_base_and_large_are_the_originals(preset, step, expected):  # P15
     assert rate(train(preset), step) == pytest.approx(expected, rel=1e-6)

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import traceback
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -79,6 +80,9 @@ def main() -> None:
     debug = "--debug" in sys.argv
     os.environ.setdefault("HF_HUB_VERBOSITY", "error")  # our one-line error follows its retries
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up as on Ctrl-C
+    for stream in (sys.stdout, sys.stderr):
+        if os.name == "nt" and isinstance(stream, TextIOWrapper):
+            stream.reconfigure(encoding="utf-8")  # cp1252 when redirected
     try:
         status = app(standalone_mode=False) or 0
         if status == INTERRUPTED:

@@ -18,10 +18,7 @@ BATCHES = {
     "encode": {"cpu": [8], "mps": [32], "cuda": [64]},
 }
 
-EXAMPLES = (
-    "electra bench --size tiny --batch 32 --seconds 10 --json",
-    "electra bench encode",
-)
+EXAMPLES = ("electra bench --size tiny --batch 32 --seconds 10 --json", "electra bench encode")
 
 
 def bench(
@@ -95,9 +92,9 @@ def _choose(work: str, profiled: bool, text: Path | None) -> "Callable[..., Benc
 
 def _print_json(found: "list[Bench]", profiled: bool) -> None:
     for measured in found:
-        parts = {"parts": [asdict(part) for part in measured.parts]} if profiled else {}
+        profile = {"parts": [asdict(part) for part in measured.parts], "operations": measured.operations}
         for row in measured.rows:
-            typer.echo(json.dumps(asdict(row) | (parts if row.variant == "electra" else {})))
+            typer.echo(json.dumps(asdict(row) | (profile if profiled and row.variant == "electra" else {})))
 
 
 def _print_parts(measured: "Bench") -> None:
@@ -108,6 +105,8 @@ def _print_parts(measured: "Bench") -> None:
         )
     for part in measured.parts:
         typer.echo(f"{part.part:<18}{part.ms:>10.2f}{part.share:>8.1%}{part.launches:>10.0f}")
+    for operation, implementation in measured.operations.items():
+        typer.echo(f"{operation:<18}{implementation:>10}")
 
 
 def _print_table(rows: "list[Row]") -> None:

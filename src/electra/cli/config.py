@@ -7,10 +7,7 @@ import typer
 
 from electra.cli.options import Json, Overrides, Preset
 
-EXAMPLES = (
-    "electra config small train.steps=100_000",
-    "electra config small --diff base",
-)
+EXAMPLES = ("electra config small train.steps=100_000", "electra config small --diff base")
 
 
 def config(

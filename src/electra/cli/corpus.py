@@ -23,10 +23,7 @@ EXAMPLES = (
     "electra corpus corpus --show 3",
 )
 
-Sources = Annotated[
-    list[str],
-    typer.Argument(metavar="TEXT", help=f"{TEXTS}; with --show or --verify, a corpus."),
-]
+Sources = Annotated[list[str], typer.Argument(metavar="TEXT", help=f"{TEXTS}; with --show or --verify, a corpus.")]
 REPETITION = "Drop documents in which more than this share of five-word runs is repeated."
 DOCUMENTS = {"blank": "between blank lines", "line": "one per line", "file": "one per file", "record": "one per record"}
 

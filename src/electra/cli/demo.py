@@ -14,10 +14,7 @@ if TYPE_CHECKING:
     from electra.recipes.demo import Demonstration
     from electra.recipes.replace import Judged
 
-EXAMPLES = (
-    "electra demo",
-    "electra demo --minutes 10 --out runs/longer",
-)
+EXAMPLES = ("electra demo", "electra demo --minutes 10 --out runs/longer")
 
 
 def demo(

@@ -8,12 +8,9 @@ import typer
 
 from electra.cli.colours import shade, shows_colours
 from electra.cli.options import AnyModel, Json
-from electra.data.files import is_there
+from electra.data.files import exists
 
-EXAMPLES = (
-    'electra detect "I think that you are write."',
-    "electra detect runs/small --json < letter.txt",
-)
+EXAMPLES = ('electra detect "I think that you are write."', "electra detect runs/small --json < letter.txt")
 
 
 def detect(
@@ -63,4 +60,4 @@ def _is_text(argument: str) -> bool:
     if argument == "-":
         return True
     worded = " " in argument.strip() or ("/" not in argument and sys.stdin.isatty())
-    return worded and not is_there(argument)
+    return worded and not exists(argument)

@@ -9,10 +9,7 @@ import typer
 
 from electra.cli.options import Json, TunedModel, TuningOverrides
 
-EXAMPLES = (
-    "electra evaluate runs/mrpc",
-    "electra evaluate runs/mnli task=ax data=glue --split test --out predictions",
-)
+EXAMPLES = ("electra evaluate runs/mrpc", "electra evaluate runs/mnli task=ax data=glue --split test --out predictions")
 
 
 def evaluate(
@@ -28,11 +25,11 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Score a fine-tuned model on a split of its task. KEY=VALUE changes settings of the task, such as data=DIR."""
-    from electra.data.files import folder_whole
+    from electra.data.files import atomic_folder
     from electra.recipes.evaluate import evaluate as score
     from electra.recipes.results import percent
 
-    with folder_whole(out) if out else nullcontext() as folder:  # fail before scoring if the folder cannot be written
+    with atomic_folder(out) if out else nullcontext() as folder:  # fail before scoring if the folder cannot be written
         found = score(run, overrides or [], split)
         if folder:
             lines = (json.dumps(prediction, ensure_ascii=False) + "\n" for prediction in found.predictions)

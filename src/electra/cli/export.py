@@ -7,10 +7,7 @@ import typer
 
 from electra.cli.options import Model
 
-EXAMPLES = (
-    "electra export runs/small --out hf/small",
-    "electra export runs/small --out hf/half --precision bf16",
-)
+EXAMPLES = ("electra export runs/small --out hf/small", "electra export runs/small --out hf/half --precision bf16")
 
 
 def export(

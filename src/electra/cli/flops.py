@@ -8,10 +8,7 @@ import typer
 
 from electra.cli.options import Json, Overrides
 
-EXAMPLES = (
-    "electra flops small train.steps=100_000",
-    "electra flops --table",
-)
+EXAMPLES = ("electra flops small train.steps=100_000", "electra flops --table")
 
 
 def flops(

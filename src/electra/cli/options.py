@@ -11,12 +11,10 @@ TEXTS = "Files, folders, globs, - for standard input, URLs such as s3://…, or 
 
 Preset = Annotated[str, typer.Argument(metavar="PRESET|FILE", help="Preset name or config file (TOML).")]
 Overrides = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="KEY=VALUE", help="Config keys to set, such as train.steps=1000."),
+    list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Config keys to set, such as train.steps=1000.")
 ]
 TuningOverrides = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="KEY=VALUE", help="Config keys to set, such as batch_size=16."),
+    list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Config keys to set, such as batch_size=16.")
 ]
 Model = Annotated[str, typer.Argument(metavar="MODEL", help=f"{MODEL}.")]
 AnyModel = Annotated[

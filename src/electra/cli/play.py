@@ -7,10 +7,7 @@ import typer
 from electra.cli.options import AnyModel
 from electra.playground import PORT
 
-EXAMPLES = (
-    "electra play",
-    "electra play runs/mrpc --port 8000 --no-browser",
-)
+EXAMPLES = ("electra play", "electra play runs/mrpc --port 8000 --no-browser")
 
 
 def play(

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from electra.cli.options import TunedModel, TuningOverrides
-from electra.data.files import begins_otherwise, opened_whole
+from electra.data.files import atomic_file, begins_otherwise
 from electra.errors import DataError
 
 EXAMPLES = (
@@ -34,7 +34,7 @@ def predict(
         out = _check_out(out.expanduser(), source)
     notes = Notes()
     count = 0
-    with opened_whole(out) if out else nullcontext(sys.stdout) as target:
+    with atomic_file(out) if out else nullcontext(sys.stdout) as target:
         for prediction in run_over(run, source, overrides or [], notes):
             target.write(json.dumps(prediction, ensure_ascii=False) + "\n")
             count += 1

@@ -8,10 +8,7 @@ import typer
 
 from electra.cli.options import Json
 
-EXAMPLES = (
-    "electra report runs/small --out report.html",
-    "electra report runs/small runs/base runs/suite --json",
-)
+EXAMPLES = ("electra report runs/small --out report.html", "electra report runs/small runs/base runs/suite --json")
 
 
 def report(

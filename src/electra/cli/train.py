@@ -17,8 +17,7 @@ EXAMPLES = (
 
 def train(
     sources: Annotated[
-        list[str],
-        typer.Argument(metavar="TEXT", help="Files, folders, globs, URLs, or a hub dataset."),
+        list[str], typer.Argument(metavar="TEXT", help="Files, folders, globs, URLs, or a hub dataset.")
     ],
     hours: Annotated[float, typer.Option(metavar="H", help="Wall-clock time for the entire run, such as 0.5 or 12.")],
     out: Annotated[Path, typer.Option("--out", metavar="RUN", help="Run folder to write.")],
@@ -67,7 +66,7 @@ def train(
 def _next(folder: Path) -> str:
     """Return a command that uses the model."""
     from electra.config.load import load_config
-    from electra.config.schema import Detecting
+    from electra.config.objectives import Detecting
 
     if isinstance(load_config(folder).objective, Detecting):
         return f'electra detect {quote(str(folder))} "a sentence with a wrong word in it"'

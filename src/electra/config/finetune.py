@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from electra.config.schema import Device, ForwardPrecision, NonNegative, Optimizer, Out, Probability, Root
+from electra.config.section import Device, ForwardPrecision, NonNegative, Optimizer, Out, Probability, Root
 from electra.config.tasks import TableConfig, TaggingConfig
 
 SEEDS = {"single": 1, "paper": 10, "mnli-init": 10}  # of each protocol, unless the config says otherwise

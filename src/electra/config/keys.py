@@ -1,4 +1,4 @@
-"""The schema as dotted keys: which keys exist, which of them a variant has, and which one a typo meant."""
+"""The schema as dotted keys: known keys, variants of tagged unions, suggestions for typos."""
 
 import difflib
 from collections.abc import Iterable, Iterator
@@ -7,11 +7,11 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from electra.config.schema import Section
+from electra.config.section import Section
 
 
 def known_keys(schema: type[Section], prefix: str = "") -> dict[str, FieldInfo]:
-    """List every dotted key that some variant of the schema has."""
+    """Return every dotted key that some variant of the schema has."""
     keys: dict[str, FieldInfo] = {}
     for name, field in schema.model_fields.items():
         sections = variants(field)
@@ -23,7 +23,7 @@ def known_keys(schema: type[Section], prefix: str = "") -> dict[str, FieldInfo]:
 
 
 def keys_of(section: Section, prefix: str = "") -> dict[str, FieldInfo]:
-    """List the dotted keys of a config, each as its own variants have it."""
+    """Return the dotted keys of a config, with the fields of its own variants."""
     keys: dict[str, FieldInfo] = {}
     for name, field in type(section).model_fields.items():
         value = getattr(section, name)
@@ -39,13 +39,13 @@ def is_set(config: Section, key: str) -> bool:
 
 
 def variants(field: FieldInfo) -> list[type[Section]]:
-    """Give the sections that a field may hold: none for a plain value, several for a tagged union."""
+    """Return the sections that a field may hold: none for a plain value, several for a tagged union."""
     candidates = get_args(field.annotation) or (field.annotation,)
     return [item for item in candidates if isinstance(item, type) and issubclass(item, Section)]
 
 
 def variant_of(field: FieldInfo, tag: Any) -> type[Section] | None:
-    """Find the section of a tagged union that bears the tag."""
+    """Return the section of a tagged union with the tag."""
     for section in variants(field):
         if tag in tags_of(section, field):
             return section
@@ -53,12 +53,12 @@ def variant_of(field: FieldInfo, tag: Any) -> type[Section] | None:
 
 
 def tags_of(section: type[Section], field: FieldInfo) -> tuple[Any, ...]:
-    """Give the values of the union's tag that select this section."""
+    """Return the tags that select a section."""
     return get_args(section.model_fields[str(field.discriminator)].annotation)
 
 
 def unions(schema: type[Section], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
-    """Walk the tagged unions of the schema, outer ones first."""
+    """Yield the tagged unions of the schema, outer ones first."""
     for name, field in schema.model_fields.items():
         if field.discriminator:
             yield prefix + name, field
@@ -67,12 +67,12 @@ def unions(schema: type[Section], prefix: str = "") -> Iterator[tuple[str, Field
 
 
 def admits(field: FieldInfo, value: Any) -> bool:
-    """Tell whether a choice among fixed values has this one; other fields are left to the validation."""
+    """Return whether a Literal field has a value; other fields are left to validation."""
     return get_origin(field.annotation) is not Literal or value in get_args(field.annotation)
 
 
 def dotted(schema: type[Section], location: Iterable[Any]) -> str:
-    """Write a validation error's location as a key, without the tags that the validator puts between."""
+    """Return a validation error's location as a key, without the tags that pydantic inserts."""
     parts: list[str] = []
     fields, tags = schema.model_fields, ()
     for item in map(str, location):
@@ -85,12 +85,12 @@ def dotted(schema: type[Section], location: Iterable[Any]) -> str:
         tags = tuple(tag for s in sections for tag in tags_of(s, field)) if field and field.discriminator else ()
         fields = {}
         for section in sections:
-            fields = section.model_fields | fields  # of two variants' fields of one name the first: it is the wider
+            fields = section.model_fields | fields  # of two variants' fields with the same name, the first is the wider
     return ".".join(parts)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Suggest the nearest known word, as the end of a sentence."""
+    """Return a suggestion of the nearest known word, as the end of a sentence."""
     known = list(known)
     last_parts = {key.rsplit(".", 1)[-1]: key for key in known}
     near = difflib.get_close_matches(word, known, n=1)

@@ -1,4 +1,4 @@
-"""From a preset or file and `key=value` overrides to one validated config, and back to TOML."""
+"""Load configs from presets, files and `key=value` overrides, and write them as TOML."""
 
 import json
 import tomllib
@@ -13,8 +13,9 @@ import tomli_w
 from pydantic import ValidationError
 
 from electra.config.finetune import FinetuneConfig
-from electra.config.keys import admits, did_you_mean, dotted, keys_of, known_keys, unions, variant_of
-from electra.config.schema import PretrainConfig, Root, Section
+from electra.config.keys import admits, did_you_mean, dotted, keys_of, known_keys, tags_of, unions, variant_of, variants
+from electra.config.schema import PretrainConfig
+from electra.config.section import Root, Section
 from electra.errors import ConfigError
 
 AnyRoot = TypeVar("AnyRoot", bound=Root)
@@ -24,7 +25,7 @@ PRESET = "preset "  # how the origin of a setting from a preset begins
 
 @dataclass(frozen=True)
 class Setting:
-    """The value of one key and the layer that set it."""
+    """The value of a key and the layer that set it."""
 
     value: Any
     origin: str
@@ -39,46 +40,43 @@ def load_config(source: str | Path, overrides: Iterable[str] = ()) -> PretrainCo
 
 
 def load_layers(source: str | Path, *overrides: Iterable[str]) -> PretrainConfig:
-    """Load a pre-training config with several lists of `key=value`, each over the one before."""
+    """Load a pre-training config with several lists of `key=value`; later ones take precedence."""
     return validate(PretrainConfig, gather(PretrainConfig, source, *overrides))
 
 
 def load_finetune_config(source: str | Path | Mapping[str, Any], overrides: Iterable[str] = ()) -> FinetuneConfig:
-    """Load a fine-tuning config: default < preset < file (or a config as a table) < `key=value`."""
+    """Load a fine-tuning config: default < preset < file (or a stored config) < `key=value`."""
     return validate(FinetuneConfig, gather(FinetuneConfig, source, overrides))
 
 
 def preset_names(schema: type[Root] = PretrainConfig) -> list[str]:
-    """List the presets that come with the package."""
+    """Return the names of the built-in presets."""
     names = [entry.name for entry in (PRESETS / schema.command).iterdir()]
     return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
 
 
 def dump_config(config: Section) -> str:
-    """Write a config as the TOML that loads back to an equal one."""
+    """Return a config as TOML, from which an equal one is loaded."""
     return tomli_w.dumps(config.model_dump(exclude_none=True))
 
 
 def text_override(key: str, value: str | Path) -> str:
-    """Write a `key=value` whose value is text, though it may look like a number or a date: out = "2024"."""
+    """Return a `key=value` with a text value, which may look like a number or a date: out = "2024"."""
     return tomli_w.dumps({key: str(value)}).strip()
 
 
 def explain(config: Root, settings: Settings) -> dict[str, tuple[Setting, str]]:
-    """Say of every key of a config what it is, who set it and what it means."""
+    """Return for every key of a config its value, what set it and what it means."""
     known = keys_of(config)
     values = flatten(config.model_dump())
     return {
-        key: (
-            Setting(value, settings[key].origin if key in settings else "default"),
-            known[key].description or "",
-        )
+        key: (Setting(value, settings[key].origin if key in settings else "default"), known[key].description or "")
         for key, value in values.items()
     }
 
 
 def difference(one: Section, other: Section) -> dict[str, tuple[Any, Any]]:
-    """List the keys in which two configs differ; a key that one of them lacks is None there."""
+    """Return the keys in which two configs differ, with both values; a missing key is None."""
     left, right = flatten(one.model_dump()), flatten(other.model_dump())
     return {
         key: (left.get(key), right.get(key))
@@ -88,7 +86,7 @@ def difference(one: Section, other: Section) -> dict[str, tuple[Any, Any]]:
 
 
 def gather(schema: type[Root], source: str | Path | Mapping[str, Any], *overrides: Iterable[str]) -> Settings:
-    """Lay preset, file and lists of overrides over each other, each key with its origin, not yet validated."""
+    """Merge preset, file and lists of overrides into settings with their origins, without validation."""
     settings: Settings = {}
     for origin, layer in _layers(schema, source, overrides):
         given = [key for values in layer for key in values]
@@ -108,9 +106,9 @@ def gather(schema: type[Root], source: str | Path | Mapping[str, Any], *override
 
 
 def validate(schema: type[AnyRoot], settings: Settings) -> AnyRoot:
-    """Turn gathered settings into a config, or say in one line which key is wrong and why."""
+    """Turn settings into a config, or raise a one-line error that names the key."""
     try:
-        config = schema.model_validate(_nest(settings))
+        config = schema.model_validate(_with_tags(schema, _nest(settings)))
     except ValidationError as problem:
         raise ConfigError(_one_line(schema, settings, problem)) from None
     for key, setting in settings.items():
@@ -121,7 +119,7 @@ def validate(schema: type[AnyRoot], settings: Settings) -> AnyRoot:
 
 
 def flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Turn nested tables into dotted keys."""
+    """Flatten nested tables into dotted keys."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
         flat |= flatten(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
@@ -131,23 +129,23 @@ def flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 def _layers(
     schema: type[Root], source: str | Path | Mapping[str, Any], overrides: Iterable[Iterable[str]]
 ) -> Iterable[tuple[str, list[dict[str, Any]]]]:
-    """Give each layer's origin and its settings: together where they come from a file, else one after the other."""
+    """Yield each layer's origin and settings; those of a file form one group, overrides one each."""
     names = preset_names(schema)
     if isinstance(source, Mapping):
         yield "stored config", [flatten(dict(source))]
-    elif isinstance(source, str) and source in names:  # a Path is a file, or a folder with one
+    elif isinstance(source, str) and source in names:  # a Path is a file, or a folder that has one
         yield f"{PRESET}{source}", [_read_preset(schema, str(source))]
     else:
         path = _config_file(str(source), names)
         values = _parse(path.read_bytes(), str(path))
         if preset := values.pop("preset", None):
             if preset not in names:
-                raise ConfigError(f"{path}: no preset {preset!r}; there are {', '.join(names)}")
+                raise ConfigError(f"{path}: unknown preset {preset!r}; choose from {', '.join(names)}")
             yield f"{PRESET}{preset}", [_read_preset(schema, preset)]
         yield str(path), [values]
     for given in overrides:
         if isinstance(given, str):
-            raise ConfigError(f"overrides are a list: [{given!r}]")
+            raise ConfigError(f"overrides must be a list: [{given!r}]")
         yield "command line", [_parse_override(schema, override) for override in given]
 
 
@@ -182,11 +180,11 @@ def _parse_value(raw: str) -> Any:
     try:
         return tomllib.loads(f"value = {raw}")["value"]
     except tomllib.TOMLDecodeError:
-        return raw  # a bare word is a string, so that objective.name=mlm needs no quotes
+        return raw  # a bare word is a string: objective.name=mlm needs no quotes
 
 
 def _forget_other_variants(settings: Settings, path: str, variant: type[Section] | None) -> None:
-    """Drop what lower layers said of a variant that is no longer chosen."""
+    """Drop settings of lower layers for a variant that is no longer chosen."""
     kept = known_keys(variant, f"{path}.") if variant else {}
     for key in [key for key in settings if key.startswith(f"{path}.")]:
         if key not in kept or not admits(kept[key], settings[key].value):
@@ -201,6 +199,17 @@ def _nest(settings: Settings) -> dict[str, Any]:
         for parent in parents:
             table = table.setdefault(parent, {})
         table[name] = setting.value
+    return nested
+
+
+def _with_tags(schema: type[Section], nested: dict[str, Any]) -> dict[str, Any]:
+    """Set missing tags to the first variant of a union, so that configs from before the union keep their meaning."""
+    for path, union in unions(schema):
+        section: Any = nested
+        for part in path.split("."):
+            section = section.get(part) if isinstance(section, dict) else None
+        if isinstance(section, dict):
+            section.setdefault(str(union.discriminator), tags_of(variants(union)[0], union)[0])
     return nested
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveInt
 
-from electra.config.schema import Section
+from electra.config.section import Section
 
 Kind = Literal["classification", "multilabel", "regression", "tagging", "answering"]
 

@@ -1,1 +1,1 @@
-"""From text to token ids."""
+"""From text to batches of token ids."""

@@ -1,6 +1,5 @@
-"""Files and folders that are there whole or not at all, and a place for one process alone."""
+"""Atomic writes of files and folders, checksums, and locks between processes."""
 
-import fcntl
 import hashlib
 import json
 import os
@@ -14,19 +13,19 @@ from electra.errors import CheckpointError, ElectraError
 
 
 @contextmanager
-def opened_whole(path: Path) -> Iterator[TextIO]:
-    """Give a file beside `path` to write text to, which takes its place when all went well, and vanishes when not.
+def atomic_file(path: Path) -> Iterator[TextIO]:
+    """Open a temporary text file that replaces `path` on success and is removed on failure.
 
-    A link leads to what is written. Nothing takes the place of a device or a pipe: text goes straight into it.
+    Symbolic links are followed. Devices and pipes are written directly.
     """
     if path.exists() and not path.is_file():
-        with path.open("w", encoding="utf-8") as stream:
+        with path.open("w", encoding="utf-8", newline="\n") as stream:
             yield stream
         return
     path = path.resolve() if path.is_symlink() else path
-    written = path.with_name(f".{path.name}.{os.getpid()}.partial")  # another process may write there too
+    written = path.with_name(f".{path.name}.{os.getpid()}.partial")  # other processes may write it too
     try:
-        with written.open("w", encoding="utf-8") as stream:
+        with written.open("w", encoding="utf-8", newline="\n") as stream:  # the same bytes on every system
             yield stream
         sync(written)
         written.replace(path)
@@ -35,51 +34,47 @@ def opened_whole(path: Path) -> Iterator[TextIO]:
         raise
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a file that is there whole or not at all."""
-    with opened_whole(path) as stream:
+def write_atomically(path: Path, text: str) -> None:
+    """Write a text file atomically."""
+    with atomic_file(path) as stream:
         stream.write(text)
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write a file of JSON that is there whole or not at all."""
+    """Write a JSON file atomically."""
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-    write_whole(path, text.encode(errors="backslashreplace").decode())  # a file's name may hold halves of characters
+    write_atomically(path, text.encode(errors="backslashreplace").decode())  # file names may hold lone surrogates
 
 
 def read_table(path: Path, what: str, error: type[ElectraError]) -> dict[str, Any]:
-    """Read a JSON file that holds a table, such as a model's config, or say in one line that it is none."""
+    """Read a JSON file that holds an object, such as a model's config; raise `error` for anything else."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as problem:
         raise error(f"{path} is not {what}: {problem}") from None
     if not isinstance(found, dict):
-        raise error(f"{path} is not {what}: it holds a {type(found).__name__}, not a table")
+        raise error(f"{path} is not {what}: it holds a {type(found).__name__}, not an object")
     return found
 
 
 @contextmanager
-def folder_whole(out: Path, overwrite: bool = False) -> Iterator[Path]:
-    """Give a folder beside `out` that becomes `out` when all went well, and vanishes when not."""
+def atomic_folder(out: Path, overwrite: bool = False) -> Iterator[Path]:
+    """Create a temporary folder that becomes `out` on success and is removed on failure."""
     out = out.expanduser().resolve()
     out.parent.mkdir(parents=True, exist_ok=True)
-    lock = out.with_name(f".{out.name}.lock")
-    with alone(lock, CheckpointError(f"another process is writing {out}; wait for it, or choose another")):
-        try:
-            with _folder_whole(out, overwrite) as folder:
-                yield folder
-        finally:
-            lock.unlink(missing_ok=True)
+    refusal = CheckpointError(f"another process is writing {out}; wait for it or choose another --out")
+    with locked(lock_path(out), refusal), _atomic_folder(out, overwrite) as folder:
+        yield folder
 
 
 @contextmanager
-def _folder_whole(out: Path, overwrite: bool) -> Iterator[Path]:
-    written, old = beside(out), out.with_name(f".{out.name}.old")
-    if old.exists() and not out.exists():  # a process was killed between the two
+def _atomic_folder(out: Path, overwrite: bool) -> Iterator[Path]:
+    written, old = partial_path(out), out.with_name(f".{out.name}.old")
+    if old.exists() and not out.exists():  # killed between the two renames
         old.rename(out)
     if not overwrite and out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise CheckpointError(f"{out} exists already; choose another --out or remove it")
-    for left in (written, old):  # by a killed process
+        raise CheckpointError(f"{out} already exists; choose another --out or remove it")
+    for left in (written, old):  # left by a killed process
         shutil.rmtree(left, ignore_errors=True)
     written.mkdir()
     try:
@@ -96,29 +91,37 @@ def _folder_whole(out: Path, overwrite: bool) -> Iterator[Path]:
 
 
 def begins_otherwise(path: Path, beginning: str) -> bool:
-    """Say whether a file is there that begins with something else: not one that a command of ours wrote."""
+    """Return whether a non-empty file starts with something other than `beginning`, so as not to overwrite it."""
     if not path.is_file() or not path.stat().st_size:
         return False
     with path.open("rb") as stream:
         return stream.read(len(beginning)).lower() != beginning.encode()
 
 
-def is_there(name: str | Path) -> bool:
-    """Say whether a name is that of a file or folder; a text, which may be too long for a name, is not."""
+def exists(name: str | Path) -> bool:
+    """Return whether a file or folder exists; any text is accepted, even one too long for a file name."""
     try:
         return Path(name).expanduser().exists()
-    except (OSError, RuntimeError, ValueError):  # too long; ~ of nobody; a zero byte
+    except (OSError, RuntimeError, ValueError):  # too long; ~ of an unknown user; a null byte
         return False
 
 
-def beside(path: Path) -> Path:
-    """Name what is not yet whole: hidden, so that nobody takes it for what it will be."""
+def partial_path(path: Path) -> Path:
+    """Return the hidden path under which `path` is written until it is complete."""
     return path.with_name(f".{path.name}.partial")
 
 
+def lock_path(path: Path) -> Path:
+    """Return the path of the lock file for writing `path`."""
+    return path.with_name(f".{path.name}.lock")
+
+
 def sync(path: Path) -> None:
-    """Wait until a file or a folder's list of files is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
+    """Wait until a file, or a folder's list of files, is on disk."""
+    windows = os.name == "nt"
+    if windows and path.is_dir():  # Windows cannot open folders
+        return
+    descriptor = os.open(path, os.O_RDWR if windows else os.O_RDONLY)  # Windows needs write access
     try:
         os.fsync(descriptor)
     finally:
@@ -126,13 +129,13 @@ def sync(path: Path) -> None:
 
 
 def file_sha256(path: Path) -> str:
-    """Give a file's checksum, as `sha256sum` prints it."""
+    """Return the SHA-256 checksum of a file in hexadecimal."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def fingerprint(parts: Iterable[bytes | memoryview]) -> str:
-    """Give a number that tells these bytes, one part after the other, from all others."""
+    """Return a 128-bit hash of the concatenated parts in hexadecimal."""
     digest = hashlib.blake2b(digest_size=16)
     for part in parts:
         digest.update(part)
@@ -140,11 +143,16 @@ def fingerprint(parts: Iterable[bytes | memoryview]) -> str:
 
 
 @contextmanager
-def alone(path: Path, refusal: ElectraError) -> Iterator[None]:
-    """Hold a lock file, or refuse where another process does; the system frees it when the process dies."""
-    with path.open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise refusal from None
+def locked(path: Path, refusal: ElectraError) -> Iterator[None]:
+    """Hold a lock file, or raise `refusal` if another process holds it; the system releases it when the process dies.
+
+    The lock file is never removed: a process that already had it open would then hold a lock that nobody else sees.
+    """
+    from filelock import FileLock, Timeout  # slow to import
+
+    try:
+        held = FileLock(path).acquire(timeout=0)
+    except Timeout:
+        raise refusal from None
+    with held:
         yield

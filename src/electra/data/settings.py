@@ -1,4 +1,4 @@
-"""Every knob of reading, cleaning and building, and of vocabularies, on one page."""
+"""All settings for reading and cleaning text, building corpora and training vocabularies."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -23,12 +23,12 @@ SMALLEST_SIZE: dict[Model, int] = {
     "unigram": 50,
     "bpe": 261,
 }  # 256 bytes, 5 special tokens
-LARGEST_SIZE = 1_000_000  # pieces: four times the largest vocabulary that is in use
-SMALLEST_SAMPLE = 20_000_000  # characters: more than the longest passage that is read can count for
+LARGEST_SIZE = 1_000_000  # pieces; four times the largest vocabulary in use
+SMALLEST_SAMPLE = 20_000_000  # characters; more than the longest passage can count for
 
 
 class Checked:
-    """Settings that refuse a word which is none of a field's choices: no parser has looked at those of Python code."""
+    """Base class that checks fields with fixed choices, also when Python code sets them."""
 
     def __post_init__(self) -> None:
         for name, kind in get_type_hints(type(self)).items():
@@ -38,71 +38,71 @@ class Checked:
 
 
 def _choices(kind: Any) -> list[str]:
-    """Give the words that a type allows, none where it allows any."""
+    """Return the strings that a type allows, or an empty list if it allows any."""
     parts = get_args(kind)
     return list(parts) if get_origin(kind) is Literal else [word for part in parts for word in _choices(part)]
 
 
 @dataclass(frozen=True)
 class Reading(Checked):
-    """How documents are found in the sources; `None` and `auto` mean: look."""
+    """How documents are found in the sources; `None` and `auto` mean detect."""
 
-    documents: Documents = "auto"  # what a document is; blank: what blank lines separate
-    column: str | None = None  # that holds the text of a record
-    format: Format | None = None  # of every source, whatever its name
-    invalid: Invalid = "error"  # what to do with bytes that are no UTF-8
+    documents: Documents = "auto"  # what separates documents; blank: blank lines
+    column: str | None = None  # the column of a table that holds the text
+    format: Format | None = None  # of all sources; by default guessed from file names
+    invalid: Invalid = "error"  # what to do with bytes that are not UTF-8
 
 
 @dataclass(frozen=True)
 class Cleaning(Checked):
-    """What to change and which documents to drop; the defaults leave the text as it is."""
+    """What to change in documents and which to drop; the defaults change nothing."""
 
     unicode: Unicode = "keep"
     controls: Controls = "keep"
-    duplicates: Duplicates = "keep"  # near: also documents that share most of their five-word runs
+    duplicates: Duplicates = "keep"  # near: also documents that share most of their 5-grams
     min_characters: int = 0
     max_characters: int | None = None
-    max_repetition: float | None = None  # share of a document's five-word runs that it has already had
+    max_repetition: float | None = None  # fraction of a document's 5-grams that repeat earlier ones
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.min_characters < 0:
-            raise DataError(f"min_characters has to be 0 or more; found {self.min_characters}")
+            raise DataError(f"min_characters must be 0 or more; found {self.min_characters}")
         if self.max_repetition is not None and not 0 <= self.max_repetition <= 1:
-            raise DataError(f"max_repetition is a share, from 0 to 1; found {self.max_repetition}")
+            raise DataError(f"max_repetition must be between 0 and 1; found {self.max_repetition}")
 
 
 @dataclass(frozen=True)
 class Building(Checked):
-    """What shapes a corpus, beside its text and its tokenizer."""
+    """Settings of a corpus, besides its text and tokenizer."""
 
-    length: int  # tokens in a sequence
+    length: int  # tokens per sequence
     cut: Cut = "packed"
-    seed: int = 0  # of the paper's coin tosses
+    seed: int = 0  # for the random choices of the paper's cut
     heldout: float = 0.005  # fraction of the documents
     reading: Reading = Reading()
     cleaning: Cleaning = Cleaning()
-    shard_characters: int = 1 << 28  # of text for one shard: about 60 million tokens of English
+    shard_characters: int = 1 << 28  # per shard; about 60 million tokens of English
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.length < SHORTEST_LENGTH:
-            raise DataError(f"a length of {self.length} tokens is too short; give {SHORTEST_LENGTH} or more")
+            raise DataError(f"length {self.length} is too short; use at least {SHORTEST_LENGTH} tokens")
         if self.length > LONGEST_LENGTH:
-            raise DataError(f"a length of {self.length:,} tokens is too long; give {LONGEST_LENGTH:,} or fewer")
+            raise DataError(f"length {self.length:,} is too long; use at most {LONGEST_LENGTH:,} tokens")
         if not 0 <= self.heldout < 1:
-            raise DataError(f"the held-out fraction has to be 0 or more and below 1; found {self.heldout}")
+            raise DataError(f"the held-out fraction must be at least 0 and less than 1; found {self.heldout}")
 
 
 @dataclass(frozen=True)
 class Vocabulary(Checked):
-    """What shapes a vocabulary, beside its text."""
+    """Settings of a vocabulary, besides its text."""
 
-    size: int  # pieces, special tokens included
-    model: Model = "auto"  # wordpiece, or unigram where that would not know much of the text
+    size: int  # pieces, including special tokens
+    model: Model = "auto"  # wordpiece, or unigram if wordpiece leaves much of the text unknown
     lowercase: bool = True
-    accents: Accents = "auto"  # strip with lowercase, as BERT does, but keep where letters commonly have them
-    max_characters: int = 50_000_000  # of longer text an even sample: more hardly changes a vocabulary
+    accents: Accents = "auto"  # auto: strip with lowercase, as BERT does, unless accented letters are common
+    max_characters: int = 50_000_000  # of the sample; more text hardly changes a vocabulary
     reading: Reading = Reading()
 
     def __post_init__(self) -> None:
@@ -110,10 +110,8 @@ class Vocabulary(Checked):
         if self.size < SMALLEST_SIZE[self.model]:
             smallest = SMALLEST_SIZE[self.model]
             kind = "" if self.model == "auto" else f"{self.model} "
-            raise DataError(f"a {kind}vocabulary of {self.size} pieces is too small; give {smallest} or more")
+            raise DataError(f"a {kind}vocabulary of {self.size} pieces is too small; use at least {smallest}")
         if self.size > LARGEST_SIZE:
-            raise DataError(f"a vocabulary of {self.size:,} pieces is too large; give {LARGEST_SIZE:,} or fewer")
+            raise DataError(f"a vocabulary of {self.size:,} pieces is too large; use at most {LARGEST_SIZE:,}")
         if self.max_characters < SMALLEST_SAMPLE:
-            raise DataError(
-                f"a sample of {self.max_characters:,} characters is too small; give {SMALLEST_SAMPLE:,} or more"
-            )
+            raise DataError(f"max_characters {self.max_characters:,} is too small; use at least {SMALLEST_SAMPLE:,}")

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from torch import Tensor, nn
 
-from electra.config.schema import ModelConfig
+from electra.config.bodies import ModelConfig
 from electra.errors import ConfigError
 from electra.model.heads import Head, find_head
 

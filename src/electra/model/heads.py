@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from electra.config.schema import ElectraModel, ModelConfig
+from electra.config.bodies import ElectraModel, ModelConfig
 from electra.model import ops
 from electra.model.initialize import glorot_linear, normal_linear
 

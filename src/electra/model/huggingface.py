@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from electra.config.schema import ModelConfig
+from electra.config.bodies import ModelConfig
 from electra.data.files import read_table, write_json
 from electra.errors import CheckpointError
 from electra.model.bodies import BODIES
@@ -123,7 +123,7 @@ def _read_config(body: type[Body], described: Mapping[str, Any], path: Path) -> 
 
 def _with_head(encoder: Body, names: Collection[str], described: Mapping[str, Any], path: Path) -> AnyNetwork:
     """Put the head on an encoder that the file has tensors for."""
-    kind = _find_head(names, (described.get("architectures") or [""])[0])
+    kind = _find_head(names, (described.get("architectures") or [""])[0], encoder.family)
     if kind is None:
         return encoder
     if issubclass(kind, DiscriminatorHead):
@@ -144,13 +144,14 @@ def _with_head(encoder: Body, names: Collection[str], described: Mapping[str, An
     return TaskNetwork(encoder, make(encoder.config, len(labels)), labels, problem)
 
 
-def _find_head(names: Collection[str], architecture: str) -> type[Head] | None:
+def _find_head(names: Collection[str], architecture: str, family: str) -> type[Head] | None:
     """Return the class of the head that a file holds: the one it declares, or else the one whose tensors it has."""
 
     def present(head: type[Head]) -> list[bool]:
         return [f"{module}.bias" in names for module in head.names.values()]
 
-    declared: type[Head] | None = find_head(architecture)
+    purpose = architecture.partition("For")[2]  # a BertForTokenClassification has the head of the body's own family
+    declared: type[Head] | None = find_head(architecture) or find_head(f"{family}For{purpose}")
     if declared and any(present(declared)):
         return declared
     # A single `classifier` is a tagger's only where it is declared: other heads of BERT have that name too.

@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from electra.config import schema
-from electra.config.schema import ModelConfig
+from electra.config import objectives as config
+from electra.config.bodies import ModelConfig
 from electra.errors import ConfigError
 from electra.model.bodies import BODIES, build_body
 from electra.model.body import Body, Embeddings, check_shape, with_modules
@@ -174,25 +174,25 @@ GeneratorNetwork = MaskedLM | TwoTower | Uniform | Unigram
 
 
 def build_networks(
-    model: ModelConfig, generator: schema.Generator, counts: Tensor | None = None
+    model: ModelConfig, generator: config.Generator, counts: Tensor | None = None
 ) -> tuple[Body, GeneratorNetwork]:
     """Build the main network's encoder and the generator; modules that they share are the same objects.
 
     `counts` (V,) is how often each token occurs; the unigram generator needs it.
     """
     match generator:
-        case schema.UniformGenerator():
+        case config.UniformGenerator():
             return build_body(model), Uniform(model)
-        case schema.UnigramGenerator():
+        case config.UnigramGenerator():
             if counts is None:
                 raise ConfigError("the unigram generator draws tokens by their frequency; it needs their counts")
             return build_body(model), Unigram(counts)
-        case schema.MaskedLMGenerator(sharing="all"):
+        case config.MaskedLMGenerator(sharing="all"):
             encoder = build_body(model)
             return encoder, MaskedLM(encoder)
     shape, make = generator.model(model), BODIES[model.body].make_embeddings
     shared = None if generator.sharing == "none" else make(model)
-    towers = isinstance(generator, schema.TwoTowerGenerator)
+    towers = isinstance(generator, config.TwoTowerGenerator)
     network = TwoTower(shape, shared) if towers else MaskedLM(build_body(shape, shared))
     return build_body(model, make(model, shared) if generator.sharing == "gdes" else shared), network
 

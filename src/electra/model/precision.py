@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import nn
 
-from electra.config.schema import Precision
+from electra.config.section import Precision
 from electra.errors import ConfigError
 from electra.model.kernels import has_bf16
 

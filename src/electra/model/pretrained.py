@@ -1,4 +1,4 @@
-"""A trained model at hand: its networks, its tokenizer, and what one does with them."""
+"""A trained model: its networks and tokenizer, with methods to detect replaced tokens and encode texts."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from electra.config.schema import Precision
+from electra.config.section import Precision
 from electra.data.reading.hub import locate
 from electra.data.tokens.tokenizer import FILES as TOKENIZER_FILES
 from electra.data.tokens.tokenizer import SPACE_SIGN, Tokenizer, load_tokenizer
@@ -20,12 +20,12 @@ from electra.model.networks import Discriminator, MaskedLM, TaskNetwork
 from electra.model.precision import as_used, find_device
 from electra.model.windows import WindowBatch, batches
 
-EMBEDDED = Path(__file__).parents[1] / "embedded"  # the model that comes with the package, its generator inside
-GENERATOR = "generator"  # the folder of the generator inside the discriminator's
-TASK = "task.json"  # what a fine-tuned model was made for
-ROUNDING = 256  # an embedding may be this much larger than the vocabulary: sizes are rounded up for speed
+EMBEDDED = Path(__file__).parents[1] / "embedded"  # the model shipped with the package, including its generator
+GENERATOR = "generator"  # the generator's folder inside the discriminator's
+TASK = "task.json"  # describes the task of a fine-tuned model
+ROUNDING = 256  # an embedding may have fewer than this many extra rows: sizes are rounded up for speed
 
-POOLS: dict[str, Callable[[WindowBatch, Tensor], Tensor]] = {  # of states (B, L, H): what is taken off the device
+POOLS: dict[str, Callable[[WindowBatch, Tensor], Tensor]] = {  # reduces states (B, L, H) on the device
     "mean": lambda batch, states: batch.sums(states),
     "first": lambda batch, states: states[:, 0],
     "tokens": lambda batch, states: states,
@@ -33,7 +33,7 @@ POOLS: dict[str, Callable[[WindowBatch, Tensor], Tensor]] = {  # of states (B, L
 
 
 class Detection(NamedTuple):
-    """What the discriminator thinks of one token."""
+    """The discriminator's verdict on one token."""
 
     token: str
     probability: float  # of being replaced
@@ -41,9 +41,9 @@ class Detection(NamedTuple):
 
 
 class Pretrained:
-    """A network with its tokenizer, and the generator it was trained with where that is known.
+    """A network with its tokenizer and, if available, the generator it was trained with.
 
-    The weights are float32. In bf16, the default on a GPU, copies of them compute, made when first asked for.
+    The weights are float32. For bf16, the default on a GPU, a converted copy is made on first use.
     """
 
     def __init__(
@@ -61,37 +61,37 @@ class Pretrained:
         self.precision = precision
 
     def __repr__(self) -> str:
-        """Say what it is and how large."""
+        """Return the kind of network, its size and its tokenizer."""
         parameters = sum(parameter.numel() for parameter in self.network.parameters())
         return f"Pretrained({type(self.network).__name__} of {parameters:,} parameters, {self.tokenizer!r})"
 
     @property
     def encoder(self) -> Body:
-        """Give the encoder, whatever head stands on it."""
+        """Return the encoder without its head."""
         return encoder_of(self.network)
 
     @property
     def device(self) -> torch.device:
-        """Say where the weights are."""
+        """Return the device of the weights."""
         return next(self.network.parameters()).device
 
     @property
     def window(self) -> int:
-        """Say how many tokens are read at once: as many as in training, where [CLS] and [SEP] take two places."""
+        """Return how many tokens are read at once: the length used in training, minus [CLS] and [SEP]."""
         most = self.encoder.config.max_length
         return min(most, self.tokenizer.longest or most) - 2
 
     def detect(self, text: str) -> list[Detection]:
-        """Give for every token of a text, however long, the probability that it was replaced."""
+        """Return for each token of a text of any length the probability that it was replaced."""
         if not isinstance(text, str):
-            raise DataError("detect takes one text, a string")
+            raise DataError(f"detect takes one text as a string, not {type(text).__name__}; call it once per text")
         encoding = self.tokenizer.encode([text])[0]
         spans = [_shown(*piece, text) for piece in zip(encoding.tokens, encoding.offsets, strict=True)]
         rows = zip(encoding.tokens, self.replaced(encoding.ids), spans, strict=True)
         return [Detection(*row) for row in rows]
 
     def replaced(self, ids: Sequence[int]) -> list[float]:
-        """Give for every token, of however many, the probability that it was replaced."""
+        """Return for each token id, in a text of any length, the probability that it was replaced."""
         detector = as_discriminator(self._used)
         count = len(ids)
         probabilities = np.zeros(count)
@@ -102,7 +102,7 @@ class Pretrained:
         found = self._run(windows, lambda batch: detector(batch.ids, batch.attention).scores)
         for start, window, framed in zip(starts, windows, found, strict=True):
             scores = torch.from_numpy(framed[1 : len(window) + 1])
-            # Windows overlap by half; of two opinions on a token the one with more context counts.
+            # Windows overlap by half; for each token the window with more context around it counts.
             edge = np.minimum(np.arange(len(scores)), np.arange(len(scores))[::-1])
             better = np.flatnonzero(edge > nearest_edge[start : start + size])
             probabilities[start + better] = torch.sigmoid(scores)[better].numpy()
@@ -111,13 +111,14 @@ class Pretrained:
 
     @torch.inference_mode()
     def propose(self, ids: Sequence[int], places: Sequence[int]) -> Tensor:
-        """Hide the tokens at some places from the generator, and give (places, V): how likely it thinks each token."""
+        """Mask the tokens at some places, and return the generator's probabilities (places, V) for each token there."""
         generator = self._used_generator
         if generator is None:
-            raise CheckpointError("this model comes without its generator, so nothing proposes replacements")
+            raise CheckpointError("this model has no generator, so it cannot propose replacements")
         framed = torch.tensor([[self.tokenizer.cls_id, *ids, self.tokenizer.sep_id]], device=self.device)
         if framed.size(1) > generator.encoder.config.max_length:
-            raise DataError(f"{len(ids)} tokens are more than the generator can read at once ({self.window})")
+            most = generator.encoder.config.max_length - 2
+            raise DataError(f"{len(ids)} tokens are too many for the generator; pass at most {most}")
         positions = torch.tensor([places], dtype=torch.long, device=self.device) + 1
         framed[0, positions] = self.tokenizer.mask_id
         logits: Tensor = generator(framed, None, None, positions).logits[0].float()
@@ -126,16 +127,16 @@ class Pretrained:
     def encode(
         self, texts: Iterable[str], pooling: Literal["mean", "first", "tokens"] = "mean"
     ) -> np.ndarray | list[np.ndarray]:
-        """Encode texts as vectors: (texts, H), or with `pooling="tokens"` one (tokens, H) array a text.
+        """Encode texts as vectors: (texts, H), or with `pooling="tokens"` one (tokens, H) array per text.
 
-        A text longer than the model is read in consecutive windows; `first` is the [CLS] state of the first one. What
-        comes of pre-training alone tells little of how alike two texts are, but with `objective.name=corrective`.
+        Texts longer than the model's window are read in consecutive windows; `first` is the [CLS] state of the first
+        one. After pre-training only, vectors say little about text similarity, except with `objective.name=corrective`.
         """
         if pooling not in POOLS:
             raise DataError(f"pooling={pooling!r}: choose mean, first or tokens")
         size = self.window
         windows: list[list[int]] = []
-        firsts: list[int] = []  # where each text's windows begin
+        firsts: list[int] = []  # index of each text's first window
         for encoding in self.tokenizer.encode(texts):
             ids = encoding.ids
             firsts.append(len(windows))
@@ -164,9 +165,9 @@ class Pretrained:
 
     @torch.inference_mode()
     def _run(self, windows: Sequence[Sequence[int]], compute: Callable[[WindowBatch], Tensor]) -> list[np.ndarray]:
-        """Put [CLS] and [SEP] around windows and give each its row of what is computed of a batch."""
+        """Add [CLS] and [SEP] to windows, compute them in batches, and return one row per window."""
         framed = [[self.tokenizer.cls_id, *window, self.tokenizer.sep_id] for window in windows]
-        # The copies back do not wait either: while a GPU is at work on a batch, the next ones are on their way.
+        # Copies to the host do not block either, so that a GPU always has the next batches queued.
         fetched = [
             (batch.windows, compute(batch).float().to("cpu", non_blocking=True))
             for batch in batches(framed, self.tokenizer.pad_id, self.device)
@@ -183,16 +184,16 @@ class Pretrained:
 def load(
     source: str | Path = EMBEDDED, device: str | torch.device | None = None, precision: Precision = "auto"
 ) -> Pretrained:
-    """Load a run of ours, a Hugging Face folder, a hub name or the model that comes with the package.
+    """Load a model from a run, a Hugging Face folder or a hub name; by default, the model shipped with the package.
 
-    It lies on the GPU where there is one, and computes in `precision` float32, bf16 or auto, that is bf16 on a GPU and
-    float32 elsewhere. Its weights are float32 anyhow, and a change of them after the first use in bf16 is not seen.
+    `device` defaults to the GPU, if there is one; `precision` is float32, bf16 or auto: bf16 on a GPU, else float32.
+    The weights stay float32; changing them after the first use in bf16 has no effect on the converted copy.
     """
     folder = find_folder(source)
     network = read_network(folder)
     generator = read_network(folder / GENERATOR) if (folder / GENERATOR).is_dir() else None
     if not isinstance(generator, MaskedLM | None):
-        raise CheckpointError(f"{folder / GENERATOR} holds no generator: it has no masked-LM head")
+        raise CheckpointError(f"{folder / GENERATOR} is not a generator: it has no masked-LM head")
     model = Pretrained(network, load_tokenizer(folder), generator, precision)
     _check_vocabulary(model, folder)
     target = find_device(device or "auto")
@@ -203,42 +204,38 @@ def load(
 
 
 def _shown(piece: str, span: tuple[int, int], text: str) -> tuple[int, int]:
-    """Give the characters of a piece: none where it marks the beginning of a word and no space stands there."""
+    """Return the span of a piece in the text, empty for a word-start marker where the text has no space."""
     start, end = span
     return (start, start) if piece == SPACE_SIGN and not text[start:end].isspace() else span
 
 
 def find_folder(source: str | Path) -> Path:
-    """Give the folder that holds the model of a run, of a Hugging Face folder or of a hub name."""
+    """Return the model folder of a run, a Hugging Face folder or a hub name."""
     folder = locate(source, [*FILES, *TOKENIZER_FILES, f"{GENERATOR}/*", TASK], CheckpointError)
     if (folder / "model").is_dir():
         folder = folder / "model"
     elif (folder / "config.toml").is_file() and not (folder / "config.json").is_file():
-        raise CheckpointError(
-            f"{source} is a run without a model yet: its command makes one when it ends or is stopped"
-        )
+        raise CheckpointError(f"{source} has no model yet; its command writes one when it finishes or is stopped")
     if not folder.is_dir():
-        raise CheckpointError(f"{source} is not a folder with a model")
+        raise CheckpointError(f"{source} is not a model folder")
     return folder
 
 
 def as_discriminator(network: AnyNetwork) -> Discriminator:
-    """Give a network that can detect replaced tokens, or refuse one that cannot."""
+    """Return the network if it is a discriminator, else raise an error."""
     if not isinstance(network, Discriminator):
-        kinds = {TaskNetwork: "fine-tuned: electra predict uses it", MaskedLM: "a masked language model"}
-        kind = kinds.get(type(network), "without a discriminator head (Electric's gives energies)")
-        raise CheckpointError(f"this model is {kind}; it cannot detect replaced tokens")
+        reasons = {TaskNetwork: "is fine-tuned; use electra predict", MaskedLM: "is a masked language model"}
+        reason = reasons.get(type(network), "has no discriminator head (Electric's outputs energies)")
+        raise CheckpointError(f"cannot detect replaced tokens: this model {reason}")
     return network
 
 
 def fits_vocabulary(rows: int, entries: int) -> bool:
-    """Tell whether an embedding of so many rows is one of a vocabulary: sizes may be rounded up for speed."""
+    """Return whether an embedding fits a vocabulary: its size may be rounded up for speed."""
     return entries <= rows < entries + ROUNDING
 
 
 def _check_vocabulary(model: Pretrained, folder: Path) -> None:
     entries, rows = model.tokenizer.vocab_size, model.encoder.config.vocab_size
     if not fits_vocabulary(rows, entries):
-        raise CheckpointError(
-            f"the vocabulary in {folder} has {entries} entries, the embedding {rows}: they do not match"
-        )
+        raise CheckpointError(f"the vocabulary in {folder} has {entries} entries, but the embedding has {rows}")

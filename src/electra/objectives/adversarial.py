@@ -3,7 +3,7 @@
 import torch.nn.functional as F
 from torch import Tensor
 
-from electra.config.schema import ElectraObjective
+from electra.config.objectives import ElectraObjective
 from electra.data.feeding.batch import Batch
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.model.initialize import glorot_linear

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from electra.config.schema import AllTokensMLMObjective
+from electra.config.objectives import AllTokensMLMObjective
 from electra.data.feeding.batch import Batch
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.model.initialize import glorot_linear

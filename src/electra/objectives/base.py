@@ -7,18 +7,12 @@ from typing import Any, ClassVar, NamedTuple, Self
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from electra.config.schema import Masking, ModelConfig
+from electra.config.bodies import ModelConfig
+from electra.config.objectives import Masking
 from electra.data.feeding.batch import Batch
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.model import ops
-from electra.model.networks import (
-    Discriminator,
-    EnergyModel,
-    GeneratorNetwork,
-    MaskedLM,
-    TwoTower,
-    adopt_generator,
-)
+from electra.model.networks import Discriminator, EnergyModel, GeneratorNetwork, MaskedLM, TwoTower, adopt_generator
 from electra.model.pretrained import Pretrained
 from electra.objectives.draws import Draws
 from electra.objectives.masking import Masked, real_tokens

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from electra import objectives
-from electra.config.schema import ModelConfig
+from electra.config.bodies import ModelConfig
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.objectives.base import OBJECTIVES, Objective
 

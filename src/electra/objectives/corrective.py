@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from electra.config.schema import CorrectiveObjective
+from electra.config.objectives import CorrectiveObjective
 from electra.data.feeding.batch import Batch
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.model.heads import at_positions

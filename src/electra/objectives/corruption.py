@@ -6,7 +6,8 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from electra.config.schema import ModelConfig, ReplacedTokens
+from electra.config.bodies import ModelConfig
+from electra.config.objectives import ReplacedTokens
 from electra.data.feeding.batch import Batch
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.model import ops

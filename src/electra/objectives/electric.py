@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from electra.config.schema import ElectricObjective
+from electra.config.objectives import ElectricObjective
 from electra.data.feeding.batch import Batch
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.model import ops

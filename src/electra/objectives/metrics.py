@@ -51,11 +51,7 @@ def _verdicts(parts: Sequence[Verdicts]) -> dict[str, float]:
     }
     if scores.isnan().any():  # NaN would rank above all numbers
         found = dict.fromkeys(found, math.nan)
-    return {
-        "discriminator_loss": losses.mean().item(),
-        **found,
-        "replaced_fraction": replaced.float().mean().item(),
-    }
+    return {"discriminator_loss": losses.mean().item(), **found, "replaced_fraction": replaced.float().mean().item()}
 
 
 def auc(scores: Tensor, positive: Tensor) -> float:

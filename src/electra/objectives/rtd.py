@@ -4,7 +4,8 @@ from typing import Self
 
 from torch import Tensor
 
-from electra.config.schema import Detecting, ModelConfig
+from electra.config.bodies import ModelConfig
+from electra.config.objectives import Detecting
 from electra.data.feeding.batch import Batch
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.model.networks import Discriminator

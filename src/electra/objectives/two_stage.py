@@ -7,7 +7,8 @@ from typing import Any, Self
 
 from torch import Tensor
 
-from electra.config.schema import ElectraObjective, MLMObjective, ModelConfig
+from electra.config.bodies import ModelConfig
+from electra.config.objectives import ElectraObjective, MLMObjective
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import CheckpointError
 from electra.model.bodies import build_body

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from electra.config.schema import ModelConfig
+from electra.config.bodies import ModelConfig
 from electra.data.files import read_table
 from electra.errors import CheckpointError
 from electra.model.huggingface import architecture_of

@@ -8,15 +8,11 @@ from typing import Literal
 
 import torch
 
+from electra.config.bodies import ModelConfig
 from electra.config.load import dump_config, load_config, preset_names
-from electra.config.schema import (
-    ElectraObjective,
-    MaskedLMGenerator,
-    MLMObjective,
-    ModelConfig,
-    PretrainConfig,
-)
-from electra.data.files import folder_whole, write_json
+from electra.config.objectives import ElectraObjective, MaskedLMGenerator, MLMObjective
+from electra.config.schema import PretrainConfig
+from electra.data.files import atomic_folder, write_json
 from electra.data.reading.hub import locate
 from electra.errors import CheckpointError, ConfigError
 from electra.model.huggingface import FILES, AnyNetwork, encoder_of, read_network, write_network
@@ -39,7 +35,7 @@ def export(source: str | Path, out: str | Path, precision: Literal["float32", "b
     model = load(source, device="cpu")
     for network in filter(None, (model.network, model.generator)):
         network.to(dtype).float()
-    with folder_whole(Path(out)) as folder:
+    with atomic_folder(Path(out)) as folder:
         place = find_folder(source)
         facts = training_facts(place.parent)
         if isinstance(model.network, TaskNetwork):
@@ -57,7 +53,7 @@ def import_model(source: str | Path, out: str | Path, generator: str | Path | No
         if not isinstance(network, MaskedLM):
             raise CheckpointError(f"{generator} is not a generator: it has no masked-LM head")
         model = Pretrained(model.network, model.tokenizer, network)
-    with folder_whole(Path(out)) as folder:
+    with atomic_folder(Path(out)) as folder:
         write_model(model, folder / "model")
         if task := read_task(find_folder(source)):
             write_json(folder / "model" / TASK, task)

@@ -7,9 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from electra.config.bodies import ModelConfig
 from electra.config.keys import is_set
 from electra.config.load import gather, validate
-from electra.config.schema import ModelConfig, PretrainConfig
+from electra.config.schema import PretrainConfig
 from electra.data.corpus.shards import Corpus, open_corpus
 from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 from electra.errors import ConfigError

@@ -10,7 +10,7 @@ import torch
 from electra.config.load import load_config, text_override
 from electra.config.schema import PretrainConfig
 from electra.data.corpus.build import build_corpus
-from electra.data.files import write_whole
+from electra.data.files import write_atomically
 from electra.data.reading.prose import gather_prose
 from electra.data.settings import Reading
 from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
@@ -94,8 +94,8 @@ def _write_text(folder: Path, characters: int, say: Callable[[str], None]) -> No
     if not (folder / "unseen.txt").is_file():
         found = gather_prose(characters)
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / "seen.txt", _as_text([part for n, part in enumerate(found) if n % UNSEEN]))
-        write_whole(folder / "unseen.txt", _as_text(found[::UNSEEN]))
+        write_atomically(folder / "seen.txt", _as_text([part for n, part in enumerate(found) if n % UNSEEN]))
+        write_atomically(folder / "unseen.txt", _as_text(found[::UNSEEN]))
     size = sum((folder / name).stat().st_size for name in ("seen.txt", "unseen.txt"))
     say(f"text        {size / 1e6:.1f} MB of English from the documentation of Python and its packages")
 

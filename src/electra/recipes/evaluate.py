@@ -1,4 +1,4 @@
-"""Scoring a fine-tuned model, and the forward passes that scoring and prediction share."""
+"""Score a fine-tuned model, and run the forward passes of scoring and prediction."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,8 +23,8 @@ from electra.tasks.batches import evaluation_order, make_batch
 from electra.tasks.build import AnyTask, build_task
 from electra.tasks.table.task import known_of
 
-ROWS = 64  # of an evaluation batch, at most
-FILES = {"train_file", "dev_file", "test_file"}  # which take the place of those that data holds
+ROWS = 64  # of an evaluation batch
+FILES = {"train_file", "dev_file", "test_file"}  # that replace those in the data folder
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,11 @@ class Tuned:
 
     @cached_property
     def used(self) -> TaskNetwork:
-        """Give the network in the precision that it computes in."""
+        """The network in the precision of inference."""
         return as_used(self.network.eval(), self.config)
 
     def predict(self, examples: Sequence[Any], notes: Notes) -> list[Prediction]:
-        """Give one prediction for each example, in order."""
+        """Return one prediction for each example, in order."""
         assert self.config.max_length is not None
         features = self.task.features(examples, self.tokenizer, self.config.max_length, notes, training=False)
         check_types(features, self.network.encoder.config)
@@ -52,18 +52,18 @@ class Tuned:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A model's predictions for a split, their scores, and what was cut or skipped on the way."""
+    """A model's predictions for a split, their scores, and what was truncated or skipped."""
 
     task: str
     split: Split
-    metrics: dict[str, float]  # empty where the labels are not known
+    metrics: dict[str, float]  # empty if the labels are unknown
     notes: dict[str, int]
     predictions: list[Prediction]
-    files: dict[str, str]  # names and content: as the makers of the task want predictions, and pictures of the mistakes
+    files: dict[str, str]  # names and content: submissions to the benchmark, and plots of the errors
 
 
 def evaluate(run: str | Path, overrides: Iterable[str] = (), split: Split = "dev") -> Evaluation:
-    """Score a fine-tuned run on a split; `overrides` such as data=DIR change where the examples come from."""
+    """Score a fine-tuned run on a split; `overrides` such as data=DIR change the source of the examples."""
     if split not in get_args(Split):
         raise TaskError(f"split={split!r}: choose {', '.join(get_args(Split))}")
     tuned = load_tuned(run, overrides)
@@ -74,7 +74,7 @@ def evaluate(run: str | Path, overrides: Iterable[str] = (), split: Split = "dev
     labelled = [(example, prediction) for example, prediction in pairs if task.is_labelled(example)]
     metrics, files = {}, task.files(examples, predictions)
     if labelled:
-        notes.add("examples without a label, which are not scored", len(examples) - len(labelled))
+        notes.add("examples without a label, not scored", len(examples) - len(labelled))
         truth, guess = zip(*labelled, strict=True)
         metrics = task.score(truth, guess)
         files |= task.pictures(truth, guess)
@@ -82,7 +82,7 @@ def evaluate(run: str | Path, overrides: Iterable[str] = (), split: Split = "dev
 
 
 def load_tuned(run: str | Path, overrides: Iterable[str] = ()) -> Tuned:
-    """Load a fine-tuned run, its task as the config that was stored with it says, or as `overrides` say instead."""
+    """Load a fine-tuned run with its task, as its stored config and the `overrides` say."""
     stored = read_task(find_folder(run))
     config, device = _configured(stored.get("config", "table"), overrides)
     model = read_task_model(run, device)
@@ -92,12 +92,12 @@ def load_tuned(run: str | Path, overrides: Iterable[str] = ()) -> Tuned:
     check_length(config, shape)
     if task.labels != network.labels:
         ours, theirs = (", ".join(labels) or "spans" for labels in (network.labels, task.labels))
-        raise TaskError(f"the head of {run} does not fit task {task.name}: it has {ours}, not {theirs}")
+        raise TaskError(f"the head of {run} does not fit task {task.name}: it predicts {ours}, not {theirs}")
     return Tuned(network, model.tokenizer, task, config)
 
 
 def _configured(source: str | Mapping[str, Any], overrides: Iterable[str]) -> tuple[FinetuneConfig, str | None]:
-    """Give the config, and the device that `overrides` name: the run's own may not be here."""
+    """Return the config, and the device if `overrides` set it: the stored one may not exist here."""
     settings = gather(FinetuneConfig, source, overrides)
     said = {key for key, setting in settings.items() if setting.origin == "command line"}
     if "data" in said and not said & FILES:
@@ -107,24 +107,20 @@ def _configured(source: str | Mapping[str, Any], overrides: Iterable[str]) -> tu
 
 
 def _known(stored: Mapping[str, Any], network: TaskNetwork, run: str | Path) -> Known:
-    """Give what is known of a model's task: what its training found, or of a model that others tuned its labels."""
+    """Return what is known of a model's task: found in training, or from the head of a model tuned elsewhere."""
     if "config" not in stored:
         return known_of(network)
     if "known" not in stored:
-        raise TaskError(f"the description of the task in {run} is damaged: it does not say what is known of it")
+        raise TaskError(f"the task.json of {run} is damaged: it has no entry 'known'")
     known: Known = stored["known"]
     return known
 
 
 @torch.inference_mode()
 def forward(
-    network: TaskNetwork,
-    task: AnyTask,
-    features: Sequence[Feature[Any]],
-    tokenizer: Tokenizer,
-    config: FinetuneConfig,
+    network: TaskNetwork, task: AnyTask, features: Sequence[Feature[Any]], tokenizer: Tokenizer, config: FinetuneConfig
 ) -> list[Output]:
-    """Run a network, as it is used, over features in batches of like length; give each one's outputs, in order."""
+    """Run a network over features in batches of similar length; return the outputs of each feature, in order."""
     device = next(network.parameters()).device
     outputs: list[Output] = [{}] * len(features)
     lengths = np.array([len(feature.ids) for feature in features])
@@ -137,7 +133,7 @@ def forward(
             found = task.outputs(network.head, hidden, batch)
         arrays = {name: _array(tensor) for name, tensor in found.items()}
         if any(np.isnan(array).any() for array in arrays.values()):
-            raise TaskError("the network's answers are no numbers: train it anew, with a lower learning_rate")
+            raise TaskError("the network's outputs are NaN: train it again with a lower learning_rate")
         for row, index in enumerate(chosen):
             outputs[index] = {name: array[row] for name, array in arrays.items()}
     return outputs

@@ -1,4 +1,4 @@
-"""Fine-tuning, whole: each seed through the shared loop, the scores on dev, and the model that is kept."""
+"""Fine-tuning: train each seed with the shared loop, score it on dev, and keep one model."""
 
 import json
 import shutil
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from electra.config.finetune import FinetuneConfig
 from electra.config.load import load_finetune_config
-from electra.data.files import folder_whole, read_table, write_json
+from electra.data.files import atomic_folder, read_table, write_json
 from electra.data.mix import mix
 from electra.errors import CheckpointError, ConfigError
 from electra.model.networks import TaskNetwork
@@ -32,24 +32,26 @@ from electra.training.run import Listener, Record, Run
 from electra.training.update import Network
 
 BEST = "best.json"
-CONSTANT = "every example of dev gets the same answer, so nothing was learned: lower learning_rate, or more epochs"
+CONSTANT = (
+    "every example of dev gets the same answer, so nothing was learned: lower learning_rate, or train more epochs"
+)
 
 
 class Outcome(NamedTuple):
-    """What a forward pass gives."""
+    """What a forward pass returns."""
 
     loss: Tensor
 
 
 class TaskLoss(nn.Module):
-    """A network and what it is trained for: batch in, loss out."""
+    """A network with the loss of a task."""
 
     def __init__(self, network: TaskNetwork, tuning: Tuning) -> None:
         super().__init__()
         self.encoder, self.head, self.tuning = network.encoder, network.head, tuning
 
     def forward(self, batch: Batch) -> Outcome:
-        """Give the loss of a batch."""
+        """Return the loss of a batch."""
         hidden = self.encoder(batch["ids"], batch["attention"], batch["types"])
         return Outcome(self.tuning.task.loss(self.head, hidden, batch))
 
@@ -64,12 +66,12 @@ class TaskLoss(nn.Module):
 
 
 def finetune(config: FinetuneConfig, listeners: Sequence[Listener] = ()) -> Results:
-    """Fine-tune with every seed that is not done yet, keep one model, and give what `results.json` holds."""
+    """Fine-tune with every seed that is not done yet, keep one model, and return the content of `results.json`."""
     if config.out is None:
-        raise ConfigError("where to? set out=RUN, the folder of the run")
+        raise ConfigError("no output folder: set out=RUN")
     with joined(config.device) as processes:
         if processes.world_size > 1:
-            raise ConfigError("fine-tuning takes one device: start it without torchrun")
+            raise ConfigError("fine-tuning uses one device: start it without torchrun")
         tuning = prepare(config)
         for listener in listeners:
             for said in tuning.task.detected():
@@ -87,7 +89,7 @@ def _tune(tuning: Tuning, folder: Path, processes: Processes, listeners: Sequenc
         kept = chosen_seed(seeds, tuning.task.metric, tuning.config.keep)
         _Seed(tuning, kept, folder, processes, listeners).move_model(folder / "model")
         results = _describe(tuning) | {"kept": kept, "seeds": seeds} | summarize_seeds(seeds)
-        run.write_config(tuning.config)  # says how many seeds the results are of, and which is kept
+        run.write_config(tuning.config)  # with the number of seeds, and which one is kept
         write_json(folder / "results.json", results)
         for seed in (folder / "seeds").iterdir():
             shutil.rmtree(seed / "model", ignore_errors=True)
@@ -114,7 +116,7 @@ def _describe(tuning: Tuning) -> Results:
 
 
 def _sweep(tuning: Tuning, folder: Path, processes: Processes, listeners: Sequence[Listener]) -> Results:
-    """Fine-tune once for each learning rate, and keep the run with the best median on dev."""
+    """Fine-tune with each learning rate, and keep the run with the best median on dev."""
     config = tuning.config.model_copy(update={"learning_rate": None})  # there are several
     run = Run(folder, [])
     with run.open(config, load_finetune_config):
@@ -125,7 +127,7 @@ def _sweep(tuning: Tuning, folder: Path, processes: Processes, listeners: Sequen
             changes = {"learning_rate": rate, "learning_rates": [], "out": str(out)}
             found[rate] = _tune(replace(tuning, config=config.model_copy(update=changes)), out, processes, listeners)
         best = max(found.values(), key=lambda results: results["median"][results["metric"]])
-        with folder_whole(folder / "model", overwrite=True) as model:
+        with atomic_folder(folder / "model", overwrite=True) as model:
             shutil.copytree(folder / f"rate-{best['learning_rate']:g}" / "model", model, dirs_exist_ok=True)
         results = best | {"sweep": {f"{rate:g}": results["median"] for rate, results in found.items()}}
         run.write_config(config)
@@ -134,15 +136,15 @@ def _sweep(tuning: Tuning, folder: Path, processes: Processes, listeners: Sequen
 
 
 class _Scored(NamedTuple):
-    """What dev says of a model."""
+    """The result of a model on dev."""
 
     metrics: dict[str, float]
-    known: dict[str, Any]  # what the model has to know of its task beside the config
-    constant: bool  # whether all of dev gets the same answer
+    known: dict[str, Any]  # what the stored model needs to know of its task besides the config
+    constant: bool  # whether all examples get the same answer
 
 
 class _Seed(Training):
-    """One training. Its folder holds the best model so far and its scores, and `result.json` once it is done."""
+    """The training of one seed. Its folder has the best model so far and its scores, and finally `result.json`."""
 
     remedy = "lower learning_rate or raise warmup_fraction, with another out"
 
@@ -157,7 +159,7 @@ class _Seed(Training):
         self.best: dict[str, Any] | None = None  # the model that is kept so far: metrics, steps, constant
 
     def result(self) -> dict[str, Any]:
-        """Give the scores, after the training where there was none yet."""
+        """Return the scores, after training if necessary."""
         path = self.folder / "result.json"
         if not path.is_file():
             self._fit()
@@ -165,18 +167,18 @@ class _Seed(Training):
             found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
             found["metrics"][self.tuning.task.metric]
         except (ValueError, TypeError, KeyError):
-            raise CheckpointError(f"{path} is damaged; remove {self.folder} to train this seed anew") from None
+            raise CheckpointError(f"{path} is damaged; remove {self.folder} to train this seed again") from None
         return found
 
     def move_model(self, place: Path) -> None:
-        """Make this seed's model the one of the run; train it again if it was not kept."""
+        """Make this seed's model that of the run; train it again if it was not kept."""
         kept = place / "seed.json"
-        if kept.is_file() and kept.read_text().strip() == str(self.seed):
+        if kept.is_file() and kept.read_text(encoding="utf-8").strip() == str(self.seed):
             return
         if not (self.folder / "model").is_dir():
-            (self.folder / "result.json").unlink(missing_ok=True)  # not done, should this training be stopped
+            (self.folder / "result.json").unlink(missing_ok=True)  # not done, if this training is interrupted
             self._fit()
-        with folder_whole(place, overwrite=True) as beside:
+        with atomic_folder(place, overwrite=True) as beside:
             shutil.copytree(self.folder / "model", beside, dirs_exist_ok=True)
             write_json(beside / kept.name, self.seed)
 
@@ -198,7 +200,9 @@ class _Seed(Training):
         place = self.folder / "checkpoints"
         checkpoints = Checkpoints(place, keep=1) if config.checkpoint_every else NoCheckpoints()
         kept = self.folder / BEST
-        if checkpoints.hold_updates() and kept.is_file():  # else it is of an attempt that nothing else is left of
+        if (
+            checkpoints.hold_updates() and kept.is_file()
+        ):  # otherwise it is left over from an attempt without checkpoints
             self.best = read_table(kept, "the scores of the best model so far", CheckpointError)
         run = Run(self.folder, [self._tell])
         state = train(self, training, run, checkpoints, self.processes)
@@ -234,7 +238,7 @@ class _Seed(Training):
                 features = [tuning.train.features[index] for index in chosen]
                 pad_id = tuning.start.tokenizer.pad_id
                 longest = int(self.lengths[chosen].max())
-                # A graph is recorded for each shape on a GPU; elsewhere padding is nothing but work.
+                # A GPU records a graph for each shape; elsewhere padding only costs time.
                 length = rounded_length(longest, config.max_length) if device.type == "cuda" else longest
                 batch = make_batch(tuning.task, features, config.batch_size * tuning.task.group, length, pad_id)
                 moved = {name: part.to(device, non_blocking=True) for name, part in batch.items()}
@@ -277,7 +281,7 @@ class _Seed(Training):
             "config": tuning.config.model_dump(exclude_none=True),
             "known": scored.known,
         }
-        with folder_whole(self.folder / "model", overwrite=True) as folder:
+        with atomic_folder(self.folder / "model", overwrite=True) as folder:
             tokenizer = tuning.start.tokenizer.of_length(tuning.config.max_length)
             write_task_model(TaskModel(self.network, tokenizer, described), folder)
         self.best = {"metrics": scored.metrics, "steps": steps, "constant": scored.constant}

@@ -11,7 +11,9 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from electra.config.schema import ModelConfig, Objective, PretrainConfig
+from electra.config.bodies import ModelConfig
+from electra.config.objectives import Objective
+from electra.config.schema import PretrainConfig
 from electra.data.feeding.batch import Batch
 from electra.errors import ConfigError
 from electra.objectives import base

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from electra.config.bodies import ModelConfig
 from electra.config.finetune import FinetuneConfig
 from electra.config.load import load_finetune_config, text_override
-from electra.config.schema import ModelConfig
 from electra.data.files import write_json
 from electra.data.reading.sources import names_of
 from electra.errors import ConfigError, DataError, TaskError

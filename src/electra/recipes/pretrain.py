@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from electra.config.load import load_config
-from electra.config.schema import PretrainConfig, UnigramGenerator
+from electra.config.objectives import UnigramGenerator
+from electra.config.schema import PretrainConfig
 from electra.data.feeding.batch import Batch
 from electra.data.feeding.loader import Loader
-from electra.data.files import folder_whole
+from electra.data.files import atomic_folder
 from electra.data.mix import mix
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import CheckpointError, ConfigError, ElectraError
@@ -250,7 +251,7 @@ class Pretraining(Training):
         """Write the model folder: the main network, and the generator where Hugging Face has a class for it."""
         tokenizer = self.corpora.tokenizer.of_length(self.config.train.length)
         objective: Any = self.module
-        with folder_whole(self.run.folder / "model", overwrite=True) as folder:
+        with atomic_folder(self.run.folder / "model", overwrite=True) as folder:
             write_model(trained_model(objective, tokenizer), folder, facts=training_facts(self.run.folder))
 
     def _watch(self, record: Record) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from electra.config.schema import ElectraObjective
+from electra.config.objectives import ElectraObjective
 from electra.data.feeding.batch import Batch
 from electra.model.networks import Uniform
 from electra.model.pretrained import Pretrained, as_discriminator

@@ -83,7 +83,7 @@ def _stop_with_parent() -> None:
     """Wait until stdin closes because the parent exited, then stop with SIGTERM, which saves a checkpoint."""
     while os.read(0, 1):
         pass
-    os.kill(os.getpid(), signal.SIGTERM)
+    signal.raise_signal(signal.SIGTERM)  # os.kill would end the process at once on Windows
 
 
 def _work(preset: str, *keys: str) -> None:

@@ -1,11 +1,12 @@
-"""What a fine-tuning is going to be: the settings that follow task and model, the features, the number of updates."""
+"""Preparing a fine-tuning: settings that follow task and model, features, number of updates."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from electra.config.bodies import ModelConfig
 from electra.config.finetune import FinetuneConfig
-from electra.config.schema import ModelConfig, TrainConfig
+from electra.config.schema import TrainConfig
 from electra.data.files import fingerprint
 from electra.errors import ConfigError, TaskError
 from electra.model.bodies import build_body
@@ -21,7 +22,7 @@ PAPER = {256: (3e-4, 0.8), 768: (1e-4, 0.8), 1024: (5e-5, 0.9)}  # by width: lea
 
 @dataclass(frozen=True)
 class Examples:
-    """A split as the encoder sees it."""
+    """A split and its features."""
 
     examples: Sequence[Any]
     features: list[Feature[Any]]
@@ -30,23 +31,23 @@ class Examples:
 
 @dataclass(frozen=True)
 class Tuning:
-    """A fine-tuning before its first update: every setting is decided, every example read."""
+    """A fine-tuning before its first update: all settings decided, all examples read."""
 
     config: FinetuneConfig  # complete
     task: AnyTask
     start: Pretrained
-    tuned_on: str | None  # the task that the start was fine-tuned for already
+    tuned_on: str | None  # the task that the start was already fine-tuned on
     train: Examples
     dev: Examples
 
     @property
     def steps_per_epoch(self) -> int:
-        """Count the updates of an epoch."""
+        """The updates of an epoch."""
         return batches_per_epoch(len(self.train.features), self.config.batch_size * self.task.group)
 
     @property
     def training(self) -> TrainConfig:
-        """Say it as the loop wants to hear it."""
+        """The settings of the training loop."""
         config = self.config
         assert config.epochs is not None
         assert config.max_length is not None
@@ -65,7 +66,7 @@ class Tuning:
         )
 
     def fingerprints(self) -> dict[str, str]:
-        """Give what tells the weights and the examples from all others: their names may stay while they change."""
+        """Return what identifies the weights and the examples, since their content may change under the same names."""
         weights = self.start.encoder.state_dict().values()
         return {
             "model": fingerprint(memoryview(weight.contiguous().numpy()).cast("B") for weight in weights),
@@ -85,9 +86,9 @@ class Tuning:
 
 
 def prepare(config: FinetuneConfig) -> Tuning:
-    """Load the model, read the task's files and decide what the config leaves open."""
+    """Load the model, read the task's files and complete the config."""
     if config.model is None:
-        raise ConfigError("which model? set model=MODEL: a run, a Hugging Face folder or a hub name")
+        raise ConfigError("no model: set model=MODEL to a run, a Hugging Face folder or a hub name")
     task = build_task(config)
     start = load(config.model, device="cpu")
     tuned_on = None
@@ -103,14 +104,14 @@ def prepare(config: FinetuneConfig) -> Tuning:
         features = task.features(examples, start.tokenizer, whole.max_length, notes, training=split == "train")
         if not features:
             why = "".join(f"; {count:,} {what}" for what, count in notes.counts.items())
-            raise TaskError(f"nothing of the {split} data is left to use, of {len(examples):,} examples{why}")
+            raise TaskError(f"no usable {split} data among {len(examples):,} examples{why}")
         check_types(features, start.encoder.config)
         parts[split] = Examples(examples, features, dict(notes.counts))
     return Tuning(whole, task, start, tuned_on, parts["train"], parts["dev"])
 
 
 def complete(config: FinetuneConfig, task: AnyTask, model: ModelConfig) -> FinetuneConfig:
-    """Decide what the config leaves to the task and to the width of the model."""
+    """Set what the config leaves to the task and to the width of the model."""
     check_length(config, model)
     rate, decay = PAPER[min(PAPER, key=lambda width: abs(width - model.hidden_size))]
     usual = {
@@ -119,26 +120,26 @@ def complete(config: FinetuneConfig, task: AnyTask, model: ModelConfig) -> Finet
         "double_unordered": task.defaults.double_unordered,
         "learning_rate": rate,
         "layer_decay": decay,
-        "dropout": model.dropout if model.dropout == model.attention_dropout else None,  # else each keeps its own
+        "dropout": model.dropout if model.dropout == model.attention_dropout else None,  # otherwise each keeps its own
         "seeds": len(config.seed_list),
     }
     return config.model_copy(update={key: value for key, value in usual.items() if getattr(config, key) is None})
 
 
 def check_types(features: Sequence[Feature[Any]], model: ModelConfig) -> None:
-    """Refuse pairs of texts where a model does not tell a second text from a first."""
+    """Refuse pairs of texts for a model with a single token type."""
     if any(max(feature.types, default=0) >= model.token_types for feature in features):
-        raise ConfigError(f"the examples are pairs of texts, and the model knows token_types={model.token_types} alone")
+        raise ConfigError(f"the examples are pairs of texts, but the model has only token_types={model.token_types}")
 
 
 def check_length(config: FinetuneConfig, model: ModelConfig) -> None:
-    """Refuse inputs that are longer than a model takes."""
+    """Refuse inputs that are too long for a model."""
     if config.max_length and config.max_length > model.max_length:
-        raise ConfigError(f"max_length={config.max_length}, but the model takes at most {model.max_length} tokens")
+        raise ConfigError(f"max_length={config.max_length} exceeds the model's maximum of {model.max_length} tokens")
 
 
 def new_network(tuning: Tuning) -> TaskNetwork:
-    """Put a fresh head on a copy of the start's encoder, or on a fresh encoder of its shape."""
+    """Put a new head on a copy of the start's encoder, or on an untrained encoder of its shape."""
     chance, shape = tuning.config.dropout, tuning.start.encoder.config
     if chance is not None:
         shape = shape.model_copy(update={"dropout": chance, "attention_dropout": chance})

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from electra.data.files import beside, file_sha256, sync, write_whole
+from electra.data.files import file_sha256, partial_path, sync, write_atomically
 from electra.errors import CheckpointError
 from electra.model.tensors import read_safe, write_tensors
 from electra.training.optim import Optimizer
@@ -42,16 +42,16 @@ class Checkpoints:
         name = _name(state["step"])
         for partial in self.folder.glob(".step-*.partial"):  # left by a kill while writing or removing a checkpoint
             shutil.rmtree(partial)
-        written = beside(self.folder / name)
+        written = partial_path(self.folder / name)
         written.mkdir()
         sums = {
             WEIGHTS: _write(_tensors_of(module), written / WEIGHTS),
             OPTIMIZER: _write(optimizer.tensors(), written / OPTIMIZER),
         }
-        write_whole(written / STATE, json.dumps({**state, "sha256": sums}, indent=1))
+        write_atomically(written / STATE, json.dumps({**state, "sha256": sums}, indent=1))
         shutil.rmtree(self.folder / name, ignore_errors=True)  # from before the run resumed at an older checkpoint
         if best:  # written first: if the process is killed in between, the resumed run reaches this step again
-            write_whole(self.folder / "best", name)
+            write_atomically(self.folder / "best", name)
         written.rename(self.folder / name)
         sync(self.folder)
         self._remove_old(name)
@@ -82,11 +82,11 @@ class Checkpoints:
     def _remove_old(self, newest: str) -> None:
         """Remove all but the newest few and the best, and damaged checkpoints of later steps."""
         best = self.folder / "best"
-        kept = {best.read_text(errors="replace")} if best.is_file() else set()
+        kept = {best.read_text(encoding="utf-8", errors="replace")} if best.is_file() else set()
         ahead = [path for path in self.steps() if path.name > newest]
         behind = [path for path in self.steps() if path.name <= newest][: -self.keep]
         for path in [*ahead, *(path for path in behind if path.name not in kept)]:
-            hidden = beside(path)  # a partly removed checkpoint must not look complete
+            hidden = partial_path(path)  # a partly removed checkpoint must not look complete
             path.rename(hidden)
             shutil.rmtree(hidden)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from electra.config.load import difference, dump_config
-from electra.config.schema import Root
-from electra.data.files import alone, read_table, write_json, write_whole
+from electra.config.section import Root
+from electra.data.files import locked, read_table, write_atomically, write_json
 from electra.errors import CheckpointError, ConfigError
 
 Record = dict[str, Any]
@@ -63,7 +63,7 @@ def held(folder: Path) -> Iterator[None]:
     """Create a run's folder and lock it."""
     folder.mkdir(parents=True, exist_ok=True)
     refusal = CheckpointError(f"another process is training {folder}; wait for it, or choose another out")
-    with alone(folder / ".lock", refusal):
+    with locked(folder / ".lock", refusal):
         yield
 
 
@@ -100,7 +100,7 @@ class Run:
 
     def write_config(self, config: Root) -> None:
         """Write the config that the run continues with."""
-        write_whole(self.config, dump_config(config))
+        write_atomically(self.config, dump_config(config))
 
     def _compare(self, config: Root, load: Callable[[Path], Root]) -> None:
         try:
@@ -122,7 +122,7 @@ class Run:
         for path in (self.metrics, self.samples):
             if path.is_file():
                 kept = [json.dumps(record) + "\n" for record in read_records(path) if record["step"] <= step]
-                write_whole(path, "".join(kept))
+                write_atomically(path, "".join(kept))
 
     def report(self, record: Record) -> None:
         """Write a record of metrics and pass it to the listeners."""

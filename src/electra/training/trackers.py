@@ -4,7 +4,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from electra.config.schema import LogConfig
-from electra.data.files import write_whole
+from electra.data.files import write_atomically
 from electra.errors import ConfigError
 from electra.training.run import Listener, Record
 
@@ -39,5 +39,5 @@ def trackers(folder: Path, log: LogConfig) -> list[Listener]:
 def _own_id(path: Path) -> str:
     """Return the unique id of a run, since other runs may have the same name."""
     if not path.is_file():
-        write_whole(path, uuid4().hex)
-    return path.read_text()
+        write_atomically(path, uuid4().hex)
+    return path.read_text(encoding="utf-8")

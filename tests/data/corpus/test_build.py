@@ -16,9 +16,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import electra
 from electra.data.corpus.build import build_corpus
 from electra.data.corpus.shards import open_corpus, verify_corpus
+from electra.data.files import locked
 from electra.data.settings import Cleaning, Reading
 from electra.data.tokens.tokenizer import SPECIAL_TOKENS, wordpiece
 from electra.errors import DataError
@@ -56,7 +56,7 @@ def stored_text(corpus, split: str = "train") -> list[int]:
 
 
 @pytest.mark.parametrize("cut", ["packed", "paper"])
-def test_the_bytes_do_not_depend_on_the_number_of_workers(tmp_path, cut):
+def test_the_number_of_workers_does_not_change_the_result(tmp_path, cut):
     text = write_text(tmp_path / "a.txt", 200)
     for workers in (0, 1, 3):
         build(text, tmp_path / str(workers), cut=cut, workers=workers, cleaning=Cleaning(duplicates="exact"))
@@ -92,7 +92,7 @@ def test_no_text_breaks_a_build(tmp_path_factory, lines, cut):
         assert verify_corpus(corpus.path) == []
 
 
-def test_a_document_longer_than_a_shard_goes_on_in_the_next(tmp_path, monkeypatch):
+def test_a_document_longer_than_a_shard_continues_in_the_next(tmp_path, monkeypatch):
     monkeypatch.setattr("electra.data.reading.text.LINE_LIMIT", 500)
     monkeypatch.setattr("electra.data.reading.text.PASSAGE_LIMIT", 1000)
     (tmp_path / "a.txt").write_text("abcd " * 2000)
@@ -115,7 +115,7 @@ def test_held_out_documents_stay_held_out_when_the_corpus_grows(tmp_path):
 
 
 def interrupt(text: Path, out: Path, **options) -> None:
-    """Begin a build and stop it while it writes its fourth shard."""
+    """Start a build and interrupt it while it writes its fourth shard."""
 
     def stop(progress):
         if len(list(out.with_name(f"{out.name}.partial").glob("groups/*.json"))) == 3:
@@ -137,7 +137,7 @@ def test_duplicates_are_found_after_a_resume(tmp_path):
     assert not (tmp_path / "again.partial").exists()
 
 
-def test_a_build_goes_on_where_it_was(tmp_path):
+def test_an_interrupted_build_resumes(tmp_path):
     text = write_text(tmp_path / "a.txt", 100)
     interrupt(text, tmp_path / "corpus")
     first = tmp_path / "corpus.partial" / "corpus" / "train-00000.npy"
@@ -146,7 +146,7 @@ def test_a_build_goes_on_where_it_was(tmp_path):
     assert (tmp_path / "corpus" / "train-00000.npy").stat().st_mtime_ns == before
 
 
-def test_a_build_stopped_by_invalid_bytes_goes_on_when_told_what_to_do(tmp_path):
+def test_a_build_stopped_by_invalid_bytes_resumes_with_another_setting(tmp_path):
     text = write_text(tmp_path / "a.txt", 100)
     text.write_bytes((text.read_bytes() + b"\n") * 40 + b"\xff abc")  # beyond the first megabyte
     with pytest.raises(DataError, match="invalid UTF-8"):
@@ -167,7 +167,7 @@ electra.build_corpus(
 
 
 def kill_until(kills: int, text: Path, workers: int, shard_characters: int) -> None:
-    """Kill builds at random moments, let each go on where the last one was, and compare all that come through."""
+    """Kill a build at random moments, resume it each time, and compare the result with that of an uninterrupted one."""
     source = random.Random(os.getpid())
     folder = text.parent
     TOKENIZER.save(folder / "tokenizer")
@@ -196,7 +196,7 @@ def kill_until(kills: int, text: Path, workers: int, shard_characters: int) -> N
     assert same(out, folder / "whole")
 
 
-def test_a_build_killed_again_and_again_gives_the_same_bytes(tmp_path):
+def test_a_build_killed_four_times_gives_the_same_bytes(tmp_path):
     text = write_text(tmp_path / "a.txt", 1000)
     kill_until(4, text, workers=1, shard_characters=10_000)
 
@@ -209,31 +209,26 @@ def test_a_build_killed_thirty_times_gives_the_same_bytes(tmp_path):
 
 @pytest.fixture
 def unfinished(tmp_path):
-    """A text whose build at `corpus` was stopped."""
+    """Return a text whose build at `corpus` was interrupted."""
     text = write_text(tmp_path / "a.txt", 100)
     interrupt(text, tmp_path / "corpus")
     return text
 
 
-def test_an_unfinished_build_does_not_go_on_with_another_text(tmp_path, unfinished):
-    unfinished.write_text("x" + unfinished.read_text())
-    with pytest.raises(DataError, match=r"the text is no longer the one that .* was begun with; remove that folder"):
+@pytest.mark.parametrize("change", [lambda text: "x" + text, lambda text: text[:1000]])
+def test_an_unfinished_build_does_not_resume_with_another_text(tmp_path, unfinished, change):
+    unfinished.write_text(change(unfinished.read_text()))
+    with pytest.raises(DataError, match=r"the text has changed since .* was started; remove that folder"):
         build(unfinished, tmp_path / "corpus")
 
 
-def test_an_unfinished_build_does_not_go_on_with_a_shorter_text(tmp_path, unfinished):
-    unfinished.write_text(unfinished.read_text()[:1000])
-    with pytest.raises(DataError, match="the text is no longer the one"):
-        build(unfinished, tmp_path / "corpus")
-
-
-def test_an_unfinished_build_does_not_go_on_with_other_settings(tmp_path, unfinished):
-    with pytest.raises(DataError, match=r"holds an unfinished build with another length, cut; run that one again"):
+def test_an_unfinished_build_does_not_resume_with_other_settings(tmp_path, unfinished):
+    with pytest.raises(DataError, match=r"holds an unfinished build with a different length, cut; finish it"):
         build(unfinished, tmp_path / "corpus", length=64, cut="paper")
 
 
 @pytest.mark.parametrize("removed", ["settings.json", "groups/00000.npy", "corpus/train-00001.npy", "corpus", "groups"])
-def test_a_build_that_was_half_removed_is_built_anew(tmp_path, unfinished, removed):
+def test_a_partly_removed_build_starts_over(tmp_path, unfinished, removed):
     path = tmp_path / "corpus.partial" / removed
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     build(unfinished, tmp_path / "corpus")
@@ -241,16 +236,13 @@ def test_a_build_that_was_half_removed_is_built_anew(tmp_path, unfinished, remov
     assert same(tmp_path / "corpus", tmp_path / "whole")
 
 
-def test_two_builds_do_not_share_a_place(tmp_path, unfinished):
-    import fcntl
-
-    with (tmp_path / "corpus.partial" / "lock").open() as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(DataError, match="another process is building"):
-            build(unfinished, tmp_path / "corpus")
+def test_two_builds_cannot_write_the_same_corpus(tmp_path, unfinished):
+    held = locked(tmp_path / ".corpus.lock", DataError("held"))
+    with held, pytest.raises(DataError, match="another process is building"):
+        build(unfinished, tmp_path / "corpus")
 
 
-def test_the_same_build_again_is_already_done(tmp_path):
+def test_a_finished_build_is_not_repeated(tmp_path):
     text = write_text(tmp_path / "a.txt", 20)
     build(text, tmp_path / "corpus")
     before = (tmp_path / "corpus" / "manifest.json").stat().st_mtime_ns
@@ -258,12 +250,12 @@ def test_the_same_build_again_is_already_done(tmp_path):
     assert (tmp_path / "corpus" / "manifest.json").stat().st_mtime_ns == before
 
 
-def test_a_corpus_of_standard_input_is_not_taken_for_that_of_another(tmp_path, monkeypatch):
+def test_a_corpus_of_standard_input_is_not_reused(tmp_path, monkeypatch):
     for content in (b"abc", b"xyz"):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
         if content == b"abc":
             build("-", tmp_path / "corpus", heldout=0)
-    with pytest.raises(DataError, match=r"holds a corpus, and - may have changed since; choose another --out"):
+    with pytest.raises(DataError, match=r"holds a corpus, and - may have changed; choose another --out"):
         build("-", tmp_path / "corpus", heldout=0)
 
 
@@ -274,13 +266,13 @@ def test_a_finished_corpus_is_not_overwritten(tmp_path):
         build(text, tmp_path / "corpus", seed=1)
 
 
-def test_a_folder_of_something_else_is_not_overwritten(tmp_path):
+def test_a_folder_that_is_not_a_corpus_is_not_overwritten(tmp_path):
     text = write_text(tmp_path / "a.txt", 20)
-    with pytest.raises(DataError, match="exists and is no corpus"):
+    with pytest.raises(DataError, match="exists and is not a corpus"):
         build(text, tmp_path)
 
 
-def test_an_empty_folder_may_be_the_place(tmp_path):
+def test_an_empty_folder_is_replaced(tmp_path):
     (tmp_path / "corpus").mkdir()
     build(write_text(tmp_path / "a.txt", 20), tmp_path / "corpus")
     assert verify_corpus(tmp_path / "corpus") == []
@@ -292,34 +284,34 @@ def test_an_empty_folder_may_be_the_place(tmp_path):
         ("", {}, r"nothing to train on: no document was kept \(0 read\)"),
         ("\n \n", {}, r"nothing to train on: no document was kept \(0 read\)"),
         ("abc", {"cleaning": Cleaning(min_characters=9)}, r"nothing to train on: no document was kept \(1 read\)"),
-        ("abc", {"heldout": 0.999999}, "nothing to train on: every document fell into the held-out split"),
+        ("abc", {"heldout": 0.999999}, "nothing to train on: all documents are in the held-out split"),
         ("abc", {"heldout": 1}, "held-out fraction"),
-        ("abc", {"length": 8}, "a length of 8 tokens is too short; give 16 or more"),
-        ("abc", {"length": 10**11}, "a length of 100,000,000,000 tokens is too long; give 65,536 or fewer"),
+        ("abc", {"length": 8}, "length 8 is too short; use at least 16 tokens"),
+        ("abc", {"length": 10**11}, "length 100,000,000,000 is too long; use at most 65,536 tokens"),
     ],
 )
-def test_a_build_that_cannot_be_is_refused(tmp_path, content, options, message):
+def test_an_impossible_build_is_refused(tmp_path, content, options, message):
     (tmp_path / "a.txt").write_text(content)
     with pytest.raises(DataError, match=message):
         build(tmp_path / "a.txt", tmp_path / "corpus", **options)
     assert not list(tmp_path.glob("corpus*"))
 
 
-def test_a_build_that_did_not_get_far_does_not_bind_the_next(tmp_path):
+def test_a_build_that_failed_early_leaves_no_state(tmp_path):
     with pytest.raises(DataError, match="no file or folder"):
         build(tmp_path / "nowhere.txt", tmp_path / "corpus", length=64)
     build(write_text(tmp_path / "a.txt", 20), tmp_path / "corpus")
     assert open_corpus(tmp_path / "corpus").manifest.length == 32
 
 
-def test_a_full_disk_is_one_clear_line_and_the_build_continues(tmp_path):
+def test_a_full_disk_is_one_line_and_the_build_resumes(tmp_path):
     text = write_text(tmp_path / "a.txt", 400)
     build(text, tmp_path / "whole")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, limits[1]))
     try:
-        with pytest.raises(DataError, match=r"no room to write .*; make room and run the same command again"):
+        with pytest.raises(DataError, match=r"no room to write .*; free some space and run the same command again"):
             build(text, tmp_path / "corpus")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -328,7 +320,7 @@ def test_a_full_disk_is_one_clear_line_and_the_build_continues(tmp_path):
     assert same(tmp_path / "whole", tmp_path / "corpus")
 
 
-def test_the_manifest_tells_what_was_read_kept_and_dropped(tmp_path):
+def test_the_manifest_reports_what_was_read_kept_and_dropped(tmp_path):
     (tmp_path / "a.jsonl").write_text("\n".join(json.dumps({"story": text}) for text in ("abc def", "a", "abc def")))
     (tmp_path / "photo.png").write_bytes(b"\x89PNG")
     cleaning = Cleaning(min_characters=3, duplicates="exact")
@@ -351,7 +343,7 @@ def test_invalid_bytes_are_refused_or_counted(tmp_path):
     assert corpus.manifest.report["invalid_places"] == 1
 
 
-def test_progress_tells_what_is_done_and_not_what_is_read_ahead(tmp_path, monkeypatch):
+def test_progress_counts_finished_work_only(tmp_path, monkeypatch):
     monkeypatch.setattr("electra.data.reading.sources.CHUNK_BYTES", 1000)
     text = write_text(tmp_path / "a.txt", 100)
     seen = []
@@ -363,51 +355,45 @@ def test_progress_tells_what_is_done_and_not_what_is_read_ahead(tmp_path, monkey
     assert (seen[-1].documents, seen[-1].tokens) == (100, open_corpus(tmp_path / "corpus").manifest.tokens)
 
 
-def test_the_function_is_public():
-    assert electra.build_corpus is build_corpus
-
-
-def test_a_folder_of_the_name_that_a_build_takes_is_not_touched(tmp_path):
+def test_a_foreign_partial_folder_is_not_touched(tmp_path):
     (tmp_path / "c.partial").mkdir()
     text = write_text(tmp_path / "c.partial" / "a.txt", 20)
-    with pytest.raises(
-        DataError, match=r"c\.partial, where the corpus would be built, holds a\.txt; move it, or choose"
-    ):
+    with pytest.raises(DataError, match=r"c\.partial is needed for the build but holds a\.txt; move it or choose"):
         build([text], tmp_path / "c")
     build([text], tmp_path / "d")
     (tmp_path / "d").rename(tmp_path / "c")
-    build([text], tmp_path / "c")  # it is there already
+    build([text], tmp_path / "c")  # already exists
     assert text.is_file()
 
 
-def test_a_corpus_goes_where_a_link_leads(tmp_path):
+def test_symbolic_links_are_followed(tmp_path):
     text = write_text(tmp_path / "a.txt", 20)
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     build([text], tmp_path / "link")
     assert (tmp_path / "elsewhere" / "manifest.json").is_file()
-    with pytest.raises(DataError, match="is a volume of its own"):
+    with pytest.raises(DataError, match="is a mount point"):
         build([text], Path("/proc"))
 
 
-def test_a_file_whose_name_is_no_text_is_read(tmp_path):
+def test_a_file_name_that_is_not_utf8_is_accepted(tmp_path):
     text = write_text(tmp_path / "a.txt", 20)
     (tmp_path / "texts").mkdir()
     text.rename(os.fsdecode(os.fsencode(tmp_path / "texts") + b"/caf\xe9.txt"))
     build([tmp_path / "texts"], tmp_path / "c")
-    assert build([tmp_path / "texts"], tmp_path / "c").manifest.documents == 20  # it is known again
+    assert build([tmp_path / "texts"], tmp_path / "c").manifest.documents == 20  # recognized again
 
 
 @pytest.mark.parametrize("damage", ["config", "documents"])
-def test_a_damaged_config_or_count_is_found(tmp_path, damage):
+def test_a_damaged_config_or_wrong_count_is_found(tmp_path, damage):
     build([write_text(tmp_path / "a.txt", 20)], tmp_path / "c")
     path = tmp_path / "c" / {"config": "tokenizer/tokenizer_config.json", "documents": "manifest.json"}[damage]
     values = json.loads(path.read_text())
     if damage == "config":
         path.write_text(json.dumps({**values, "do_lower_case": False}))
-        assert verify_corpus(tmp_path / "c") == ["tokenizer/tokenizer_config.json makes another tokenizer of it"]
+        assert verify_corpus(tmp_path / "c") == ["tokenizer/tokenizer_config.json has changed"]
         return
     values["documents"] += 7
     values["splits"]["train"][0]["documents"] += 7
     path.write_text(json.dumps(values))
-    with pytest.raises(DataError, match=r"documents\.npy: uint32 of shape"):
+    with pytest.raises(DataError, match=r"documents\.npy: found uint32 of shape"):
         verify_corpus(tmp_path / "c")

@@ -17,7 +17,7 @@ def frame(length: int) -> Frame:
 
 
 class Script:
-    """Gives listed numbers, then ones that decide for the common case."""
+    """Returns the listed numbers, then numbers that lead to the common case."""
 
     def __init__(self, draws: Sequence[float] = (), targets: Sequence[int] = ()) -> None:
         self.draws = list(draws)
@@ -31,7 +31,7 @@ class Script:
 
 
 def document(*lines: int, start: int = TEXT) -> tuple[np.ndarray, np.ndarray]:
-    """A document with lines of so many tokens, whose ids count on."""
+    """Return a document with lines of these lengths and consecutive ids."""
     return np.arange(start, start + sum(lines)).astype(np.uint16), np.array(lines, np.int64)
 
 
@@ -41,7 +41,7 @@ def paper(length: int, random_source, *documents: tuple[np.ndarray, np.ndarray])
 
 
 def segments(row: Row) -> list[list[int]]:
-    """The ids of each segment, after a check of the frame around them."""
+    """Return the ids of each segment after checking the special tokens around them."""
     ids = row.ids.tolist()
     assert ids[0] == CLS
     parts: list[list[int]] = [[]]
@@ -82,8 +82,8 @@ def test_the_papers_cut_ends_an_example_with_the_document():  # P39
     assert [int((row.ids != PAD).sum()) for row in rows] == [5, 6]
 
 
-def test_a_short_target_is_only_a_trigger():  # P40
-    # The first example's draws: two segments; then the 5 % chance of a short target, which is 7.
+def test_an_example_may_exceed_a_short_target():  # P40
+    # Draws for the first example: two segments, then a short target (5 % chance) of 7 tokens.
     rows = paper(16, Script((0.5, 0.01), (7,)), document(16), document(6, 6))
     assert sizes(rows[1]) == [6, 6]
     assert int((rows[1].ids != PAD).sum()) == 15
@@ -102,7 +102,7 @@ def test_a_short_target_is_only_a_trigger():  # P40
         (512, 300, 0.851),
     ],
 )
-def test_the_papers_cut_keeps_the_originals_share_of_the_text(length, line, kept):  # P41
+def test_the_papers_cut_keeps_as_much_text_as_the_original(length, line, kept):  # P41
     lines = 2_000_000 // line
     ids = np.full(lines * line, TEXT, np.uint16)
     rows = paper(length, random.Random(1), (ids, np.full(lines, line)))
@@ -115,19 +115,19 @@ def test_a_tenth_of_the_papers_examples_has_one_segment():
     assert single == pytest.approx(0.1, abs=0.02)
 
 
-def test_the_papers_cut_follows_from_its_random_source():
+def test_the_papers_cut_is_deterministic():
     first, again, other = (
         [row.ids.tolist() for row in paper(32, random.Random(seed), document(*[7] * 200))] for seed in (1, 1, 2)
     )
     assert first == again != other
 
 
-def test_the_papers_cut_says_where_documents_begin():
+def test_the_papers_cut_returns_where_documents_begin():
     rows = paper(16, Script(), document(20, 20), document(2))
     assert [row.starts for row in rows] == [(0,), (), (0,)]
 
 
-def test_packed_rows_hold_runs_of_one_document_each():
+def test_each_packed_piece_is_from_one_document():
     cut = PackedCut(frame(16))
     rows = [*cut.add(*document(3)), *cut.add(*document(20, start=30)), *cut.finish()]
     assert [segments_of_runs(row) for row in rows] == [[[10, 11, 12], [*range(30, 39)]], [[*range(39, 50)]]]
@@ -145,13 +145,13 @@ def segments_of_runs(row: Row) -> list[list[int]]:
     return runs
 
 
-def test_a_document_does_not_begin_where_there_is_hardly_room():
+def test_a_document_does_not_begin_in_the_last_few_places_of_a_row():
     cut = PackedCut(frame(16))
     rows = [*cut.add(*document(8)), *cut.add(*document(10, start=30)), *cut.finish()]
     assert [segments_of_runs(row) for row in rows] == [[[*range(10, 18)]], [[*range(30, 40)]]]
 
 
-def test_a_short_document_that_fits_is_not_put_off():
+def test_a_short_document_that_fits_is_placed_at_once():
     cut = PackedCut(frame(16))
     rows = [*cut.add(*document(8)), *cut.add(*document(4, start=30)), *cut.finish()]
     assert [segments_of_runs(row) for row in rows] == [[[*range(10, 18)], [*range(30, 34)]]]
@@ -174,7 +174,7 @@ def test_packing_keeps_every_token_in_order(lengths, length):
 
 
 @given(st.lists(st.lists(st.integers(0, 60), max_size=8), max_size=10), st.integers(16, 40), st.integers(0, 9))
-def test_the_papers_cut_loses_text_only_at_the_end_of_an_example(documents, length, seed):
+def test_the_papers_cut_drops_text_only_at_the_end_of_an_example(documents, length, seed):
     rows = paper(length, random.Random(seed), *[document(*lines, start=1000) for lines in documents])
     for row in rows:
         assert 1 <= len(sizes(row)) <= 2

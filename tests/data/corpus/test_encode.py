@@ -10,24 +10,24 @@ TOKENIZER = wordpiece([*SPECIAL_TOKENS, "a", "b", "mask", "[", "]"])
 UINT16 = np.dtype(np.uint16)
 
 
-def test_tokens_come_by_passage_and_line():
+def test_tokens_are_grouped_by_passage_and_line():
     block = tokenize_documents([Passage("a b\n\nb"), Passage(""), Passage("a")], TOKENIZER, Cleaning(), UINT16)
     found = [(ids.tolist(), lines.tolist()) for ids, lines in block.passages()]
     assert found == [([5, 6, 6], [2, 0, 1]), ([], [0]), ([5], [1])]
     assert block.ids.dtype == np.uint16
 
 
-def test_text_never_gives_the_id_of_a_special_token():
+def test_text_never_contains_the_id_of_a_special_token():
     block = tokenize_documents([Passage("[MASK] [CLS] a")], TOKENIZER, Cleaning(), UINT16)
     assert not {TOKENIZER.mask_id, TOKENIZER.cls_id} & set(block.ids.tolist())
 
 
-def test_a_document_to_be_dropped_is_not_tokenized():
+def test_a_dropped_document_is_not_tokenized():
     block = tokenize_documents([Passage("a"), Passage("a b a")], TOKENIZER, Cleaning(min_characters=3), UINT16)
     assert (block.faults, block.ids.tolist()) == (["too short", None], [5, 6, 5])
 
 
-def test_a_document_of_several_passages_is_too_long_however_short_cleaning_makes_the_first():
+def test_a_document_of_several_passages_is_too_long_even_if_cleaning_shortens_the_first():
     passages = [Passage("a\u200b", True, False), Passage("b", False, True)]
     cleaning = Cleaning(controls="drop", max_characters=3)
     assert tokenize_documents(passages, TOKENIZER, cleaning, UINT16).faults == ["too long", None]

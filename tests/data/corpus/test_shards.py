@@ -32,7 +32,7 @@ def test_a_shard_is_a_plain_numpy_file(tmp_path):
     assert shard.sha256 == file_sha256(tmp_path / shard.file)
 
 
-def test_a_shard_does_not_appear_before_it_is_whole(tmp_path):
+def test_a_shard_does_not_appear_before_it_is_complete(tmp_path):
     writer = ShardWriter(tmp_path, "train-00000.npy", FRAME)
     writer.write(Row(np.array([2, 7, 3, 0], np.uint16), 1, ()))
     writer.close()
@@ -49,7 +49,7 @@ def test_ids_take_as_few_bytes_as_the_vocabulary_allows(vocab_size, name):
     assert dtype_for(vocab_size).name == name
 
 
-def test_a_corpus_opens_as_it_was_written(corpus):
+def test_a_corpus_round_trips(corpus):
     opened = open_corpus(corpus)
     [shard] = opened.shards("train")
     assert shard.shape == (opened.manifest.splits["train"][0].sequences, 16)
@@ -60,12 +60,11 @@ def test_a_corpus_opens_as_it_was_written(corpus):
 
 def test_a_folder_without_a_corpus_is_refused(tmp_path):
     with pytest.raises(
-        DataError, match=r"is no corpus; make one with: electra corpus TEXT\.\.\. --tokenizer T --length N --out"
+        DataError, match=r"is not a corpus; build one with: electra corpus TEXT\.\.\. --tokenizer T --length N --out"
     ):
         open_corpus(tmp_path)
     with pytest.raises(
-        DataError,
-        match=r"no corpus at .*nowhere; make one with: electra corpus .* --length N --out .*nowhere",
+        DataError, match=r"no corpus at .*nowhere; build one with: electra corpus .* --length N --out .*nowhere"
     ):
         open_corpus(tmp_path / "nowhere")
 
@@ -73,13 +72,13 @@ def test_a_folder_without_a_corpus_is_refused(tmp_path):
 @pytest.mark.parametrize("content", ["no json", "[]", '{"tokens": 1}'])
 def test_a_broken_manifest_is_refused(tmp_path, content):
     (tmp_path / "manifest.json").write_text(content)
-    with pytest.raises(DataError, match=r"manifest\.json: not the manifest of a corpus"):
+    with pytest.raises(DataError, match=r"manifest\.json is not a corpus manifest"):
         open_corpus(tmp_path)
 
 
-def test_a_shard_of_another_shape_is_refused(corpus):
+def test_a_shard_of_the_wrong_shape_is_refused(corpus):
     np.save(corpus / "train-00000.npy", np.zeros((3, 16), np.uint16))
-    with pytest.raises(DataError, match=r"uint16 of shape \(3, 16\) where the manifest says uint16 of"):
+    with pytest.raises(DataError, match=r"uint16 of shape \(3, 16\), but the manifest says uint16 of"):
         open_corpus(corpus).shards("train")
 
 
@@ -95,11 +94,11 @@ def test_one_changed_byte_is_found(corpus, file):
     data = bytearray((corpus / file).read_bytes())
     data[-1] ^= 1
     (corpus / file).write_bytes(data)
-    assert verify_corpus(corpus) == [f"{file} does not have the manifest's checksum"]
+    assert verify_corpus(corpus) == [f"{file} does not match its checksum in the manifest"]
 
 
 def test_wrong_counts_are_found(corpus):
     manifest = json.loads((corpus / "manifest.json").read_text())
     manifest["documents"] += 1
     (corpus / "manifest.json").write_text(json.dumps(manifest))
-    assert verify_corpus(corpus) == ["the manifest says 101 documents, its shards sum to 100"]
+    assert verify_corpus(corpus) == ["the manifest says 101 documents, but its shards have 100"]

@@ -19,7 +19,7 @@ def shown(tmp_path):
     return build
 
 
-def test_packed_sequences_show_where_documents_begin_and_go_on(shown):
+def test_packed_sequences_show_where_documents_begin_and_continue(shown):
     first, second = shown("packed")
     assert first == ["train-00000.npy sequence 0", "¶ [CLS] a b c [SEP]", "¶ [CLS] d e f g h a b d e [SEP]"]
     assert second == ["train-00000.npy sequence 1", "… [CLS] f g h a b d e f g h a b [SEP]", "  [PAD] x 2"]

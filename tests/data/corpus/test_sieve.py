@@ -15,7 +15,7 @@ def block(*passages: Passage | str, cleaning: Cleaning | None = None) -> TokenBl
     return tokenize_documents(whole, TOKENIZER, cleaning or Cleaning(), np.dtype(np.uint16))
 
 
-def test_documents_are_split_by_their_text_alone():
+def test_the_split_depends_only_on_the_text():
     texts = [format(number, "b").replace("0", "a").replace("1", "b") for number in range(4000)]
     fates, _ = Sieve(Cleaning(), 0.1, TOKENIZER.unk_id).sift(block(*texts), Report())
     assert fates.count("heldout") / len(fates) == pytest.approx(0.1, abs=0.02)
@@ -29,7 +29,7 @@ def test_unknown_tokens_are_counted():
     assert (report.tokens_read, report.unknown_tokens) == (7, 2)
 
 
-def test_a_larger_held_out_fraction_keeps_what_was_held_out():
+def test_a_larger_held_out_fraction_includes_a_smaller_one():
     texts = ["ab" * number for number in range(1, 500)]
     few, many = (
         Sieve(Cleaning(), fraction, TOKENIZER.unk_id).sift(block(*texts), Report())[0] for fraction in (0.1, 0.3)
@@ -37,7 +37,7 @@ def test_a_larger_held_out_fraction_keeps_what_was_held_out():
     assert {n for n, fate in enumerate(few) if fate == "heldout"} < {n for n, f in enumerate(many) if f == "heldout"}
 
 
-def test_a_long_document_shares_the_fate_of_its_first_passage():
+def test_the_first_passage_decides_for_a_long_document():
     cleaning = Cleaning(min_characters=2)
     sieve, report = Sieve(cleaning, 0, TOKENIZER.unk_id), Report()
     parts = [Passage("a", True, False), Passage("ab", False, False), Passage("", False, True), Passage("bb")]
@@ -46,7 +46,7 @@ def test_a_long_document_shares_the_fate_of_its_first_passage():
     assert (report.documents_read, report.dropped["too short"].documents) == (2, 1)
 
 
-def test_duplicates_meet_across_blocks():
+def test_duplicates_are_found_across_blocks():
     cleaning = Cleaning(duplicates="exact")
     sieve, report = Sieve(cleaning, 0, TOKENIZER.unk_id), Report()
     fates = [sieve.sift(block(*texts, cleaning=cleaning), report)[0] for texts in (["ab", "ba"], ["bb", "ab", "bb"])]

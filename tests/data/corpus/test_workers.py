@@ -38,11 +38,11 @@ def result(workers: int) -> list[tuple[int, list[int]]]:
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_tokens_come_in_order_whatever_the_number_of_workers(workers):
+def test_results_are_in_order_for_any_number_of_workers(workers):
     assert result(workers) == result(0)
 
 
-def test_only_a_few_blocks_are_under_way_at_a_time():
+def test_only_a_few_blocks_are_pending_at_a_time():
     taken = []
 
     def endless():
@@ -57,7 +57,7 @@ def test_only_a_few_blocks_are_under_way_at_a_time():
 
 
 @needs_proc
-def test_a_worker_that_dies_is_one_clear_line():
+def test_a_killed_worker_is_a_one_line_error():
     tokenized = tokenize_in_order(blocks(20), JOB, 1)
     next(tokenized)
     for child in children(os.getpid()):
@@ -67,21 +67,21 @@ def test_a_worker_that_dies_is_one_clear_line():
 
 
 @needs_proc
-def test_a_worker_does_not_hear_ctrl_c():
+def test_ctrl_c_does_not_reach_workers():
     tokenized = tokenize_in_order(blocks(20), JOB, 1)
     next(tokenized)
     assert all(os.getpgid(child) not in (0, os.getpgid(0)) for child in children(os.getpid()))
     tokenized.close()
 
 
-def test_a_worker_that_fails_is_a_bug(capfd):
+def test_a_failing_worker_shows_its_traceback(capfd):
     broken = Job("no tokenizer", TOKENIZER.names, Cleaning(), np.dtype(np.uint16))
-    with pytest.raises(RuntimeError, match="a worker process failed; its traceback is above"):
+    with pytest.raises(RuntimeError, match="a worker process failed"):
         list(tokenize_in_order(blocks(1), broken, 1))
     assert "Traceback" in capfd.readouterr().err
 
 
-def test_a_script_needs_no_guard_and_shadows_no_module(tmp_path):
+def test_a_script_needs_no_main_guard_and_cannot_shadow_modules(tmp_path):
     (tmp_path / "queue.py").write_text("raise RuntimeError('not this one')")
     (tmp_path / "a.txt").write_text("a b c\n\nd e f\n")
     TOKENIZER.save(tmp_path / "tokenizer")
@@ -91,7 +91,7 @@ def test_a_script_needs_no_guard_and_shadows_no_module(tmp_path):
 
 
 @needs_proc
-def test_workers_end_when_their_parent_is_killed():
+def test_workers_exit_when_their_parent_is_killed():
     script = (
         "import time\nfrom test_workers import *\n"
         "tokenized = tokenize_in_order(blocks(20), JOB, 2)\nnext(tokenized)\nprint('ready', flush=True)\ntime.sleep(60)"

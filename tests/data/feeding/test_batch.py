@@ -27,20 +27,20 @@ def test_the_second_segment_of_the_paper_cut_has_type_one(convert):
     assert batch.attention.tolist() == [[1, 1, 1, 1, 1, 1, 0, 0], [1, 1, 1, 0, 0, 0, 0, 0]]
 
 
-def test_whole_sequences_need_no_attention():
+def test_sequences_of_one_document_need_no_attention_mask():
     assert layout("packed", whole=True).batch(PACKED).attention is None
 
 
-def test_a_corpus_is_whole_when_no_sequence_has_padding_or_a_second_document(save_corpus):
+def test_padding_or_a_second_document_requires_an_attention_mask(save_corpus):
     whole, packed = PACKED[1:], PACKED[:1]
     assert common_layout([save_corpus("a", whole)], "train").whole
     assert not common_layout([save_corpus("b", whole, packed)], "train").whole
     assert not common_layout([save_corpus("c", PAPER, cut="paper")], "train").whole
 
 
-def test_corpora_of_two_kinds_do_not_mix(save_corpus):
+def test_corpora_with_different_cuts_cannot_be_mixed(save_corpus):
     first = save_corpus("a", PACKED)
-    with pytest.raises(DataError, match=r"a and .*b do not mix: cut is packed and paper"):
+    with pytest.raises(DataError, match=r"a and .*b cannot be mixed: cut is packed and paper"):
         common_layout([first, save_corpus("b", PAPER, cut="paper")], "train")
     with pytest.raises(DataError, match="tokenizer_sha256"):
         common_layout([first, save_corpus("c", PACKED, tokenizer_sha256="of another")], "train")

@@ -14,7 +14,7 @@ from electra.errors import DataError
 
 
 def numbered(first: int, rows: int, length: int = 8) -> np.ndarray:
-    """Sequences that can be told apart by their second token; ids reach the top of uint16."""
+    """Return a corpus of sequences with distinct second tokens and ids up to the maximum of uint16."""
     ids = np.full((rows, length), 65_535, np.uint16)
     ids[:, 0], ids[:, -1] = 2, 3
     ids[:, 1] = np.arange(first, first + rows)
@@ -31,7 +31,7 @@ def names(batch) -> list[int]:
 
 
 @pytest.mark.parametrize("resident", [False, True])
-def test_an_epoch_shows_every_sequence_once_wherever_it_ends(corpus, resident):
+def test_an_epoch_contains_every_sequence_once(corpus, resident):
     loader = Loader([corpus], batch_size=7, seed=1, resident=resident)
     stream = [name for batch in islice(loader.batches(), 3 * 53) for name in names(batch)]
     epochs = [stream[start : start + 53] for start in range(0, 7 * 3 * 53, 53)]
@@ -39,25 +39,25 @@ def test_an_epoch_shows_every_sequence_once_wherever_it_ends(corpus, resident):
     assert epochs[0] != epochs[1]
 
 
-def test_ids_come_unchanged_as_int64(corpus):
+def test_ids_are_returned_as_int64(corpus):
     batch = Loader([corpus], batch_size=4, seed=1).batch(0)
     assert batch.ids.dtype == torch.int64
     assert batch.ids[0].tolist() == [2, names(batch)[0], *[65_535] * 5, 3]
     assert batch.attention is None
 
 
-def test_wide_ids_come_unchanged(save_corpus):
+def test_ids_beyond_uint16_are_returned_unchanged(save_corpus):
     ids = np.full((3, 8), 2**32 - 1, np.uint32)
     loaders = [Loader([save_corpus(f"{r}", ids)], batch_size=2, seed=1, resident=r) for r in (False, True)]
     assert all((loader.batch(0).ids == 2**32 - 1).all() for loader in loaders)
 
 
 @pytest.mark.parametrize("resident", [False, True])
-def test_ids_that_the_vocabulary_has_not_are_refused(save_corpus, resident):
+def test_ids_outside_the_vocabulary_are_refused(save_corpus, resident):
     corpus = save_corpus("damaged", numbered(100, 30))
     known = replace(corpus, manifest=replace(corpus.manifest, vocab_size=65_535))
     with pytest.raises(
-        DataError, match=r"token 65535, of a vocabulary of 65535; check with: electra corpus --verify /"
+        DataError, match=r"found token 65535, but the vocabulary has 65535; check with: electra corpus --verify /"
     ):
         next(Loader([known], batch_size=4, seed=1, resident=resident).batches())
 
@@ -77,7 +77,7 @@ def test_iteration_starts_at_any_step(corpus):
             assert torch.equal(batch.ids, loader.batch(step).ids)
 
 
-def test_resuming_far_ahead_takes_no_longer(corpus):
+def test_resuming_at_a_late_step_is_fast(corpus):
     loader = Loader([corpus], batch_size=6, seed=5)
     next(loader.batches(0))
     began = time.process_time()
@@ -87,7 +87,7 @@ def test_resuming_far_ahead_takes_no_longer(corpus):
 
 @pytest.mark.parametrize("world_size", [2, 4])
 @pytest.mark.parametrize("resident", [False, True])
-def test_ranks_together_see_the_batches_of_one_process(corpus, world_size, resident):
+def test_the_slices_of_all_ranks_make_up_the_batch_of_one_process(corpus, world_size, resident):
     alone = Loader([corpus], batch_size=8, seed=5)
     ranks = [
         Loader([corpus], batch_size=8, seed=5, rank=rank, world_size=world_size, resident=resident)
@@ -99,7 +99,7 @@ def test_ranks_together_see_the_batches_of_one_process(corpus, world_size, resid
 
 
 @pytest.mark.parametrize("resident", [False, True])
-def test_corpora_mix_by_weight(save_corpus, resident):
+def test_corpora_are_mixed_by_weight(save_corpus, resident):
     corpora = [save_corpus("a", numbered(100, 10)), save_corpus("b", numbered(1000, 500))]
     loader = Loader(corpora, batch_size=8, seed=5, weights=[3, 1], resident=resident)
     for batch in islice(loader.batches(), 20):
@@ -113,20 +113,20 @@ def test_corpora_without_weights_are_one_pool(save_corpus):
     assert sorted(epoch) == [*range(100, 110), *range(1000, 1030)]
 
 
-def test_the_held_out_part_is_read_apart(save_corpus):
+def test_the_held_out_split_is_read_separately(save_corpus):
     corpus = save_corpus("a", numbered(100, 10), heldout=numbered(900, 4))
     assert sorted(names(Loader([corpus], batch_size=4, seed=5, split="heldout").batch(0))) == [900, 901, 902, 903]
 
 
-def test_a_loop_that_ends_leaves_no_thread(corpus):
+def test_no_thread_is_left_after_iteration(corpus):
     batches = Loader([corpus], batch_size=6, seed=5).batches()
     next(batches)
     batches.close()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("loader")]
 
 
-def test_a_batch_that_ranks_cannot_share_is_refused(corpus):
-    with pytest.raises(DataError, match="10 sequences cannot be shared by 4"):
+def test_a_batch_that_cannot_be_split_evenly_is_refused(corpus):
+    with pytest.raises(DataError, match="10 sequences cannot be split evenly among 4"):
         Loader([corpus], batch_size=10, seed=1, world_size=4)
 
 
@@ -135,8 +135,8 @@ def test_weights_must_match_the_corpora(corpus):
         Loader([corpus], batch_size=8, seed=1, weights=[1, 2])
 
 
-def test_an_empty_part_is_refused(corpus):
-    with pytest.raises(DataError, match="no sequences in its heldout part"):
+def test_an_empty_split_is_refused(corpus):
+    with pytest.raises(DataError, match="no sequences in its heldout split"):
         Loader([corpus], batch_size=8, seed=1, split="heldout")
 
 
@@ -145,7 +145,7 @@ def test_a_cuda_graph_can_hold_a_resident_batch(corpus):
     loader = Loader([corpus], batch_size=8, seed=1, device="cuda")
     step = torch.zeros((), dtype=torch.int64, device="cuda")
     side = torch.cuda.Stream()
-    with torch.cuda.stream(side):  # graphs want a warm-up on another stream
+    with torch.cuda.stream(side):  # graphs need a warm-up on another stream
         loader.batch(step)
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
@@ -167,7 +167,7 @@ def test_a_mapped_loader_feeds_a_gpu(corpus):
         assert torch.equal(batch.ids.cpu(), expected.batch(step).ids)
 
 
-def test_text_comes_back_from_vocabulary_corpus_and_loader(tmp_path):
+def test_text_round_trips_through_vocabulary_corpus_and_loader(tmp_path):
     documents = [f"tea number {number} for two" for number in range(200)]
     (tmp_path / "text.txt").write_text("\n\n".join(documents))
     tokenizer = train_vocab([tmp_path / "text.txt"], size=100, out=tmp_path / "tokenizer")

@@ -11,7 +11,7 @@ from electra.errors import DataError
 
 
 def chi_square_deviation(counts: np.ndarray, freedom: int) -> float:
-    """How many standard deviations the chi-square statistic of equal chances lies above its mean."""
+    """Return by how many standard deviations the chi-square statistic of uniformity exceeds its mean."""
     expected = counts.mean()
     return (((counts - expected) ** 2).sum() / expected - freedom) / math.sqrt(2 * freedom)
 
@@ -53,7 +53,7 @@ def test_every_row_is_equally_likely_at_every_position(size):
 
 
 @pytest.mark.parametrize("size", [12, 101, 1009])
-def test_what_follows_a_row_does_not_depend_on_it(size):
+def test_the_next_row_is_independent_of_the_current_one(size):
     epochs = 400_000 // size
     rows = make_order([size], None, seed=7).rows(np.arange(size * epochs)).reshape(epochs, size)
     steps = np.bincount(((rows[:, 1:] - rows[:, :-1]) % size).ravel(), minlength=size)
@@ -70,7 +70,7 @@ def test_a_long_order_has_no_serial_correlation():
     assert chi_square_deviation(pairs, 64 * 64 - 1) < 4
 
 
-def test_any_position_is_reached_at_once():
+def test_any_position_is_computed_at_once():
     far = 10**15
     order = make_order([999_983], None, seed=3)
     assert len(set(order.rows(np.arange(far, far + 64)))) == 64
@@ -79,14 +79,14 @@ def test_any_position_is_reached_at_once():
 @pytest.mark.parametrize(
     ("sizes", "weights"), [([1], None), ([7], None), ([500, 77, 10], [5, 1, 2.5]), ([300, 11], None)]
 )
-def test_tensors_give_the_same_order_as_arrays(sizes, weights):
+def test_tensors_and_arrays_give_the_same_order(sizes, weights):
     order = make_order(sizes, weights, seed=11)
     positions = np.concatenate([np.arange(3000), np.arange(10**12, 10**12 + 3000)])
     tensors = order.map(torch.as_tensor).rows(torch.as_tensor(positions))
     assert np.array_equal(tensors.numpy(), order.rows(positions))
 
 
-def test_a_mixture_holds_its_weights_in_every_stretch():
+def test_a_mixture_follows_its_weights_everywhere():
     order = make_order([1000, 1000, 1000], [0.7, 0.2, 0.1], seed=0)
     counts = np.bincount(order.rows(np.arange(5000, 5100)) // 1000)
     assert np.abs(counts - [70, 20, 10]).max() <= 1
@@ -94,7 +94,7 @@ def test_a_mixture_holds_its_weights_in_every_stretch():
     assert np.abs(turn / TURN - [0.7, 0.2, 0.1]).max() < 1 / TURN
 
 
-def test_each_source_of_a_mixture_runs_through_its_own_epochs():
+def test_each_source_of_a_mixture_has_its_own_epochs():
     order = make_order([50, 400], [3, 1], seed=0)
     rows = order.rows(np.arange(3 * TURN))
     for first, size in ((0, 50), (50, 400)):
@@ -109,8 +109,8 @@ def test_each_source_of_a_mixture_runs_through_its_own_epochs():
         ([5, 5], [1, -1], "positive"),
         ([5, 5], [1, float("nan")], "positive"),
         ([5, 5], [1, 1e-9], "less than one sequence"),
-        ([5, 0], [1, 1], "without sequences"),
-        ([0], None, "without sequences"),
+        ([5, 0], [1, 1], "no sequences"),
+        ([0], None, "no sequences"),
     ],
 )
 def test_impossible_mixtures_are_refused(sizes, weights, message):

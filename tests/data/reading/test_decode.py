@@ -15,7 +15,7 @@ def decode(data: bytes, invalid: str = "error", chunk: int = 1 << 20) -> tuple[s
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_categories=["Cc"])), st.integers(1, 7))
-def test_any_text_survives_whatever_the_chunks(text, chunk):
+def test_text_is_decoded_for_any_chunk_size(text, chunk):
     assert decode(text.encode(), chunk=chunk)[0] == text.removeprefix("\ufeff")
 
 
@@ -24,17 +24,17 @@ def test_every_line_end_becomes_one_newline(text, chunk):
     assert decode(text.encode(), chunk=chunk)[0] == text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def test_an_invalid_byte_is_named_by_its_place_in_the_whole_file():
+def test_an_invalid_byte_is_reported_with_its_place_in_the_file():
     with pytest.raises(DataError, match=r"a\.txt: invalid UTF-8 at byte 9 \(0xff\)"):
         decode("é".encode() * 4 + b"a\xffb", chunk=3)
 
 
-def test_an_invalid_byte_tells_which_commands_go_on_since_others_do_not():
-    with pytest.raises(DataError, match=r"with: iconv .*; electra vocab and electra corpus go on with --invalid"):
+def test_the_error_for_an_invalid_byte_names_the_commands_that_accept_it():
+    with pytest.raises(DataError, match=r"with: iconv .*; electra vocab and electra corpus accept --invalid"):
         decode(b"a\xffb")
 
 
-def test_a_byte_order_mark_counts_for_the_place():
+def test_a_byte_order_mark_counts_in_the_place():
     with pytest.raises(DataError, match="at byte 4"):
         decode(codecs.BOM_UTF8 + b"a\xff")
 
@@ -50,7 +50,7 @@ def test_invalid_bytes_are_replaced_or_skipped_and_counted(invalid, expected):
 
 
 @given(st.binary(), st.sampled_from(["replace", "skip"]), st.integers(1, 5))
-def test_any_bytes_decode_or_are_called_binary(data, invalid, chunk):
+def test_any_bytes_are_decoded_or_refused_as_binary(data, invalid, chunk):
     try:
         text, places = decode(data, invalid, chunk)
     except DataError:
@@ -61,7 +61,7 @@ def test_any_bytes_decode_or_are_called_binary(data, invalid, chunk):
         assert invalid == "skip" or text.count("\ufffd") >= places
 
 
-def test_half_a_surrogate_pair_is_treated_like_an_invalid_byte():
+def test_a_lone_surrogate_is_treated_like_an_invalid_byte():
     assert Decoder("a", "replace").mend("x\ud800y") == "x\ufffdy"
     assert Decoder("a", "skip").mend("x\ud800y") == "xy"
     with pytest.raises(DataError, match=r"U\+D800"):
@@ -76,10 +76,10 @@ def test_a_binary_file_is_refused(data):
 
 @pytest.mark.parametrize("encoding", ["UTF-16", "UTF-32"])
 @pytest.mark.parametrize("order", ["LE", "BE"])
-def test_utf16_and_utf32_are_refused_with_the_way_out(encoding, order):
+def test_utf16_and_utf32_are_refused_with_a_command_to_convert_them(encoding, order):
     with pytest.raises(DataError, match=f"the text is {encoding}; convert it with: iconv -f {encoding} "):
         decode("\ufeffhello".encode(f"{encoding}-{order}"))
 
 
-def test_a_stray_zero_byte_makes_no_binary_file():
+def test_a_single_null_byte_does_not_make_a_file_binary():
     assert decode(b"some text\x00 and more")[0] == "some text\x00 and more"

@@ -1,4 +1,4 @@
-"""Prose out of source files: what counts, what does not, and nothing twice."""
+"""Prose from source files: what counts, what does not, and no duplicates."""
 
 import pytest
 
@@ -43,16 +43,16 @@ def test_code_tables_and_fragments_are_not_prose(text):
     assert list(paragraphs(text)) == []
 
 
-def test_no_paragraph_comes_twice(library):
+def test_paragraphs_are_not_repeated(library):
     found = [paragraph for part in gather_prose(10_000, [library]) for paragraph in part]
     assert sorted(found) == [f"Another one: {SENTENCE}", SENTENCE]
 
 
-def test_modules_are_read_and_never_run(library):
+def test_modules_are_read_but_not_run(library):
     assert gather_prose(10_000, [library])
 
 
-def test_gathering_stops_when_there_is_enough(library):
+def test_gathering_stops_at_the_requested_size(library):
     assert len(gather_prose(1, [library])) == 1
 
 
@@ -60,6 +60,6 @@ def test_the_order_is_always_the_same(library):
     assert gather_prose(10_000, [library]) == gather_prose(10_000, [library])
 
 
-def test_this_machine_has_prose_of_its_own():
+def test_the_installed_packages_have_prose():
     found = gather_prose(50_000)
     assert 50_000 <= sum(len(paragraph) for part in found for paragraph in part) < 500_000

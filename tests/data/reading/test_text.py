@@ -16,7 +16,7 @@ ENDS = st.sampled_from(["\n", "\r\n", "\r", "\n\n", "\r\n\r\n", "\n \t\n"])
 
 
 def documents(path: Path, **options) -> list[str]:
-    """The documents of a file, those that travel in several passages joined."""
+    """Return the documents of a file, joining the passages of long ones."""
     found: list[str] = []
     for passage in read_documents([path], Reading(**options)):
         if passage.first:
@@ -41,7 +41,7 @@ def write(tmp_path: Path, content: str) -> Path:
         ("auto", ["one\ntwo", "three"]),
     ],
 )
-def test_documents_are_what_is_asked_for(tmp_path, how, expected):
+def test_documents_are_separated_as_requested(tmp_path, how, expected):
     assert documents(write(tmp_path, "\none\r\ntwo\n \t\n\rthree"), documents=how) == expected
 
 
@@ -53,7 +53,7 @@ def test_short_lines_without_blank_ones_are_sentences_of_one_document(tmp_path):
     assert len(documents(write(tmp_path, "A sentence.\n" * 3))) == 1
 
 
-def test_a_long_document_travels_in_passages(tmp_path, monkeypatch):
+def test_a_long_document_is_split_into_passages(tmp_path, monkeypatch):
     monkeypatch.setattr(text, "PASSAGE_LIMIT", 10)
     path = write(tmp_path, "aaaa\nbbbb\ncccc\n\ndddd")
     assert list(read_documents([path])) == [
@@ -73,7 +73,7 @@ def test_a_long_line_without_white_space_is_cut_anywhere(tmp_path, monkeypatch):
     assert documents(write(tmp_path, "abcdefghij\nk"), documents="line") == ["abcd\nefgh\nij", "k"]
 
 
-def test_a_very_long_line_takes_no_longer_for_each_piece(tmp_path, monkeypatch):
+def test_the_time_for_a_very_long_line_is_linear(tmp_path, monkeypatch):
     monkeypatch.setattr(text, "LINE_LIMIT", 16)
     path = write(tmp_path, "word " * 200_000 + "\n" + "word " * 20_000)
     start = time.process_time()
@@ -82,7 +82,7 @@ def test_a_very_long_line_takes_no_longer_for_each_piece(tmp_path, monkeypatch):
 
 
 @given(LINES, ENDS, st.sampled_from(["auto", "blank", "line", "file"]), st.integers(1, 40), st.integers(1, 60))
-def test_nothing_but_white_space_is_lost(tmp_path_factory, lines, end, how, line_limit, passage_limit):
+def test_only_white_space_is_lost(tmp_path_factory, lines, end, how, line_limit, passage_limit):
     content = end.join(lines)
     path = write(tmp_path_factory.mktemp("text"), content)
     with pytest.MonkeyPatch.context() as patch:
@@ -96,14 +96,14 @@ def test_nothing_but_white_space_is_lost(tmp_path_factory, lines, end, how, line
 
 
 @given(LINES, st.data())
-def test_a_document_is_a_line_whatever_the_line_ends(tmp_path_factory, lines, data):
+def test_lines_are_documents_for_all_kinds_of_line_ends(tmp_path_factory, lines, data):
     content = "".join(line + data.draw(st.sampled_from(["\n", "\r", "\r\n"])) for line in lines)
     path = write(tmp_path_factory.mktemp("text"), content)
     expected = [line for line in "\n".join(lines).removeprefix("\ufeff").split("\n") if line.strip()]
     assert documents(path, documents="line") == expected
 
 
-def test_a_tally_tells_how_far_reading_is(tmp_path):
+def test_a_tally_reports_progress(tmp_path):
     tally = Tally()
     paths = [tmp_path / "a.txt", tmp_path / "b.txt"]
     for path in paths:
@@ -115,7 +115,7 @@ def test_a_tally_tells_how_far_reading_is(tmp_path):
 def test_records_are_not_cut_into_lines(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text("{}")
-    with pytest.raises(DataError, match=r"a\.jsonl is jsonl: its documents are one of auto, record, not line"):
+    with pytest.raises(DataError, match=r"a\.jsonl: documents=line does not fit jsonl; choose auto, record"):
         documents(path, documents="line")
 
 

@@ -13,7 +13,7 @@ def sample_of(texts, folder, max_characters=10**9) -> Sample:
     return sample
 
 
-def test_a_short_text_is_kept_whole(tmp_path):
+def test_a_short_text_is_kept_entirely(tmp_path):
     sample = sample_of(["one", "two\nlines", "three"], tmp_path)
     assert sorted(sample.lines()) == ["lines", "one", "three", "two"]
     assert (sample.documents, sample.characters, sample.kept_characters) == (3, 17, 17)
@@ -30,7 +30,7 @@ def test_a_long_text_is_sampled_evenly(tmp_path, documents):
 
 
 @pytest.mark.parametrize("kinds", [2, 4, 8])
-def test_text_that_alternates_between_kinds_keeps_each_of_them(tmp_path, kinds):
+def test_alternating_kinds_of_text_are_all_kept(tmp_path, kinds):
     texts = [f"{number % kinds} document" for number in range(4000)]
     sample = sample_of(texts, tmp_path, max_characters=5000)
     kept = [line[0] for line in sample.lines()]
@@ -38,7 +38,7 @@ def test_text_that_alternates_between_kinds_keeps_each_of_them(tmp_path, kinds):
     assert all(kept.count(str(kind)) > 0.6 * len(kept) / kinds for kind in range(kinds))
 
 
-def test_lines_that_alternate_are_thinned_alike(tmp_path):
+def test_alternating_lines_are_thinned_evenly(tmp_path):
     kept = list(sample_of(["a\nb\n" * 2000], tmp_path).lines(stride=4))
     assert 400 < kept.count("a") < 600
 
@@ -48,7 +48,7 @@ def test_something_is_always_kept_of_large_documents(tmp_path, documents):
     assert sample_of(["x " * 30] * documents, tmp_path, max_characters=100).kept_characters == 60
 
 
-def test_text_without_spaces_counts_tenfold(tmp_path):
+def test_text_without_spaces_counts_ten_times(tmp_path):
     sample = sample_of(["日本語" * 10] * 64, tmp_path, max_characters=64 * 30)
     assert 30 * 3 <= sample.kept_characters <= 30 * 6
 
@@ -63,7 +63,7 @@ def test_lines_can_be_thinned(tmp_path):
     assert len(list(sample_of(["a\nb\nc", "d\ne\nf\ng\nh\ni"], tmp_path).lines(stride=3))) == 3
 
 
-def test_characters_are_counted_as_stored_or_in_compatible_form(tmp_path):
+def test_characters_are_counted_as_stored_or_normalized(tmp_path):
     decomposed = unicodedata.normalize("NFD", "가")
     sample = sample_of([decomposed + "ﬁ", "\U0001f600"], tmp_path)
     assert sample.count_characters() == {**dict.fromkeys(decomposed, 1), "ﬁ": 1, "\U0001f600": 1, "\n": 2}

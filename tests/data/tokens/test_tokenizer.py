@@ -30,7 +30,7 @@ def pieces(tokenizer: Tokenizer, text: str) -> list[str]:
         ("", []),
     ],
 )
-def test_text_splits_as_the_original_splits_it(text, expected):
+def test_text_is_split_as_by_the_original(text, expected):
     assert pieces(wordpiece(PIECES), text) == expected
 
 
@@ -38,7 +38,7 @@ def test_accents_can_be_kept():
     assert pieces(wordpiece(PIECES, strip_accents=False), "Café") == ["café"]
 
 
-def test_a_saved_tokenizer_loads_equal(tmp_path):
+def test_a_saved_tokenizer_round_trips(tmp_path):
     wordpiece(PIECES, strip_accents=False).save(tmp_path)
     for source in (tmp_path, tmp_path / "tokenizer.json", tmp_path / "vocab.txt"):
         loaded = load_tokenizer(source)
@@ -58,7 +58,7 @@ def test_a_saved_tokenizer_loads_in_transformers(tmp_path):
 
 
 @pytest.mark.parametrize("said", [10**30, None, "512", 2, -1])
-def test_a_length_that_is_none_is_no_limit(tmp_path, said):
+def test_an_invalid_maximum_length_is_ignored(tmp_path, said):
     wordpiece(PIECES).save(tmp_path)
     path = tmp_path / "tokenizer_config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"model_max_length": said}))
@@ -83,7 +83,7 @@ def test_a_folder_without_a_tokenizer_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("part", ["tokenizer", "model"])
-def test_a_corpus_or_a_run_has_a_tokenizer_in_it(tmp_path, part):
+def test_the_tokenizer_of_a_corpus_or_a_run_is_found(tmp_path, part):
     tokenizer = wordpiece(PIECES)
     tokenizer.save(tmp_path / part)
     assert load_tokenizer(tmp_path).encode(["the cat"])[0].ids == tokenizer.encode(["the cat"])[0].ids
@@ -94,7 +94,7 @@ def test_a_cased_vocabulary_keeps_the_case(tmp_path):
     assert pieces(load_tokenizer(tmp_path), "The the") == ["The", "the"]
 
 
-def test_settings_beside_a_vocabulary_count(tmp_path):
+def test_settings_next_to_a_vocabulary_are_used(tmp_path):
     (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL_TOKENS, "The", "the", "日本"]))
     settings = {"do_lower_case": True, "tokenize_chinese_chars": False}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
@@ -120,7 +120,7 @@ OTHER_NAMES = {
 }
 
 
-def test_special_tokens_of_other_names_are_taken_from_the_settings(tmp_path):
+def test_other_names_of_special_tokens_are_read_from_the_settings(tmp_path):
     bpe_file(tmp_path, names=["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(OTHER_NAMES))
     tokenizer = load_tokenizer(tmp_path)
@@ -130,7 +130,7 @@ def test_special_tokens_of_other_names_are_taken_from_the_settings(tmp_path):
     assert load_tokenizer(tmp_path / "again").names == tokenizer.names
 
 
-def test_special_tokens_beside_the_five_are_read_where_a_text_has_them(tmp_path):
+def test_additional_special_tokens_are_recognized_in_text(tmp_path):
     wordpiece([*SPECIAL_TOKENS, "the", "cat", "[", "]", "e"]).save(tmp_path)
     theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
     theirs.add_special_tokens(["[E1]"])
@@ -148,7 +148,7 @@ def test_ids_without_a_piece_keep_their_place(tmp_path):
     assert [again.backend.token_to_id(piece) for piece in ("the", "cat")] == [8, 7]
 
 
-def test_special_tokens_of_other_names_are_refused_without_settings(tmp_path):
+def test_other_names_of_special_tokens_are_refused_without_settings(tmp_path):
     bpe_file(tmp_path, names=["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
     with pytest.raises(
         DataError, match=r"tokenizer\.json: .*lacks the special tokens \[PAD\].*mask_token in a tokeniz"
@@ -156,10 +156,10 @@ def test_special_tokens_of_other_names_are_refused_without_settings(tmp_path):
         load_tokenizer(tmp_path)
 
 
-def test_a_tokenizer_whose_text_gives_special_tokens_is_refused(tmp_path):
+def test_a_tokenizer_that_reads_special_tokens_from_text_is_refused(tmp_path):
     bpe_file(tmp_path, names=["<s>", "<pad>", "</s>", "<unk>", "<mask>"], merges=[("<", "s"), ("<s", ">")])
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(OTHER_NAMES))
-    with pytest.raises(DataError, match="text that spells <s> becomes that special token"):
+    with pytest.raises(DataError, match="the text <s> is read as that special token"):
         load_tokenizer(tmp_path)
 
 
@@ -168,7 +168,7 @@ def test_a_tokenizer_that_takes_a_word_for_a_special_token_is_refused(model):
     vocabulary = {piece: number for number, piece in enumerate([*SPECIAL_TOKENS, "a", "b"])}
     backend = tokenizers.Tokenizer(model(vocabulary, unk_token="[UNK]"))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    with pytest.raises(DataError, match=r"text that spells \[PAD\] becomes that special token"):
+    with pytest.raises(DataError, match=r"the text \[PAD\] is read as that special token"):
         Tokenizer(backend)
 
 
@@ -176,18 +176,18 @@ def test_one_token_for_two_roles_is_refused(tmp_path):
     wordpiece([*SPECIAL_TOKENS, "a"]).save(tmp_path)
     settings = json.loads((tmp_path / "tokenizer_config.json").read_text())
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({**settings, "sep_token": "[CLS]"}))
-    with pytest.raises(DataError, match=r"have to be different ones; found \[PAD\] \[UNK\] \[CLS\] \[CLS\]"):
+    with pytest.raises(DataError, match=r"must be different; found \[PAD\] \[UNK\] \[CLS\] \[CLS\]"):
         load_tokenizer(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (models.BPE({piece: number for number, piece in enumerate(SPECIAL_TOKENS)}, []), "drops letters"),
-        (models.Unigram([(piece, 0.0) for piece in SPECIAL_TOKENS]), "which piece is the unknown one"),
+        (models.BPE({piece: number for number, piece in enumerate(SPECIAL_TOKENS)}, []), "drops unknown letters"),
+        (models.Unigram([(piece, 0.0) for piece in SPECIAL_TOKENS]), "has no unk_id"),
     ],
 )
-def test_a_tokenizer_that_does_not_know_the_unknown_is_refused(model, message):
+def test_a_tokenizer_without_an_unknown_token_is_refused(model, message):
     with pytest.raises(DataError, match=message):
         Tokenizer(tokenizers.Tokenizer(model))
 
@@ -200,14 +200,14 @@ def test_broken_settings_are_refused(tmp_path, content):
         load_tokenizer(tmp_path)
 
 
-def test_a_vocabulary_that_is_no_text_is_refused(tmp_path):
+def test_a_vocabulary_that_is_not_utf8_is_refused(tmp_path):
     (tmp_path / "vocab.txt").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(DataError, match="not a vocabulary in UTF-8"):
+    with pytest.raises(DataError, match="the vocabulary is not UTF-8"):
         load_tokenizer(tmp_path)
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="needs the text and the vocabulary of ../shared/data")
-def test_real_text_splits_as_in_transformers():
+def test_real_text_is_split_as_in_transformers():
     from transformers import BertTokenizer
 
     ours = load_tokenizer(SHARED / "vocab/vocab.txt")
@@ -224,7 +224,7 @@ def test_real_text_splits_as_in_transformers():
 TEXTS = ["The Chef cooked café", "a  b,c", "日本 the"]
 
 
-def course(backend):  # as a well-known course teaches it
+def course(backend):  # as in a well-known course
     backend.normalizer = normalizers.Sequence([normalizers.NFD(), normalizers.Lowercase(), normalizers.StripAccents()])
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
 
@@ -242,7 +242,7 @@ def byte_level(backend):
         (lambda vocab: models.BPE(vocab, []), byte_level),
     ],
 )
-def test_a_tokenizer_that_is_not_berts_is_the_same_in_transformers_with_types_and_frame(tmp_path, model, change):
+def test_other_tokenizers_are_the_same_in_transformers_with_types_and_special_tokens(tmp_path, model, change):
     from transformers import AutoTokenizer
 
     alphabet = pre_tokenizers.ByteLevel.alphabet()
@@ -263,7 +263,7 @@ def test_a_tokenizer_that_is_not_berts_is_the_same_in_transformers_with_types_an
     assert pair["token_type_ids"] == [0] * (len(first) + 2) + [1] * (len(second) + 1)
 
 
-def test_byte_level_pieces_lie_where_their_letters_do_where_the_file_says_so(tmp_path):
+def test_offsets_of_byte_level_pieces_are_trimmed_if_the_file_says_so(tmp_path):
     vocab = dict.fromkeys([*SPECIAL_TOKENS, *sorted(pre_tokenizers.ByteLevel.alphabet())])
     backend = tokenizers.Tokenizer(models.BPE({piece: number for number, piece in enumerate(vocab)}, []))
     byte_level(backend)
@@ -275,7 +275,7 @@ def test_byte_level_pieces_lie_where_their_letters_do_where_the_file_says_so(tmp
         assert load_tokenizer(folder).encode(["a b"])[0].offsets == expected
 
 
-def test_a_mask_that_takes_the_space_before_it_still_does(tmp_path):
+def test_a_mask_token_that_strips_the_space_before_it_is_kept(tmp_path):
     wordpiece(PIECES).save(tmp_path)
     content = json.loads((tmp_path / "tokenizer.json").read_text())
     content["added_tokens"][4]["lstrip"] = True
@@ -289,7 +289,7 @@ def test_a_mask_that_takes_the_space_before_it_still_does(tmp_path):
     assert mask["lstrip"]
 
 
-def test_settings_count_where_a_tokenizer_of_berts_says_otherwise(tmp_path):
+def test_settings_take_precedence_over_the_tokenizer_file(tmp_path):
     from transformers import AutoTokenizer
 
     wordpiece([*PIECES, "The"]).save(tmp_path)
@@ -299,7 +299,7 @@ def test_settings_count_where_a_tokenizer_of_berts_says_otherwise(tmp_path):
 
 
 @pytest.mark.parametrize("place", ["settings", "file"])
-def test_tokens_that_were_added_to_a_vocabulary_are_read(tmp_path, place):
+def test_added_tokens_are_read(tmp_path, place):
     (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL_TOKENS, "the", "cat"]))
     listed = {"added_tokens_decoder": {"1": {"content": "[UNK]"}, "7": {"content": "[E1]"}}}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(listed if place == "settings" else {}))
@@ -312,19 +312,19 @@ def test_tokens_that_were_added_to_a_vocabulary_are_read(tmp_path, place):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"tokenizer_class": "BertJapaneseTokenizer"}, "for BertJapaneseTokenizer, which splits text in a way of its"),
-        ({"added_tokens_decoder": {"9": {"content": "[E1]"}}}, r"added token \[E1\] has id 9, but 7 in the"),
-        ({"added_tokens_decoder": {"x": {"content": "[E1]"}}}, "not listed by their ids"),
-        ({"cls_token": {"foo": 1}}, "a token is described without its content"),
+        ({"tokenizer_class": "BertJapaneseTokenizer"}, "for BertJapaneseTokenizer, which needs a tokenizer.json"),
+        ({"added_tokens_decoder": {"9": {"content": "[E1]"}}}, r"added token \[E1\] has id 9, but id 7 in the"),
+        ({"added_tokens_decoder": {"x": {"content": "[E1]"}}}, "do not have integer ids"),
+        ({"cls_token": {"foo": 1}}, "a token has no content"),
     ],
 )
-def test_what_a_vocabulary_alone_does_not_say_is_refused(tmp_path, settings, said):
+def test_invalid_or_unsupported_settings_are_refused(tmp_path, settings, said):
     (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL_TOKENS, "the", "cat"]))
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
     with pytest.raises(DataError, match=said):
         load_tokenizer(tmp_path)
 
 
-def test_a_pair_is_no_text():
-    with pytest.raises(DataError, match="texts have to be strings"):
+def test_a_pair_is_not_a_text():
+    with pytest.raises(DataError, match="texts must be strings"):
         wordpiece(PIECES).encode([("the", "cafe")])

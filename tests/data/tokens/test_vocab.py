@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from electra.data.files import alone
+from electra.data.files import locked
 from electra.data.tokens.tokenizer import SPECIAL_TOKENS, load_tokenizer
 from electra.data.tokens.vocab import read_report, train_vocab
 from electra.errors import CheckpointError, DataError
@@ -34,13 +34,13 @@ JAPANESE = [
 
 
 def words(seed: int, count: int) -> list[str]:
-    """Made-up words, most of which are equally frequent: ties for every trainer to break."""
+    """Return a file of made-up words, most of them equally frequent, which gives many ties."""
     draw = random.Random(seed)
     syllables = ["".join(pair) for pair in product("bdkmst", "aeiou")]
     return ["".join(draw.choices(syllables, k=draw.randint(1, 5))) for _ in range(count)]
 
 
-def test_text_without_spaces_gets_a_vocabulary_that_spells_it(tmp_path):
+def test_text_without_spaces_gets_a_suitable_vocabulary(tmp_path):
     draw = random.Random(1)
     thai = [chr(0x0E01 + number) for number in range(40)]
     (tmp_path / "thai.txt").write_text("\n".join("".join(draw.choices(thai, k=150)) for _ in range(200)))
@@ -75,14 +75,14 @@ def command(text: Path, out: Path, *options: str) -> list[str]:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_a_vocabulary_has_the_size_asked_for_and_special_tokens_first(tmp_path, text, model):
+def test_a_vocabulary_has_the_requested_size_and_special_tokens_first(tmp_path, text, model):
     tokenizer = train_vocab([text], size=400, out=tmp_path / "out", model=model)
     assert tokenizer.vocab_size == len(tokenizer.backend.get_vocab()) == 400
     assert [tokenizer.token(number) for number in range(5)] == list(SPECIAL_TOKENS)
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_text_that_spells_a_special_token_stays_text(tmp_path, text, model):
+def test_special_tokens_in_text_are_read_as_text(tmp_path, text, model):
     tokenizer = train_vocab([text], size=400, out=tmp_path / "out", model=model)
     for word in ("[MASK]", "x[CLS]", "[PAD][SEP]"):
         assert min(tokenizer.encode([word])[0].ids) > 4 or tokenizer.encode([word])[0].ids.count(1)
@@ -91,12 +91,12 @@ def test_text_that_spells_a_special_token_stays_text(tmp_path, text, model):
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("options", [{}, {"lowercase": False}, {"accents": "keep"}])
-def test_the_folder_loads_equal_here_and_in_transformers(tmp_path, text, model, options):
+def test_the_folder_loads_equally_here_and_in_transformers(tmp_path, text, model, options):
     from transformers import AutoTokenizer
 
     trained = train_vocab([text], size=400, out=tmp_path / "out", model=model, **options)
     loaded, theirs = load_tokenizer(tmp_path / "out"), AutoTokenizer.from_pretrained(tmp_path / "out")
-    # Of text that spells special tokens, transformers makes special tokens.
+    # transformers reads special tokens from text.
     plain = text.read_text(encoding="utf-8").replace("[MASK]", "[]").split("\n\n")
     lines = [*plain[:50], "Café  (KAFE)\tkate", "未知 😀", ""]
     expected = [encoding.ids for encoding in trained.encode(lines)]
@@ -122,7 +122,7 @@ def test_case_and_accents_are_kept_or_not(tmp_path, model, options, expected):
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_the_same_text_gives_the_same_bytes_whatever_the_threads(tmp_path, text, model):
+def test_the_number_of_threads_does_not_change_the_result(tmp_path, text, model):
     folders = []
     for threads in ("1", "2", "5"):
         folders.append(tmp_path / threads)
@@ -152,13 +152,13 @@ def test_unigram_finds_words_of_korean_and_japanese(tmp_path, lines, word):
         ("the café " + "on the corner of the street has been there since the war, and so have its guests " * 3, False),
     ],
 )
-def test_accents_are_kept_where_letters_commonly_have_them(tmp_path, line, kept):
+def test_accents_are_kept_if_they_are_common(tmp_path, line, kept):
     (tmp_path / "text.txt").write_text(f"{line}\n" * 20)
     train_vocab([tmp_path / "text.txt"], size=80, out=tmp_path / "out")
     assert read_report(tmp_path / "out").strip_accents != kept
 
 
-def test_ideographs_take_the_places_that_are_left(tmp_path):
+def test_ideographs_fill_the_remaining_places(tmp_path):
     signs = [chr(0x4E00 + number) for number in range(120)]
     (tmp_path / "text.txt").write_text("".join("".join(signs[at:] + signs[:at]) + "\n" for at in range(0, 120, 10)))
     train_vocab([tmp_path / "text.txt"], size=100, out=tmp_path / "small")
@@ -168,7 +168,7 @@ def test_ideographs_take_the_places_that_are_left(tmp_path):
     assert read_report(tmp_path / "large").size == 5 + 120
 
 
-def test_wordpiece_keeps_hangul_and_kana_whole(tmp_path):
+def test_wordpiece_does_not_split_hangul_and_kana(tmp_path):
     text = write(tmp_path / "text.txt", [*KOREAN, "カタカナで書く"])
     tokenizer = train_vocab([text], size=200, out=tmp_path / "out")
     assert not read_report(tmp_path / "out").strip_accents
@@ -182,7 +182,7 @@ def test_bpe_knows_every_text(tmp_path, text):
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_spelled_pieces_make_the_text_again(tmp_path, model):
+def test_spelled_pieces_reproduce_the_text(tmp_path, model):
     text = write(tmp_path / "text.txt", ["the tea of kate", "кот ест суп"] * 20)
     tokenizer = train_vocab([text], size=400, out=tmp_path / "out", model=model)
     ids = tokenizer.encode(["the teat ест кот"])[0].ids
@@ -204,7 +204,7 @@ def test_letters_that_occur_once_are_unknown(tmp_path):
         assert tokenizer.unk_id not in tokenizer.encode(["kate"])[0].ids
 
 
-def test_the_report_says_what_was_made_of_what(tmp_path, text):
+def test_the_report_describes_the_training(tmp_path, text):
     train_vocab([text], size=400, out=tmp_path / "out")
     report = read_report(tmp_path / "out")
     characters = len(text.read_text(encoding="utf-8")) - 2 * 399  # the blank lines between documents
@@ -224,7 +224,7 @@ def test_a_long_text_is_sampled(tmp_path):
     assert report.characters > 2_000_000 >= report.sampled_characters > 1_000_000
 
 
-def test_too_little_text_gives_a_smaller_vocabulary_and_says_so(tmp_path):
+def test_too_little_text_gives_a_smaller_vocabulary_and_a_note(tmp_path):
     text = write(tmp_path / "text.txt", ["tea for two"])
     for model in MODELS:
         tokenizer = train_vocab([text], size=5000, out=tmp_path / model, model=model)
@@ -235,10 +235,10 @@ def test_too_little_text_gives_a_smaller_vocabulary_and_says_so(tmp_path):
 @pytest.mark.parametrize("model", MODELS)
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.text(st.characters(codec="utf-8", exclude_characters="\0")))
-@example("\u200b\ufeff\x7f")  # nothing is left of it
+@example("\u200b\ufeff\x7f")  # normalized to nothing
 @example("Ж")
 @example("한\r\n\u0301\u2028▁▁ x")
-def test_any_text_gives_a_vocabulary_that_spells_it(tmp_path, model, content):
+def test_any_text_gives_a_vocabulary_that_encodes_it(tmp_path, model, content):
     text = tmp_path / "text.txt"
     text.write_bytes(content.encode())
     if not content.strip():
@@ -255,49 +255,49 @@ def test_any_text_gives_a_vocabulary_that_spells_it(tmp_path, model, content):
     [
         ({"size": 10}, "a vocabulary of 10 pieces is too small"),
         ({"size": 10**11}, "vocabulary of 100,000,000,000 pieces is too large"),
-        ({"size": 100, "model": "bpe"}, "give 261 or more"),
-        ({"size": 100, "max_characters": 5}, "sample of 5 characters is too small"),
+        ({"size": 100, "model": "bpe"}, "use at least 261"),
+        ({"size": 100, "max_characters": 5}, "max_characters 5 is too small"),
     ],
 )
-def test_impossible_wishes_are_refused(tmp_path, text, options, message):
+def test_impossible_settings_are_refused(tmp_path, text, options, message):
     with pytest.raises(DataError, match=message):
         train_vocab([text], out=tmp_path / "out", **options)
 
 
-def test_an_empty_text_is_refused_and_leaves_nothing(tmp_path):
+def test_an_empty_text_is_refused_and_writes_no_vocabulary(tmp_path):
     (tmp_path / "empty.txt").write_text("\n \n")
     with pytest.raises(DataError, match="no text"):
         train_vocab([tmp_path / "empty.txt"], size=100, out=tmp_path / "out")
-    assert [path.name for path in tmp_path.iterdir()] == ["empty.txt"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".out.lock", "empty.txt"]
 
 
-@pytest.mark.parametrize("beside", [[], ["report.json"], ["report.json", "vocab.txt"]])
-def test_a_folder_of_something_else_is_not_replaced(tmp_path, text, beside):
+@pytest.mark.parametrize("others", [[], ["report.json"], ["report.json", "vocab.txt"]])
+def test_a_folder_with_other_files_is_not_replaced(tmp_path, text, others):
     (tmp_path / "out").mkdir()
-    for name in ("thesis.tex", *beside):
-        (tmp_path / "out" / name).write_text("dear")
-    with pytest.raises(DataError, match=r"holds more than a vocabulary of ours, such as thesis\.tex"):
+    for name in ("thesis.tex", *others):
+        (tmp_path / "out" / name).write_text("keep")
+    with pytest.raises(DataError, match=r"holds files other than a vocabulary, such as thesis\.tex"):
         train_vocab([text], size=100, out=tmp_path / "out")
-    assert (tmp_path / "out" / "thesis.tex").read_text() == "dear"
+    assert (tmp_path / "out" / "thesis.tex").read_text() == "keep"
 
 
-def test_a_vocabulary_that_another_process_is_making_is_left_alone(tmp_path, text):
-    lock = alone(tmp_path / ".vocab.lock", DataError(""))
+def test_a_vocabulary_that_another_process_is_writing_is_not_touched(tmp_path, text):
+    lock = locked(tmp_path / ".vocab.lock", DataError(""))
     with lock, pytest.raises(CheckpointError, match=r"another process is writing .*vocab; wait for it"):
         train_vocab([text], size=200, out=tmp_path / "vocab")
     train_vocab([text], size=200, out=tmp_path / "vocab")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["text.txt", "vocab"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".vocab.lock", "text.txt", "vocab"]
 
 
 def test_a_vocabulary_is_replaced_by_a_new_one(tmp_path, text):
     train_vocab([text], size=100, out=tmp_path / "out", model="wordpiece")
     train_vocab([text], size=300, out=tmp_path / "out", model="bpe")
     assert sorted(contents(tmp_path / "out")) == ["report.json", "tokenizer.json", "tokenizer_config.json"]
-    assert [path.name for path in sorted(tmp_path.iterdir())] == ["out", "text.txt"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".out.lock", "out", "text.txt"]
 
 
 def kill_repeatedly(text: Path, out: Path, times: int) -> int:
-    """Kill training at moments spread over its duration; give how often it had not finished yet."""
+    """Kill training at moments spread over its duration; return how often it was unfinished."""
     began = time.perf_counter()
     undisturbed = out.with_name("undisturbed")
     subprocess.run(command(text, undisturbed), check=True, capture_output=True)
@@ -311,16 +311,17 @@ def kill_repeatedly(text: Path, out: Path, times: int) -> int:
         assert not out.exists() or contents(out) == contents(undisturbed)
     subprocess.run(command(text, out), check=True, capture_output=True)
     assert contents(out) == contents(undisturbed)
-    assert [path.name for path in sorted(text.parent.iterdir())] == ["out", "text.txt", "undisturbed"]
+    names = sorted(path.name for path in text.parent.iterdir())
+    assert names == [".out.lock", ".undisturbed.lock", "out", "text.txt", "undisturbed"]
     return killed
 
 
-def test_a_killed_training_leaves_nothing_half(tmp_path, text):
+def test_a_killed_training_leaves_nothing_incomplete(tmp_path, text):
     assert kill_repeatedly(text, tmp_path / "out", times=3) >= 1
 
 
 @pytest.mark.slow
-def test_thirty_killed_trainings_leave_nothing_half(tmp_path, text):
+def test_thirty_killed_trainings_leave_nothing_incomplete(tmp_path, text):
     assert kill_repeatedly(text, tmp_path / "out", times=40) >= 30
 
 

@@ -22,10 +22,7 @@ def words(count: int) -> str:
 
 @pytest.mark.parametrize(
     ("asked", "count", "stretches", "owned"),
-    [
-        (10, 700, [(0, 498), (128, 626), (256, 699)], [314, 128, 258]),
-        (80, 500, [(0, 444), (128, 499)], [287, 213]),
-    ],
+    [(10, 700, [(0, 498), (128, 626), (256, 699)], [314, 128, 258]), (80, 500, [(0, 444), (128, 499)], [287, 213])],
 )
 def test_windows_are_those_of_the_original(tokenizer, asked, count, stretches, owned):
     found = windows_of(tokenizer, words(count), question=words(asked), length=512)

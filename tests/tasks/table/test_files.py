@@ -146,7 +146,7 @@ def test_of_another_file_all_rows_are_its_training_split(tmp_path):
 
 def test_a_file_that_is_not_there_is_called_by_its_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ElectraError, match=r"^no file or folder tables/mine\.csv; a dataset"):
+    with pytest.raises(ElectraError, match=r"^no file or folder tables/mine\.csv; a hub dataset"):
         read("train", "data=tables/mine.csv")
 
 
@@ -195,7 +195,7 @@ def test_files_can_be_named_with_or_without_a_folder(tmp_path):
         ({"train.csv": "text,label\n"}, ["data={}"], r"train\.csv is empty: no row in it"),
         ({"train.csv": "text,label\none,0\n"}, ["data={}"], r"has 1 text: too few to hold one out; .* dev_file=FILE"),
         ({"train.csv": ROWS}, ["data={}", "dev_file=b.csv"], r"no file b\.csv, here or in .* \(dev_file\)"),
-        ({"train.csv": "text,label\none\n"}, ["data={}"], r"line 2: 1 fields under a header of 2"),
+        ({"train.csv": "text,label\none\n"}, ["data={}"], r"line 2: 1 fields, but the header has 2"),
         ({"train.csv": "text,text\na,b\n"}, ["data={}"], r"two columns are called 'text'"),
         ({}, ["data={}/nothing.csv"], r"no file or folder .*nothing\.csv"),
     ],

@@ -86,8 +86,7 @@ def test_both_parts_of_mnli_are_read_and_a_missing_one_is_noted(task, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("file", "submitted"),
-    [("test_matched.tsv", "MNLI-m"), ("my_mismatched.tsv", "MNLI-mm"), ("other.tsv", "MNLI-m")],
+    ("file", "submitted"), [("test_matched.tsv", "MNLI-m"), ("my_mismatched.tsv", "MNLI-mm"), ("other.tsv", "MNLI-m")]
 )
 def test_a_named_file_of_mnli_belongs_to_the_part_in_its_name(task, tmp_path, file, submitted):
     write(tmp_path / "MNLI", file, FILES["mnli"][1])

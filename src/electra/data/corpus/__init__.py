@@ -1,1 +1,1 @@
-"""Documents to sequences of ids on disk."""
+"""Build corpora: documents to token sequences on disk."""

@@ -1,4 +1,4 @@
-"""Text to a corpus of shards: in parallel over blocks of text, the same bytes whatever the number of workers."""
+"""Build a corpus of shards from text in parallel; the number of workers does not change the result."""
 
 import hashlib
 import random
@@ -15,16 +15,7 @@ from electra import __version__
 from electra.data.corpus.clean import Keys, check_cleaning
 from electra.data.corpus.cut import Cutter, Frame, PackedCut, PaperCut
 from electra.data.corpus.encode import TokenBlock
-from electra.data.corpus.shards import (
-    SPLITS,
-    Corpus,
-    Manifest,
-    Shard,
-    ShardWriter,
-    Split,
-    dtype_for,
-    open_corpus,
-)
+from electra.data.corpus.shards import SPLITS, Corpus, Manifest, Shard, ShardWriter, Split, dtype_for, open_corpus
 from electra.data.corpus.sieve import Report, Sieve
 from electra.data.corpus.unfinished import Group, Unfinished, check_place
 from electra.data.corpus.workers import Job, available_cores, tokenize_in_order
@@ -36,11 +27,11 @@ from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 from electra.errors import NO_ROOM, DataError
 
 BLOCK_CHARACTERS = 1 << 20
-PASSAGE_COST = 100  # characters' worth of memory that even the shortest passage takes
+PASSAGE_COST = 100  # memory overhead of a passage, in characters
 
 
 class Progress(NamedTuple):
-    """How far a build is."""
+    """Progress of a build."""
 
     bytes_read: int
     total_bytes: int | None
@@ -49,12 +40,12 @@ class Progress(NamedTuple):
 
 
 class Block(NamedTuple):
-    """As much text as a worker takes at a time; a group of blocks becomes one shard of each split."""
+    """The text that a worker takes at a time; a group of blocks becomes one shard of each split."""
 
     passages: list[Passage]
     group: int
-    fingerprint: str  # of all text up to its end
-    bytes_read: int  # up to its end, as stored
+    fingerprint: str  # of all text up to the end of this block
+    bytes_read: int  # up to the end of this block, as stored
 
 
 def build_corpus(
@@ -72,7 +63,7 @@ def build_corpus(
     workers: int | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Corpus:
-    """Build a corpus from text; killed at any moment, the same call continues and gives the same bytes."""
+    """Build a corpus from text; after an interruption, the same call resumes and gives the same bytes."""
     building = Building(
         length=length,
         cut=cut,
@@ -93,7 +84,7 @@ def build_corpus(
         if problem.errno not in NO_ROOM:
             raise
         raise DataError(
-            f"no room to write {out}: {problem.strerror}; make room and run the same command again: it continues"
+            f"no room to write {out}: {problem.strerror}; free some space and run the same command again to resume"
         ) from None
     return open_corpus(out)
 
@@ -106,15 +97,15 @@ def _is_built(out: Path, names: Sequence[str], tokenizer: Tokenizer, building: B
     wanted = _provenance(sources, tokenizer, building)
     changed = ["text" if key == "sources" else key for key in wanted if wanted[key] != found.get(key)]
     if not changed and any(source.size is None for source in sources):
-        raise DataError(f"{out} holds a corpus, and {sources[0].name} may have changed since; choose another --out")
+        raise DataError(f"{out} holds a corpus, and {sources[0].name} may have changed; choose another --out")
     if changed:
         raise DataError(f"{out} holds a corpus made with another {', '.join(changed)}; choose another --out")
-    Unfinished(out).discard()  # an earlier run may have been killed while it did so
+    Unfinished(out).discard()  # an earlier run may have been killed while removing it
     return True
 
 
 def _settings(tokenizer: Tokenizer, building: Building) -> dict[str, Any]:
-    """Give what shapes the tokens of a text; how the text is read is left out, since the text itself is compared."""
+    """Return the settings that affect the tokens of a text; those of reading do not, as the text itself is compared."""
     settings = {"tokenizer": tokenizer.fingerprint, **asdict(building)}
     del settings["reading"]
     return settings
@@ -129,7 +120,7 @@ def _provenance(sources: Sequence[Source], tokenizer: Tokenizer, building: Build
 
 
 class _Builder:
-    """One run of a build: it continues what earlier runs left."""
+    """One run of a build, which resumes from earlier runs."""
 
     def __init__(
         self,
@@ -152,10 +143,10 @@ class _Builder:
         )
 
     def run(self, workers: int) -> None:
-        """Build the corpus and put it in its place."""
+        """Build the corpus and move it to its final place."""
         with self.unfinished.opened(_settings(self.tokenizer, self.building)):
             self.tokenizer.save(self.unfinished.corpus / "tokenizer")
-            self._recall()
+            self._restore()
             passages = read_documents(self.names, self.building.reading, self.tally)
             blocks = self._skip_finished(_blocks(passages, self.building.shard_characters, self.tally))
             tokenizer = self.tokenizer
@@ -166,14 +157,14 @@ class _Builder:
             self._manifest().write(self.unfinished.corpus)
             self.unfinished.publish()
 
-    def _recall(self) -> None:
+    def _restore(self) -> None:
         self.groups = self.unfinished.finished_groups()
         for number, group in enumerate(self.groups):
             self.sieve.seen.add(self.unfinished.keys(number).ravel())
             self.sieve.fate, self.sieve.reason = group.fate, group.reason
 
     def _skip_finished(self, blocks: Iterable[Block]) -> Iterator[Block]:
-        """Leave out what is done, after a check that it still is the same text."""
+        """Skip finished blocks after checking that their text has not changed."""
         finished = len(self.groups)
         expected = self.groups[-1].fingerprint if self.groups else ""
         reached = ""
@@ -186,8 +177,7 @@ class _Builder:
             yield block
         if reached != expected:
             raise DataError(
-                f"the text is no longer the one that {self.unfinished.folder} was begun with; "
-                f"remove that folder to start over"
+                f"the text has changed since {self.unfinished.folder} was started; remove that folder to start over"
             )
 
     def _write_group(self, number: int, blocks: Iterable[tuple[Block, TokenBlock]]) -> None:
@@ -196,12 +186,12 @@ class _Builder:
                 writer.add(tokens, self.sieve)
                 fingerprint = block.fingerprint
                 if self.progress:
-                    self.progress(self._how_far(writer, block))
+                    self.progress(self._progress(writer, block))
             shards = {split: shard for split in SPLITS if (shard := writer.finish(split))}
         self.groups.append(Group(fingerprint, self.sieve.fate, self.sieve.reason, shards, writer.report))
         self.unfinished.finish_group(number, self.groups[-1], np.concatenate(writer.keys))
 
-    def _how_far(self, writer: "_GroupWriter", block: Block) -> Progress:
+    def _progress(self, writer: "_GroupWriter", block: Block) -> Progress:
         reports = [writer.report, *(group.report for group in self.groups)]
         return Progress(
             block.bytes_read,
@@ -217,8 +207,8 @@ class _Builder:
         splits = {split: [g.shards[split] for g in self.groups if split in g.shards] for split in SPLITS}
         shards = [shard for split in SPLITS for shard in splits[split]]
         if not splits["train"]:
-            self.unfinished.discard()  # the same build would come to the same end
-            reason = "every document fell into the held-out split" if shards else "no document was kept"
+            self.unfinished.discard()  # the same build would fail again
+            reason = "all documents are in the held-out split" if shards else "no document was kept"
             raise DataError(f"nothing to train on: {reason} ({report.documents_read} read)")
         tokenizer = self.tokenizer
         return Manifest(
@@ -257,7 +247,7 @@ class _Builder:
 
 
 class _GroupWriter:
-    """The shards of one group of blocks, under way."""
+    """Writes the shards of one group of blocks."""
 
     def __init__(self, folder: Path, number: int, building: Building, frame: Frame) -> None:
         self.report = Report()
@@ -266,7 +256,7 @@ class _GroupWriter:
         self.cutters = {split: _cutter(building, frame, number, split) for split in SPLITS}
 
     def add(self, block: TokenBlock, sieve: Sieve) -> None:
-        """Cut the documents that are kept and write their rows."""
+        """Cut the documents to keep into rows and write them."""
         fates, keys = sieve.sift(block, self.report)
         self.keys.append(keys)
         for number, (split, (ids, line_tokens)) in enumerate(zip(fates, block.passages(), strict=True)):
@@ -276,13 +266,13 @@ class _GroupWriter:
                     self.writers[split].write(row)
 
     def finish(self, split: Split) -> Shard | None:
-        """Write what is left of a split and put its shard in place, if it has one."""
+        """Write the last rows of a split and return its shard, or None if it is empty."""
         for row in self.cutters[split].finish():
             self.writers[split].write(row)
         return self.writers[split].finish()
 
     def close(self) -> None:
-        """Stop writing; each file is closed even if another cannot be written to its end."""
+        """Close all files, even if closing one of them fails."""
         with ExitStack() as stack:
             for writer in self.writers.values():
                 stack.callback(writer.close)
@@ -295,7 +285,7 @@ def _cutter(building: Building, frame: Frame, group: int, split: Split) -> Cutte
 
 
 def _blocks(passages: Iterable[Passage], shard_characters: int, tally: Tally) -> Iterator[Block]:
-    """Gather passages into blocks, and count blocks into groups, by the text alone."""
+    """Collect passages into numbered groups of blocks, depending only on the text."""
     limit = min(BLOCK_CHARACTERS, shard_characters)
     fingerprint = hashlib.blake2b(digest_size=16)
     group = group_size = size = 0

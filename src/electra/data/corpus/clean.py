@@ -1,4 +1,4 @@
-"""Cleaning, all of it optional: what is changed in a document, and which documents are dropped."""
+"""Optional cleaning: what is changed in documents and which are dropped."""
 
 import hashlib
 import re
@@ -14,39 +14,39 @@ from electra.errors import DataError
 
 Keys = npt.NDArray[np.uint64]
 
-# Everything but tab and line end that Unicode calls a control, and the marks that only steer a display.
+# Unicode control characters except tab and line ends, and invisible formatting marks.
 CONTROLS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]"
 )
-SHINGLE_WORDS, SHINGLE_CHARACTERS = 5, 10  # a run whose repetition counts; characters where words are not spaced
-BANDS, BAND_HASHES = 14, 8  # finds 92 % of the pairs whose shingles agree to 80 %, 5 % of those that agree to 50 %
+SHINGLE_WORDS, SHINGLE_CHARACTERS = 5, 10  # characters for scripts without spaces
+BANDS, BAND_HASHES = 14, 8  # finds 92 % of pairs with 80 % common shingles, 5 % of those with 50 %
 EXCERPT = 80  # characters
-KEY_LIMIT = 1 << 25  # keys held for comparison: a quarter of a gigabyte, at times twice that
+KEY_LIMIT = 1 << 25  # keys kept in memory: 256 MB, at times twice that
 
 
 def check_cleaning(cleaning: Cleaning) -> None:
-    """Refuse what cannot be done: here, where an optional package is missing, or at all."""
+    """Check that the settings are possible and the optional package they need is installed."""
     if cleaning.max_characters is not None and cleaning.max_characters > PASSAGE_LIMIT:
         raise DataError(
-            f"max_characters {cleaning.max_characters:,}: documents beyond {PASSAGE_LIMIT:,} characters are read in "
-            "parts, and judged by the first; give less, or leave it out"
+            f"max_characters {cleaning.max_characters:,} is too large; use at most {PASSAGE_LIMIT:,} "
+            "(longer documents are read in parts) or leave it out"
         )
     if cleaning.duplicates == "near" and find_spec("datasketch") is None:
-        raise DataError("near duplicates are found with datasketch: pip install -e '.[clean]' in the checkout")
+        raise DataError("finding near duplicates needs datasketch; run: pip install -e '.[clean]' in the checkout")
 
 
 def mend(text: str, cleaning: Cleaning) -> str:
-    """Give the text in the Unicode form asked for, without control characters if so asked."""
+    """Normalize Unicode and drop control characters, as configured."""
     if cleaning.unicode != "keep":
         text = unicodedata.normalize(cleaning.unicode, text)
     return CONTROLS.sub("", text) if cleaning.controls == "drop" else text
 
 
-def fault(text: str, cleaning: Cleaning, whole: bool = True) -> str | None:
-    """Say why a document is to be dropped, if it is; one of which this is a part is longer than any limit."""
+def fault(text: str, cleaning: Cleaning, complete: bool = True) -> str | None:
+    """Return why a document is dropped, or None; one that is not `complete` exceeds any limit."""
     if len(text) < cleaning.min_characters:
         return "too short"
-    if cleaning.max_characters is not None and (len(text) > cleaning.max_characters or not whole):
+    if cleaning.max_characters is not None and (len(text) > cleaning.max_characters or not complete):
         return "too long"
     if cleaning.max_repetition is not None and repetition(text) > cleaning.max_repetition:
         return "repetitive"
@@ -54,7 +54,7 @@ def fault(text: str, cleaning: Cleaning, whole: bool = True) -> str | None:
 
 
 def duplicate_keys(text: str, cleaning: Cleaning) -> list[int]:
-    """Give the numbers by which duplicates meet: documents that share one are taken for the same."""
+    """Return the keys for finding duplicates: documents that share a key count as duplicates."""
     if cleaning.duplicates == "keep":
         return []
     return band_keys(text) if cleaning.duplicates == "near" else [digest(text)]
@@ -70,7 +70,7 @@ def _hash(data: bytes) -> int:
 
 
 def shingles(text: str) -> list[str]:
-    """Give every run of five words, or of ten characters where white space is rare."""
+    """Return all word 5-grams, or character 10-grams if spaces are rare."""
     words = text.split()
     if len(words) * 20 >= len(text):
         return [" ".join(words[i : i + SHINGLE_WORDS]) for i in range(max(1, len(words) - SHINGLE_WORDS + 1))]
@@ -79,13 +79,13 @@ def shingles(text: str) -> list[str]:
 
 
 def repetition(text: str) -> float:
-    """Give the share of a text's shingles that repeat an earlier one."""
+    """Return the fraction of a text's shingles that repeat an earlier one."""
     found = shingles(text)
     return 1 - len(set(found)) / len(found)
 
 
 def band_keys(text: str) -> list[int]:
-    """Hash a document's MinHash signature band by band; near duplicates agree in a whole band."""
+    """Return a hash for each band of a document's MinHash signature; near duplicates share at least one."""
     from datasketch import MinHash
 
     signature = MinHash(num_perm=BANDS * BAND_HASHES)
@@ -95,14 +95,14 @@ def band_keys(text: str) -> list[int]:
 
 
 class Seen:
-    """A set of 64-bit keys in sorted runs, eight bytes each; what comes after the limit is no longer taken in."""
+    """A set of 64-bit keys, stored in sorted arrays; keys beyond the limit are ignored."""
 
     def __init__(self, limit: int = KEY_LIMIT) -> None:
         self.room = limit
         self.runs: list[Keys] = []
 
     def add(self, keys: Keys) -> None:
-        """Take keys in; runs of like size are merged, so that there are few."""
+        """Add keys; arrays of similar size are merged to keep their number small."""
         keys = keys[: self.room]
         self.room -= len(keys)
         if len(keys):
@@ -110,10 +110,10 @@ class Seen:
         while len(self.runs) > 1 and len(self.runs[-2]) < 2 * len(self.runs[-1]):
             last = self.runs.pop()
             self.runs[-1] = np.concatenate([self.runs[-1], last])
-            self.runs[-1].sort(kind="stable")  # fast for two runs
+            self.runs[-1].sort(kind="stable")  # fast for two sorted halves
 
     def contains(self, keys: Keys) -> npt.NDArray[np.bool_]:
-        """Say for each key whether it was taken in."""
+        """Return for each key whether it is in the set."""
         found = np.zeros(keys.shape, np.bool_)
         for run in self.runs:
             places = np.minimum(np.searchsorted(run, keys), len(run) - 1)
@@ -122,7 +122,7 @@ class Seen:
 
 
 def find_duplicates(seen: Seen, keys: Keys) -> npt.NDArray[np.bool_]:
-    """Say which documents of a (documents, keys) array share a key with an earlier one, and remember all."""
+    """Return which documents of a (documents, keys) array share a key with an earlier one, and add all to `seen`."""
     found = seen.contains(keys)
     flat = keys.ravel()
     repeated = np.ones(len(flat), np.bool_)
@@ -133,6 +133,6 @@ def find_duplicates(seen: Seen, keys: Keys) -> npt.NDArray[np.bool_]:
 
 
 def excerpt(text: str) -> str:
-    """Give the start of a text on one line, for a report."""
+    """Return the start of a text on one line, for the report."""
     start = " ".join(text[: 4 * EXCERPT].split())
     return start if len(start) <= EXCERPT else start[: EXCERPT - 1] + "…"

@@ -1,4 +1,4 @@
-"""Documents cut into sequences of one length: `packed`, which loses nothing, and `paper`, the original's rule."""
+"""Cut documents into sequences of fixed length: `packed` keeps all text, `paper` follows the original code."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ import numpy.typing as npt
 Tokens = npt.NDArray[np.unsignedinteger[Any]]
 Counts = npt.NDArray[np.int64]
 
-SHORTEST_PIECE = 8  # tokens; a document does not begin in a row's last few places only to be cut there
+SHORTEST_PIECE = 8  # tokens; a longer document is not started in less space at the end of a row
 
 
 @dataclass(frozen=True)
 class Frame:
-    """The shape of a sequence and the ids that frame its pieces."""
+    """The length of a sequence, its dtype and the special ids around its pieces."""
 
     length: int
     cls_id: int
@@ -24,12 +24,12 @@ class Frame:
     dtype: np.dtype[Any]
 
     def empty_row(self) -> Tokens:
-        """Make a row of nothing but padding."""
+        """Return a row of padding."""
         return np.full(self.length, self.pad_id, self.dtype)
 
 
 class Row(NamedTuple):
-    """One sequence: its ids, how many of them are text, and the offsets at which documents begin."""
+    """One sequence: its ids, the number of text tokens, and the offsets at which documents begin."""
 
     ids: Tokens
     tokens: int
@@ -37,27 +37,27 @@ class Row(NamedTuple):
 
 
 class Random(Protocol):
-    """The draws that the paper's cut needs; `random.Random` has them."""
+    """The part of `random.Random` that the paper's cut needs."""
 
     def random(self) -> float:
         """Draw from [0, 1)."""
 
     def randint(self, a: int, b: int) -> int:
-        """Draw a whole number from a to b, both included."""
+        """Draw an integer from a to b, both included."""
 
 
 class Cutter(Protocol):
-    """Turns documents, given in order, into rows; a document may come in several stretches."""
+    """Turns documents, given in order, into rows; a document may come in several parts."""
 
     def add(self, ids: Tokens, line_tokens: Counts, first: bool, last: bool) -> Iterator[Row]:
-        """Take a document's tokens and how many of them stand in each line, and give the rows that are due."""
+        """Add the tokens of a document and the number of tokens in each line; yield the rows that are full."""
 
     def finish(self) -> Iterator[Row]:
-        """Give what is left."""
+        """Yield the remaining rows."""
 
 
 class PackedCut:
-    """Rows of one or more runs `[CLS] piece [SEP]`, each run from one document; every token is kept."""
+    """Rows of one or more pieces `[CLS] piece [SEP]`, each from one document; every token is kept."""
 
     def __init__(self, frame: Frame) -> None:
         self.frame = frame
@@ -70,7 +70,7 @@ class PackedCut:
         self.starts: list[int] = []
 
     def add(self, ids: Tokens, line_tokens: Counts, first: bool = True, last: bool = True) -> Iterator[Row]:
-        """Fill the row at hand and further ones with a document; its lines do not matter."""
+        """Fill the current and further rows with a document; its lines do not matter."""
         while len(ids):
             room = self.frame.length - self.used - 2
             if room < min(len(ids), SHORTEST_PIECE):
@@ -91,19 +91,19 @@ class PackedCut:
         self.tokens += len(piece)
 
     def finish(self) -> Iterator[Row]:
-        """Give the row at hand, padded."""
+        """Yield the current row, padded."""
         if self.used:
             yield Row(self.row, self.tokens, tuple(self.starts))
             self._begin_row()
 
 
 class PaperCut:
-    """The original's examples `[CLS] A [SEP] B [SEP]`: a line is a sentence, and what overflows is thrown away."""
+    """The original code's examples `[CLS] A [SEP] B [SEP]`: a line is a sentence, and overflowing text is dropped."""
 
     def __init__(self, frame: Frame, random: Random) -> None:
         self.frame = frame
         self.random = random
-        self.target = frame.length  # tokens that make an example due; only a trigger, an example may pass it
+        self.target = frame.length  # tokens after which an example is made; an example may be longer
         self.sentences: list[Tokens] = []
         self.size = 0
         self.begins = False
@@ -122,7 +122,7 @@ class PaperCut:
             yield from self.finish()
 
     def finish(self) -> Iterator[Row]:
-        """Give what is left of the document."""
+        """Yield the rest of the document."""
         if self.size:
             yield self._example()
         self.sentences, self.begins = [], False

@@ -1,4 +1,4 @@
-"""Documents to tokens: the pure step of building a corpus, which any engine may run on any machine."""
+"""Clean and tokenize documents: the stateless part of building a corpus, which runs in worker processes."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,21 +17,21 @@ from electra.data.tokens.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class TokenBlock:
-    """Passages as tokens, column by column: P passages of L lines and T tokens in all."""
+    """The tokens of P passages with L lines and T tokens in total, as columns."""
 
     ids: Tokens  # (T,)
     line_tokens: Counts  # (L,) tokens in each line
     lines: Counts  # (P,) lines in each passage
     characters: Counts  # (P,)
-    first: npt.NDArray[np.bool_]  # (P,) a document begins with it
-    last: npt.NDArray[np.bool_]  # (P,) and ends with it
+    first: npt.NDArray[np.bool_]  # (P,) whether a document begins with it
+    last: npt.NDArray[np.bool_]  # (P,) whether a document ends with it
     digests: Keys  # (P,) hash of the text, for the held-out split
-    keys: Keys  # (P, K) by which duplicates meet
-    faults: list[str | None]  # (P) why a document is to be dropped
+    keys: Keys  # (P, K) for finding duplicates
+    faults: list[str | None]  # (P) why a document is dropped
     excerpts: list[str]  # (P) for the report
 
     def passages(self) -> Iterator[tuple[Tokens, Counts]]:
-        """Give the tokens of each passage and how many of them stand in each of its lines."""
+        """Yield the tokens of each passage and the number of tokens in each of its lines."""
         line_ends = np.cumsum(self.lines)
         token_ends = np.concatenate([[0], np.cumsum(self.line_tokens)])[line_ends]
         line = token = 0
@@ -51,11 +51,11 @@ def tokenize_documents(
         for text, passage in zip(texts, passages, strict=True)
     ]
     lines = [[] if fault else text.split("\n") for text, fault in zip(texts, faults, strict=True)]
-    # `fast` leaves out the offsets in the text, which nobody asks for here.
+    # `fast` skips the character offsets, which are not needed here.
     encodings = tokenizer.backend.encode_batch_fast([line for text in lines for line in text], add_special_tokens=False)
     ids = [np.array(encoding.ids, dtype) for encoding in encodings]
     keys = [
-        clean.duplicate_keys(text if judge and not fault else "", cleaning)  # the keys of others are never looked at
+        clean.duplicate_keys(text if judge and not fault else "", cleaning)  # other keys are never read
         for text, judge, fault in zip(texts, first, faults, strict=True)
     ]
     return TokenBlock(

@@ -1,12 +1,12 @@
-"""A corpus on disk: plain numpy arrays of token ids, and a manifest that says what they are.
+"""A corpus on disk: numpy arrays of token ids and a manifest that describes them.
 
-    CORPUS/manifest.json                what this file's `Manifest` holds
+    CORPUS/manifest.json                the fields of `Manifest`
     CORPUS/train-00000.npy              (sequences, length) token ids, padded with [PAD]; heldout-00000.npy likewise
     CORPUS/train-00000.documents.npy    (documents, 2): the sequence and the offset at which each document begins
     CORPUS/tokenizer/                   the tokenizer's files
 
-Segments follow from the ids, since text never yields the ids of special tokens. `packed`: a sequence is one or more
-runs `[CLS] piece [SEP]`, each of one document. `paper`: `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`.
+Segments follow from the ids, since text never contains the ids of special tokens. `packed`: a sequence is one or more
+pieces `[CLS] piece [SEP]`, each from one document. `paper`: `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from electra.data.corpus.cut import Frame, Row
-from electra.data.files import beside, file_sha256, sync, write_json
+from electra.data.files import file_sha256, partial_path, sync, write_json
 from electra.data.settings import Cut
 from electra.data.tokens.tokenizer import load_tokenizer
 from electra.errors import DataError
@@ -35,24 +35,24 @@ MANIFEST = "manifest.json"
 
 @dataclass(frozen=True)
 class Shard:
-    """One file of sequences; `tokens` counts those of the text, neither [CLS] and [SEP] nor padding."""
+    """One file of sequences; `tokens` counts text tokens without [CLS], [SEP] and padding."""
 
     file: str
     sequences: int
     tokens: int
-    documents: int  # that begin in it
+    documents: int  # that begin in this shard
     sha256: str
     documents_sha256: str
 
     @property
     def documents_file(self) -> str:
-        """Name the file that says where documents begin."""
+        """Return the name of the file with the start of each document."""
         return self.file.removesuffix(".npy") + ".documents.npy"
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a corpus holds, how it was made and from what."""
+    """What a corpus holds and how it was built."""
 
     tokens: int
     sequences: int
@@ -64,13 +64,13 @@ class Manifest:
     special_ids: dict[str, int]  # pad, unk, cls, sep, mask
     tokenizer_sha256: str  # of tokenizer/tokenizer.json
     seed: int
-    heldout: float  # the fraction of documents asked for
+    heldout: float  # requested fraction of documents
     splits: dict[Split, list[Shard]]
     provenance: dict[str, Any]
     report: dict[str, Any]  # what was read, kept and dropped
 
     def write(self, folder: Path) -> None:
-        """Write the manifest, whole or not at all."""
+        """Write the manifest atomically."""
         write_json(folder / MANIFEST, asdict(self))
 
 
@@ -83,17 +83,17 @@ class Corpus:
 
     @property
     def fingerprint(self) -> str:
-        """Give what tells this corpus from all others, wherever it lies: its sequences and its tokenizer."""
+        """Return a hash of the sequences and the tokenizer, independent of the path."""
         sums = [shard.sha256 for split in SPLITS for shard in self.manifest.splits[split]]
         return hashlib.sha256(" ".join([self.manifest.tokenizer_sha256, *sums]).encode()).hexdigest()
 
     def shards(self, split: Split) -> list[Ids]:
-        """Map the sequences of a split into memory: one (sequences, length) array for each shard."""
+        """Memory-map the sequences of a split: one (sequences, length) array for each shard."""
         length, dtype = self.manifest.length, self.manifest.dtype
         return [self._map(shard.file, (shard.sequences, length), dtype) for shard in self.manifest.splits[split]]
 
     def documents(self, split: Split) -> list[Starts]:
-        """Map where documents begin: for each shard an array (documents, 2) of sequence and offset."""
+        """Memory-map the starts of documents: for each shard an array (documents, 2) of sequence and offset."""
         return [
             self._map(shard.documents_file, (shard.documents, 2), "uint32") for shard in self.manifest.splits[split]
         ]
@@ -106,12 +106,12 @@ class Corpus:
             raise DataError(f"{self.path / file}: {reason}; check with: electra corpus --verify {self.path}") from None
         found, wanted = f"{array.dtype} of shape {array.shape}", f"{dtype} of shape {shape}"
         if found != wanted:
-            raise DataError(f"{self.path / file}: {found} where the manifest says {wanted}")
+            raise DataError(f"{self.path / file}: found {found}, but the manifest says {wanted}")
         return array
 
 
 def open_corpus(path: str | Path) -> Corpus:
-    """Open a corpus that `electra corpus` made."""
+    """Open a corpus built by `electra corpus`."""
     path = Path(path).expanduser()
     try:
         values = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
@@ -119,25 +119,25 @@ def open_corpus(path: str | Path) -> Corpus:
     except (FileNotFoundError, NotADirectoryError):
         if path.exists():
             raise DataError(
-                f"{path} is no corpus; make one with: electra corpus TEXT... --tokenizer T --length N --out CORPUS"
+                f"{path} is not a corpus; build one with: electra corpus TEXT... --tokenizer T --length N --out CORPUS"
             ) from None
         raise DataError(
-            f"no corpus at {path}; make one with: electra corpus TEXT... --tokenizer T --length N --out {path}"
+            f"no corpus at {path}; build one with: electra corpus TEXT... --tokenizer T --length N --out {path}"
         ) from None
     except (OSError, ValueError, TypeError, AttributeError, KeyError) as problem:
-        raise DataError(f"{path / MANIFEST}: not the manifest of a corpus: {problem}") from None
+        raise DataError(f"{path / MANIFEST} is not a corpus manifest: {problem}") from None
 
 
 def _manifest(values: Mapping[str, Any]) -> Manifest:
     known = {field.name for field in fields(Manifest)}
     if set(values) != known:
-        raise ValueError(f"keys {sorted(set(values) ^ known)} are missing or unknown")
+        raise ValueError(f"missing or unknown keys: {sorted(set(values) ^ known)}")
     splits = {split: [Shard(**shard) for shard in values["splits"][split]] for split in SPLITS}
     return Manifest(**{**values, "splits": splits})
 
 
 def verify_corpus(path: str | Path) -> list[str]:
-    """Compare every file of a corpus with its manifest and name what differs."""
+    """Compare every file of a corpus with its manifest and return the differences."""
     corpus = open_corpus(path)
     expected = {"tokenizer/tokenizer.json": corpus.manifest.tokenizer_sha256}
     for split in SPLITS:
@@ -149,12 +149,12 @@ def verify_corpus(path: str | Path) -> list[str]:
         if not (corpus.path / file).is_file():
             problems.append(f"{file} is missing")
         elif file_sha256(corpus.path / file) != sha256:
-            problems.append(f"{file} does not have the manifest's checksum")
+            problems.append(f"{file} does not match its checksum in the manifest")
     if (
         not problems
         and load_tokenizer(corpus.path / "tokenizer").fingerprint != corpus.manifest.provenance["tokenizer"]
     ):
-        problems.append("tokenizer/tokenizer_config.json makes another tokenizer of it")
+        problems.append("tokenizer/tokenizer_config.json has changed")
     return problems or _miscounted(corpus)
 
 
@@ -163,26 +163,26 @@ def _miscounted(corpus: Corpus) -> list[str]:
     special = [manifest.special_ids[name] for name in ("pad", "cls", "sep")]
     problems = []
     for split in SPLITS:
-        corpus.documents(split)  # refuses another number of them
+        corpus.documents(split)  # checks their number
         for shard, ids in zip(manifest.splits[split], corpus.shards(split), strict=True):
             tokens = sum(int((~np.isin(rows, special)).sum()) for rows in np.array_split(ids, len(ids) // 65536 + 1))
             if tokens != shard.tokens:
-                problems.append(f"{shard.file} holds {tokens} tokens where the manifest says {shard.tokens}")
+                problems.append(f"{shard.file} holds {tokens} tokens, but the manifest says {shard.tokens}")
     every = [shard for split in SPLITS for shard in manifest.splits[split]]
     for name in ("tokens", "sequences", "documents"):
         total = sum(getattr(shard, name) for shard in every)
         if total != getattr(manifest, name):
-            problems.append(f"the manifest says {getattr(manifest, name)} {name}, its shards sum to {total}")
+            problems.append(f"the manifest says {getattr(manifest, name)} {name}, but its shards have {total}")
     return problems
 
 
 def dtype_for(vocab_size: int) -> np.dtype[np.uint16] | np.dtype[np.uint32]:
-    """Give the smallest type that holds every id."""
+    """Return the smallest dtype that holds every id."""
     return np.dtype("<u2") if vocab_size <= 1 << 16 else np.dtype("<u4")
 
 
 class ShardWriter:
-    """Writes one shard row by row, so that memory does not grow with it; `finish` makes it appear."""
+    """Writes one shard row by row in constant memory; the file appears with `finish`."""
 
     def __init__(self, folder: Path, file: str, frame: Frame) -> None:
         self.folder = folder
@@ -190,18 +190,14 @@ class ShardWriter:
         self.frame = frame
         self.sequences = 0
         self.tokens = 0
-        self.starts = array("I")  # sequence and offset in turn
-        self._written = beside(folder / file)
+        self.starts = array("I")  # pairs of sequence and offset
+        self._written = partial_path(folder / file)
         self._stream = self._written.open("wb")
         self._write_header()
 
     def _write_header(self) -> None:
-        header = {
-            "descr": self.frame.dtype.str,
-            "fortran_order": False,
-            "shape": (self.sequences, self.frame.length),
-        }
-        np.lib.format.write_array_header_1_0(self._stream, header)  # numpy leaves room for the count to grow
+        header = {"descr": self.frame.dtype.str, "fortran_order": False, "shape": (self.sequences, self.frame.length)}
+        np.lib.format.write_array_header_1_0(self._stream, header)  # numpy leaves room for a larger count
 
     def write(self, row: Row) -> None:
         """Add a sequence."""
@@ -212,11 +208,11 @@ class ShardWriter:
         self.tokens += row.tokens
 
     def close(self) -> None:
-        """Stop writing."""
+        """Close the file."""
         self._stream.close()
 
     def finish(self) -> Shard | None:
-        """Put the shard in place; nothing if it is empty."""
+        """Move the shard to its final place and return it, or None if it is empty."""
         self._stream.seek(0)
         self._write_header()
         self.close()

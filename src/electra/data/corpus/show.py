@@ -1,4 +1,4 @@
-"""Sequences of a corpus as text, with every boundary visible."""
+"""Show sequences of a corpus as text with visible boundaries."""
 
 import random
 from bisect import bisect_right
@@ -10,7 +10,7 @@ from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 
 
 def show_sequences(corpus: Corpus, count: int) -> list[str]:
-    """Give some sequences to train on as lines of text: ¶ where a document begins, … where one goes on."""
+    """Return a fixed random sample of training sequences as text; ¶ marks the start of a document, … a continuation."""
     shards, starts = corpus.shards("train"), corpus.documents("train")
     tokenizer = load_tokenizer(corpus.path / "tokenizer")
     ends = list(accumulate(map(len, shards)))

@@ -1,4 +1,4 @@
-"""Which documents are kept, in which split, and the report of what became of all of them."""
+"""Decide which documents are kept and in which split, and report what was dropped."""
 
 from dataclasses import dataclass, field
 
@@ -9,7 +9,7 @@ from electra.data.corpus.encode import TokenBlock
 from electra.data.corpus.shards import Split
 from electra.data.settings import Cleaning
 
-EXAMPLES = 3  # of dropped documents, for each reason
+EXAMPLES = 3  # of dropped documents for each reason
 
 
 @dataclass
@@ -23,23 +23,23 @@ class Dropped:
 
 @dataclass
 class Report:
-    """What was read and dropped; the rest was kept."""
+    """Counts of what was read and dropped."""
 
     documents_read: int = 0
     characters_read: int = 0
-    tokens_read: int = 0  # of the documents kept; the paper's cut stores fewer
-    unknown_tokens: int = 0  # of those, [UNK]
+    tokens_read: int = 0  # in kept documents; the paper's cut stores fewer
+    unknown_tokens: int = 0  # [UNK] among `tokens_read`
     dropped: dict[str, Dropped] = field(default_factory=dict)
 
     def drop(self, reason: str, documents: int, characters: int, examples: list[str]) -> None:
-        """Note documents that were dropped."""
+        """Count dropped documents."""
         dropped = self.dropped.setdefault(reason, Dropped())
         dropped.documents += documents
         dropped.characters += characters
         dropped.examples += examples[: EXAMPLES - len(dropped.examples)]
 
     def add(self, other: "Report") -> None:
-        """Add what another report counts."""
+        """Add the counts of another report."""
         self.documents_read += other.documents_read
         self.characters_read += other.characters_read
         self.tokens_read += other.tokens_read
@@ -49,18 +49,18 @@ class Report:
 
 
 class Sieve:
-    """Decides the fate of each document in the order of reading; a long one shares the fate of its first passage."""
+    """Assigns each document, in reading order, to a split or drops it; the first passage decides for all of them."""
 
     def __init__(self, cleaning: Cleaning, heldout: float, unk_id: int) -> None:
         self.cleaning = cleaning
         self.unk_id = unk_id
         self.heldout_below = int(heldout * 2**64)
         self.seen = Seen()
-        self.fate: Split | None = None  # of the document at hand: its split, or None for dropped
-        self.reason = ""  # why the document at hand is dropped
+        self.fate: Split | None = None  # split of the current document, None if it is dropped
+        self.reason = ""  # why the current document is dropped
 
     def sift(self, block: TokenBlock, report: Report) -> tuple[list[Split | None], Keys]:
-        """Give the split of each passage, None for those dropped, and the keys of the documents it now knows."""
+        """Return the split of each passage (None if dropped) and the keys of the new documents."""
         fresh, keys = self._without_duplicates(block)
         fates: list[Split | None] = []
         for number, (ids, _) in enumerate(block.passages()):
@@ -89,5 +89,5 @@ class Sieve:
         return fresh.tolist(), block.keys[candidates]
 
     def _split(self, digest: int) -> Split:
-        """Split by the text alone, so that a document stays in its split when the corpus grows."""
+        """Return the split, which depends only on the text and stays the same when the corpus grows."""
         return "heldout" if digest < self.heldout_below else "train"

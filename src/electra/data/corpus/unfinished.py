@@ -1,9 +1,9 @@
-"""A corpus under way: what is done is kept beside its future place, so that a killed build continues.
+"""The state of an unfinished build, kept in OUT.partial so that an interrupted build can resume.
 
-OUT.partial/settings.json       what was asked for
-OUT.partial/corpus/             the corpus so far; renamed to OUT when it is whole
-OUT.partial/groups/00000.json   one finished group of text: its shards, its report, what came of its end
-OUT.partial/groups/00000.npy    the keys of its documents, by which later duplicates are found
+OUT.partial/settings.json       the settings of the build
+OUT.partial/corpus/             the corpus so far; renamed to OUT when it is complete
+OUT.partial/groups/00000.json   a finished group: its shards, its report and the split of its last document
+OUT.partial/groups/00000.npy    the keys of its documents, for finding later duplicates
 """
 
 import json
@@ -19,23 +19,23 @@ import numpy as np
 from electra.data.corpus.clean import Keys
 from electra.data.corpus.shards import MANIFEST, Shard, Split
 from electra.data.corpus.sieve import Dropped, Report
-from electra.data.files import alone, sync, write_json, write_whole
+from electra.data.files import lock_path, locked, sync, write_atomically, write_json
 from electra.errors import DataError
 
 
 @dataclass(frozen=True)
 class Group:
-    """A finished stretch of the text, which makes one shard of each split."""
+    """A finished part of the text: one shard of each split."""
 
-    fingerprint: str  # of all text up to its end
-    fate: Split | None  # of the document that its end may have cut
+    fingerprint: str  # of all text up to the end of this group
+    fate: Split | None  # split of the last document, which may continue in the next group
     reason: str  # why that document was dropped
     shards: dict[Split, Shard]
     report: Report
 
 
 class Unfinished:
-    """The folder of a corpus under way."""
+    """The folder of an unfinished build."""
 
     def __init__(self, out: Path) -> None:
         self.out = out
@@ -44,33 +44,34 @@ class Unfinished:
         self.groups = self.folder / "groups"
         self._first_group = self.groups / "00000.json"
 
-    def _strange(self) -> str | None:
-        """Name something in the folder that is not ours."""
+    def _foreign(self) -> str | None:
+        """Return the name of a file in the folder that no build has written."""
         names = (path.name for path in self.folder.iterdir()) if self.folder.is_dir() else ()
-        ours = {"settings.json", "lock", self.corpus.name, self.groups.name}
+        ours = {"settings.json", self.corpus.name, self.groups.name}
         return next((name for name in names if name not in ours and not name.startswith(".settings.json")), None)
 
     @contextmanager
     def opened(self, settings: Mapping[str, Any]) -> Iterator[None]:
-        """Hold the folder for this process alone and check that it is of the same settings."""
-        if strange := self._strange():
+        """Lock the folder and check that its build has the same settings."""
+        if foreign := self._foreign():
             raise DataError(
-                f"{self.folder}, where the corpus would be built, holds {strange}; move it, or choose another --out"
+                f"{self.folder} is needed for the build but holds {foreign}; move it or choose another --out"
             )
         self.folder.mkdir(parents=True, exist_ok=True)
-        with alone(self.folder / "lock", DataError(f"another process is building {self.out}; wait for it")):
+        refusal = DataError(f"another process is building {self.out}; wait for it or choose another --out")
+        with locked(lock_path(self.out), refusal):
             self._check_settings(json.loads(json.dumps(settings)))
             self.corpus.mkdir(exist_ok=True)
             self.groups.mkdir(exist_ok=True)
             try:
                 yield
             finally:
-                if not self._first_group.is_file():  # nothing is lost by starting over
+                if not self._first_group.is_file():  # nothing would be lost
                     self.discard()
 
     def _check_settings(self, settings: Mapping[str, Any]) -> None:
         path = self.folder / "settings.json"
-        if not path.is_file() or not self._first_group.is_file():  # new, or killed before its first group was done
+        if not path.is_file() or not self._first_group.is_file():  # new, or killed before its first group was finished
             shutil.rmtree(self.corpus, ignore_errors=True)
             shutil.rmtree(self.groups, ignore_errors=True)
             write_json(path, settings)
@@ -79,12 +80,12 @@ class Unfinished:
         changed = [key for key in settings if settings[key] != earlier.get(key)]
         if changed:
             raise DataError(
-                f"{self.folder} holds an unfinished build with another {', '.join(changed)}; "
-                f"run that one again to finish it, or remove the folder to start over"
+                f"{self.folder} holds an unfinished build with a different {', '.join(changed)}; "
+                f"finish it with its own settings, or remove the folder to start over"
             )
 
     def finished_groups(self) -> list[Group]:
-        """Read what earlier runs finished, as far as all its files are there."""
+        """Read the groups that earlier runs finished, up to the first with a missing file."""
         groups: list[Group] = []
         while (path := self.groups / f"{len(groups):05d}.json").is_file():
             values = json.loads(path.read_text(encoding="utf-8"))
@@ -100,37 +101,39 @@ class Unfinished:
         return groups
 
     def keys(self, number: int) -> Keys:
-        """Read the keys of a finished group's documents."""
+        """Read the document keys of a finished group."""
         keys: Keys = np.load(self.groups / f"{number:05d}.npy")
         return keys
 
     def finish_group(self, number: int, group: Group, keys: Keys) -> None:
-        """Note a group as finished; its shards are in place."""
+        """Mark a group as finished, after its shards were written."""
         np.save(self.groups / f"{number:05d}.npy", keys)
         sync(self.groups / f"{number:05d}.npy")
-        write_whole(self.groups / f"{number:05d}.json", json.dumps(asdict(group)))
+        write_atomically(self.groups / f"{number:05d}.json", json.dumps(asdict(group)))
 
     def publish(self) -> None:
-        """Move the whole corpus to its place in one step."""
+        """Move the complete corpus to its final place."""
         for path in [*self.corpus.rglob("*"), self.corpus]:
             sync(path)
+        if self.out.is_dir():
+            self.out.rmdir()  # empty; Windows cannot rename onto an existing folder
         self.corpus.rename(self.out)
         self.discard()
 
     def discard(self) -> None:
-        """Remove the folder; without its settings, what a kill may leave of it is not taken for work done."""
-        if self._strange():  # another's folder of that name
+        """Remove the folder, settings first: without them, remains of an interrupted removal are ignored."""
+        if self._foreign():  # not a folder of ours
             return
         (self.folder / "settings.json").unlink(missing_ok=True)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def check_place(out: Path) -> bool:
-    """Say whether a corpus is at `out` already; refuse a place that something else takes."""
+    """Return whether a corpus exists at `out`; raise an error if something else does."""
     if (out / MANIFEST).is_file():
         return True
     if out.is_mount():
-        raise DataError(f"{out} is a volume of its own, which nothing can take the place of; name a folder in it")
+        raise DataError(f"{out} is a mount point and cannot be replaced; choose a folder inside it")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise DataError(f"{out} exists and is no corpus; choose another --out")
+        raise DataError(f"{out} exists and is not a corpus; choose another --out")
     return False

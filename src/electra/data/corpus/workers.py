@@ -1,7 +1,7 @@
-"""Worker processes for the pure step: text goes out in blocks, tokens come back in the same order.
+"""Worker processes that tokenize blocks of text; results are returned in order.
 
-Each worker is `python -m electra.data.corpus.workers`, fed through its pipes. Unlike `multiprocessing`, this needs no
-`if __name__ == "__main__"` in a user's script, and a worker whose parent was killed meets the end of its input.
+Each worker is `python -m electra.data.corpus.workers` and communicates through pipes. Unlike `multiprocessing`, this
+needs no `if __name__ == "__main__"` in the user's script, and a worker exits when its parent is killed (end of input).
 """
 
 import os
@@ -40,7 +40,7 @@ Step = Callable[[Sequence[Passage]], TokenBlock]
 
 @dataclass(frozen=True)
 class Job:
-    """What a worker has to know before its first block."""
+    """What a worker needs before its first block."""
 
     tokenizer: str  # as JSON
     special_names: tuple[str, ...]
@@ -48,20 +48,20 @@ class Job:
     dtype: np.dtype[Any]
 
     def step(self) -> Step:
-        """Make the function that turns passages into tokens."""
+        """Return the function that turns passages into tokens."""
         tokenizer = Tokenizer(tokenizers.Tokenizer.from_str(self.tokenizer), self.special_names)
         return lambda passages: tokenize_documents(passages, tokenizer, self.cleaning, self.dtype)
 
 
 def available_cores() -> int:
-    """Count the cores that this process may use."""
+    """Return the number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def tokenize_in_order(
     blocks: Iterable[Block], job: Job, workers: int
 ) -> Generator[tuple[Block, TokenBlock], None, None]:
-    """Tokenize blocks in worker processes (0: in this one) and give each with its tokens, in order."""
+    """Tokenize blocks in worker processes (0: in this process) and yield each with its tokens, in order."""
     if workers == 0:
         step = job.step()
         yield from ((block, step(block.passages)) for block in blocks)
@@ -70,7 +70,7 @@ def tokenize_in_order(
         idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
         for _ in range(workers):
             idle.put(stack.enter_context(_Worker(job)))
-        threads = stack.enter_context(ThreadPoolExecutor(workers))  # each waits for one worker's answer
+        threads = stack.enter_context(ThreadPoolExecutor(workers))  # each thread waits for one worker
         stack.callback(threads.shutdown, cancel_futures=True)
 
         def ask(block: Block) -> TokenBlock:
@@ -80,23 +80,23 @@ def tokenize_in_order(
             finally:
                 idle.put(worker)
 
-        under_way: deque[tuple[Block, Future[TokenBlock]]] = deque()
+        pending: deque[tuple[Block, Future[TokenBlock]]] = deque()
         for block in blocks:
-            under_way.append((block, threads.submit(ask, block)))
-            if len(under_way) > 2 * workers:  # enough that no worker waits; no more, for the memory's sake
-                first, answer = under_way.popleft()
+            pending.append((block, threads.submit(ask, block)))
+            if len(pending) > 2 * workers:  # keeps all workers busy and bounds the memory
+                first, answer = pending.popleft()
                 yield first, answer.result()
-        while under_way:
-            first, answer = under_way.popleft()
+        while pending:
+            first, answer = pending.popleft()
             yield first, answer.result()
 
 
 def start_module(name: str, *arguments: str, threads: int = 1, **settings: int) -> subprocess.Popen[bytes]:
-    """Start a module of ours in another process; `threads` are for its sums, unless the environment says how many."""
+    """Start an electra module in a new process; `threads` is its OMP_NUM_THREADS unless the environment sets it."""
     home = str(Path(electra.__file__).parents[1])
     path = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH")]))
     process: subprocess.Popen[bytes] = subprocess.Popen(
-        [sys.executable, "-P", "-m", name, *arguments],  # -P: no module of the working directory
+        [sys.executable, "-P", "-m", name, *arguments],  # -P: no imports from the working directory
         env={"OMP_NUM_THREADS": str(threads), **os.environ, "PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false"},
         **settings,  # type: ignore[call-overload]
     )
@@ -104,12 +104,14 @@ def start_module(name: str, *arguments: str, threads: int = 1, **settings: int) 
 
 
 class _Worker:
-    """One worker process, seen from its parent."""
+    """A worker process, as seen from its parent."""
 
     def __init__(self, job: Job) -> None:
-        self.unsent: list[object] = [job]  # goes out with the first block, when the process is up
+        self.unsent: list[object] = [job]  # sent with the first block, when the process is running
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        self.process = start_module(__name__, **pipes, process_group=0)  # Ctrl-C is for the parent, which decides
+        # A separate process group, so that Ctrl-C reaches only the parent; Windows uses the second option.
+        group = {"process_group": 0, "creationflags": getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)}
+        self.process = start_module(__name__, **pipes, **group)
 
     def __enter__(self) -> "_Worker":
         return self
@@ -117,7 +119,7 @@ class _Worker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.process.kill()  # it holds nothing that is not answered or no longer wanted
+        self.process.kill()  # it has no results that are still needed
         self.process.communicate()
 
     def ask(self, passages: Sequence[Passage]) -> TokenBlock:
@@ -131,7 +133,7 @@ class _Worker:
             tokens: TokenBlock = pickle.load(self.process.stdout)
         except (OSError, EOFError, pickle.UnpicklingError):
             if self.process.wait() > 0:
-                raise RuntimeError("a worker process failed; its traceback is above") from None
+                raise RuntimeError("a worker process failed (its traceback is above)") from None
             raise DataError(
                 f"a worker process was killed (signal {-self.process.returncode}); out of memory? try fewer --workers"
             ) from None
@@ -145,7 +147,7 @@ def _work() -> None:
             pickle.dump(step(pickle.load(sys.stdin.buffer)), sys.stdout.buffer, protocol=5)
             sys.stdout.buffer.flush()
     except (EOFError, BrokenPipeError, pickle.UnpicklingError):
-        os._exit(0)  # the parent is gone, perhaps in mid-sentence; nobody is left to flush for
+        os._exit(0)  # the parent was killed, so skip flushing to it
 
 
 if __name__ == "__main__":

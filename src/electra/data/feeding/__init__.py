@@ -1,1 +1,1 @@
-"""Sequences on disk to batches, as a function of seed and step."""
+"""Load batches from corpora, as a function of seed and step."""

@@ -1,6 +1,6 @@
-"""What a training step is handed, and the rules that turn stored token ids into it.
+"""Batches and how they are derived from stored token ids.
 
-The rules are arithmetic that numpy arrays and torch tensors share, so they run where the ids are.
+The arithmetic works for numpy arrays and torch tensors, so it runs where the ids are.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from electra.data.corpus.shards import Corpus, Split
 from electra.data.settings import Cut
 from electra.errors import DataError
 
-Array = TypeVar("Array")  # an array of numpy or a tensor of torch
+Array = TypeVar("Array")  # a numpy array or torch tensor
 
 
 @dataclass(frozen=True)
@@ -19,41 +19,41 @@ class Batch(Generic[Array]):
     """B sequences of L tokens."""
 
     ids: Array  # (B, L)
-    attention: Array | None  # (B, L) number of the token's document, 0 for padding; None: a row is one whole document
-    types: Array | None  # (B, L) 1 in the second segment of the `paper` cut, else 0; None: there are no segments
+    attention: Array | None  # (B, L) document number of each token, 0 for padding; None: one document per row
+    types: Array | None  # (B, L) 1 in the second segment of the `paper` cut, else 0; None: no segments
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How the sequences of a corpus are to be read."""
+    """How the sequences of a corpus are laid out."""
 
     length: int
     cut: Cut
     pad_id: int
     cls_id: int
     sep_id: int
-    whole: bool  # every sequence is one stretch of one document, without padding: no attention mask is needed
+    whole: bool  # every sequence is from one document, without padding; no attention mask is needed
 
     def batch(self, ids: Any) -> Batch[Any]:
-        """Derive from ids (B, L) which tokens may see each other and which segment they are of."""
+        """Return a batch with the attention mask and segments derived from ids (B, L)."""
         attention = None if self.whole else document_numbers(ids, self.pad_id, self.cls_id)
         types = segment_types(ids, self.pad_id, self.sep_id) if self.cut == "paper" else None
         return Batch(ids, attention, types)
 
 
 def document_numbers(ids: Any, pad_id: int, cls_id: int) -> Any:
-    """Number the documents of each sequence 1, 2, …: each begins with [CLS]; padding is 0."""
+    """Number the documents of each sequence 1, 2, …; each begins with [CLS], and padding is 0."""
     return (ids == cls_id).cumsum(1) * (ids != pad_id)
 
 
 def segment_types(ids: Any, pad_id: int, sep_id: int) -> Any:
-    """Give 0 up to the first [SEP], 1 after it, and 0 for padding."""
+    """Return 0 up to the first [SEP], 1 after it, and 0 for padding."""
     ends = ids == sep_id
     return (ends.cumsum(1) > ends * 1) * (ids != pad_id) * 1
 
 
 def common_layout(corpora: Sequence[Corpus], split: Split) -> Layout:
-    """Give the layout of corpora that one model can be trained on, or say in what they differ."""
+    """Return the common layout of corpora, or raise an error that names a difference."""
     if not corpora:
         raise DataError("no corpus to load from")
     first = corpora[0].manifest
@@ -61,7 +61,7 @@ def common_layout(corpora: Sequence[Corpus], split: Split) -> Layout:
         for name in ("length", "cut", "tokenizer_sha256"):
             ours, theirs = getattr(first, name), getattr(corpus.manifest, name)
             if ours != theirs:
-                raise DataError(f"{corpora[0].path} and {corpus.path} do not mix: {name} is {ours} and {theirs}")
+                raise DataError(f"{corpora[0].path} and {corpus.path} cannot be mixed: {name} is {ours} and {theirs}")
     shards = [shard for corpus in corpora for shard in corpus.manifest.splits[split]]
     ids = first.special_ids
     return Layout(
@@ -70,6 +70,6 @@ def common_layout(corpora: Sequence[Corpus], split: Split) -> Layout:
         pad_id=ids["pad"],
         cls_id=ids["cls"],
         sep_id=ids["sep"],
-        # Tokens of text alone are counted; a second document, a second segment or padding takes room from them.
+        # `tokens` counts only text; a second document, a second segment or padding would reduce it.
         whole=all(shard.tokens == shard.sequences * (first.length - 2) for shard in shards),
     )

@@ -1,4 +1,4 @@
-"""Batches for training as a function of seed and step, the same for any number of ranks and on any device."""
+"""Training batches as a function of seed and step, the same for any number of ranks and any device."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -16,22 +16,22 @@ from electra.data.feeding.batch import Batch, common_layout
 from electra.data.feeding.order import Order, make_order
 from electra.errors import DataError
 
-BLOCK_ROWS = 4096  # sequences that are looked up in one go: many batches at once cost little more than one
-BLOCKS_AHEAD = 2  # blocks that are read before they are asked for
-RESIDENT_SHARE = 8  # unless told otherwise, a corpus may take one part in this many of a GPU's free memory
+BLOCK_ROWS = 4096  # sequences read at a time; many batches cost little more than one
+BLOCKS_AHEAD = 2  # blocks read in advance
+RESIDENT_SHARE = 8  # by default, a corpus may take 1/8 of the free GPU memory
 
-Check = Callable[[Any], Any]  # gives the ids back, if the vocabulary has them
-Slots = npt.NDArray[np.int64]  # a rank's slots of the batch
+Check = Callable[[Any], Any]  # returns the ids if they are in the vocabulary
+Slots = npt.NDArray[np.int64]  # positions of a rank in the batch
 
-# torch computes little with unsigned integers: ids are stored and moved as signed ones of the same bits, then widened.
+# torch supports few operations on unsigned integers, so ids are moved as signed ones with the same bits, then widened.
 _SIGNED = {2: torch.int16, 4: torch.int32}
 
 
 class Loader:
-    """The sequences of corpora in an endless stream: without weights all are one pool, else each has its share.
+    """An endless stream of the sequences of corpora, shuffled as one pool or mixed by weights.
 
-    Every epoch is a fresh permutation; batches follow each other without a gap where one ends. Each rank takes its
-    slice of the batch. `resident` keeps the ids on the device; None decides by the device's free memory.
+    Every epoch is a new permutation; a batch may span two epochs. Each rank loads its slice of the batch. `resident`
+    keeps the ids on the device; None decides by its free memory.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Loader:
         resident: bool | None = None,
     ) -> None:
         if batch_size % world_size:
-            raise DataError(f"a batch of {batch_size} sequences cannot be shared by {world_size} processes evenly")
+            raise DataError(f"a batch of {batch_size} sequences cannot be split evenly among {world_size} processes")
         if weights is not None and len(weights) != len(corpora):
             raise DataError(f"{len(weights)} weights for {len(corpora)} corpora; give one for each")
         self.layout = common_layout(corpora, split)
@@ -56,7 +56,7 @@ class Loader:
         sizes = [sum(map(len, parts)) for parts in shards]
         for corpus, size in zip(corpora, sizes, strict=True):
             if not size:
-                raise DataError(f"{corpus.path} has no sequences in its {split} part")
+                raise DataError(f"{corpus.path} has no sequences in its {split} split")
         order = make_order(sizes, weights, seed)
         share = np.array_split(np.arange(batch_size), world_size)[rank]
         device = torch.device(device)
@@ -66,17 +66,17 @@ class Loader:
         self._ids = (_Resident if resident else _Mapped)(every, order, batch_size, share, device, _known_to(corpora))
 
     def batch(self, step: int) -> Batch[Tensor]:
-        """Give this rank's slice of a step's batch."""
+        """Return this rank's slice of a step's batch."""
         return self.layout.batch(self._ids.of(step))
 
     def batches(self, start: int = 0) -> Generator[Batch[Tensor], None, None]:
-        """Give one batch after the other, from a step on, without end."""
+        """Yield batches without end, beginning at step `start`."""
         for ids in self._ids.following(start):
             yield self.layout.batch(ids)
 
 
 class _Mapped:
-    """Ids read from the memory-mapped shards, a few batches ahead by a thread."""
+    """Reads ids from memory-mapped shards, ahead of time in a thread."""
 
     def __init__(
         self, shards: Sequence[Ids], order: Order, batch_size: int, share: Slots, device: torch.device, known: Check
@@ -106,14 +106,12 @@ class _Mapped:
             reader.shutdown(cancel_futures=True)
 
     def _read(self, steps: range) -> Tensor:
-        """Gather the (steps, B, L) ids of some batches in host memory, pinned where a GPU fetches them from there."""
+        """Read the ids (steps, B, L) of several batches into host memory, pinned for transfer to a GPU."""
         positions = np.array(steps)[:, None] * self.batch_size + self.share
         rows = self.order.rows(positions)
         dtype = self.shards[0].dtype
         ids = torch.empty(
-            (*rows.shape, self.shards[0].shape[1]),
-            dtype=_SIGNED[dtype.itemsize],
-            pin_memory=self.device.type == "cuda",
+            (*rows.shape, self.shards[0].shape[1]), dtype=_SIGNED[dtype.itemsize], pin_memory=self.device.type == "cuda"
         )
         gathered = ids.numpy().view(dtype)
         found = np.searchsorted(self.starts, rows, side="right") - 1
@@ -127,7 +125,7 @@ class _Mapped:
 
 
 class _Resident:
-    """Ids that lie on the device: a step costs no host work, so that a CUDA graph can hold it."""
+    """Keeps all ids on the device; a step needs no work on the host and can be part of a CUDA graph."""
 
     def __init__(
         self, shards: Sequence[Ids], order: Order, batch_size: int, share: Slots, device: torch.device, known: Check
@@ -158,13 +156,13 @@ class _Resident:
 
 
 def _known_to(corpora: Sequence[Corpus]) -> Check:
-    """Give a check that ids are in the vocabulary: of a damaged file they may be anything."""
+    """Return a check that ids are in the vocabulary, for damaged files."""
     pieces = corpora[0].manifest.vocab_size
 
     def known(ids: Any) -> Any:
         if (largest := int(ids.max())) >= pieces:
             verified = " and ".join(f"electra corpus --verify {corpus.path}" for corpus in corpora)
-            raise DataError(f"the corpus holds token {largest}, of a vocabulary of {pieces}; check with: {verified}")
+            raise DataError(f"found token {largest}, but the vocabulary has {pieces}; check with: {verified}")
         return ids
 
     return known
@@ -175,7 +173,7 @@ def _steps_per_block(share: int) -> int:
 
 
 def _widen(ids: Tensor) -> Tensor:
-    """Give the ids as int64, which every operation of torch takes, with the bits read as unsigned again."""
+    """Return the ids as int64, reading their bits as unsigned again."""
     return ids.long() & (1 << 8 * ids.element_size()) - 1
 
 

@@ -1,1 +1,1 @@
-"""Whatever a person has, to documents."""
+"""Read documents from files, folders, standard input, URLs and Hugging Face datasets."""

@@ -1,4 +1,4 @@
-"""Bytes to text: UTF-8, one kind of line end, and what to do where the bytes are no text."""
+"""Decode bytes as UTF-8, unify line ends, and handle invalid bytes."""
 
 import codecs
 import io
@@ -11,14 +11,14 @@ from electra.errors import DataError
 
 REPLACEMENT = "\ufffd"
 BYTE_ORDER_MARKS = {
-    "UTF-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE),  # the first begins with one of UTF-16
+    "UTF-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE),  # before UTF-16, whose mark is a prefix of the first
     "UTF-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
 }
-GO_ON = "electra vocab and electra corpus go on with --invalid replace or --invalid skip"
+HINT = "electra vocab and electra corpus accept --invalid replace or --invalid skip"
 
 
 class Decoder:
-    """Decodes the bytes of one source and counts the places where they are no UTF-8."""
+    """Decodes the bytes of one source and counts the places with invalid UTF-8."""
 
     def __init__(self, name: str, invalid: Invalid = "error") -> None:
         self.name = name
@@ -26,12 +26,12 @@ class Decoder:
         self.invalid_places = 0
 
     def decode(self, chunks: Iterable[bytes]) -> Iterator[str]:
-        """Decode a stream, making every line end in `\\n`."""
+        """Decode a stream and convert line ends to `\\n`."""
         line_ends = io.IncrementalNewlineDecoder(None, translate=True)
         chunks = iter(chunks)
         data = next(chunks, b"")
         refuse_binary(data, self.name)
-        place = len(codecs.BOM_UTF8) if data.startswith(codecs.BOM_UTF8) else 0  # in the source, of data[0]
+        place = len(codecs.BOM_UTF8) if data.startswith(codecs.BOM_UTF8) else 0  # of data[0] in the source
         data = data[place:]
         for chunk in chain(chunks, [b""]):
             text, used = self._decode(data, place, final=False)
@@ -47,26 +47,26 @@ class Decoder:
             if self.invalid == "error":
                 raise DataError(
                     f"{self.name}: invalid UTF-8 at byte {place + problem.start} (0x{data[problem.start]:02x}); "
-                    f"convert the file, for instance with: iconv -f CP1252 -t UTF-8; {GO_ON}"
+                    f"convert the file, for example with: iconv -f CP1252 -t UTF-8; {HINT}"
                 ) from None
         text, used = codecs.utf_8_decode(data, "replace", final)
         self.invalid_places += text.count(REPLACEMENT) - data[:used].count(REPLACEMENT.encode())
         return (text, used) if self.invalid == "replace" else codecs.utf_8_decode(data, "ignore", final)
 
     def mend(self, text: str) -> str:
-        """Treat halves of surrogate pairs, which JSON can spell but UTF-8 cannot, as invalid bytes."""
-        halves = re.findall("[\ud800-\udfff]", text)
-        if not halves:
+        """Treat lone surrogates, which JSON can express but UTF-8 cannot, as invalid bytes."""
+        surrogates = re.findall("[\ud800-\udfff]", text)
+        if not surrogates:
             return text
         if self.invalid == "error":
-            found = f"half a surrogate pair, or a byte that is no UTF-8 (U+{ord(halves[0]):04X})"
-            raise DataError(f"{self.name}: {found}, in a record; {GO_ON}")
-        self.invalid_places += len(halves)
+            found = f"a lone surrogate or invalid UTF-8 (U+{ord(surrogates[0]):04X})"
+            raise DataError(f"{self.name}: {found} in a record; {HINT}")
+        self.invalid_places += len(surrogates)
         return re.sub("[\ud800-\udfff]", REPLACEMENT if self.invalid == "replace" else "", text)
 
 
 def refuse_binary(start: bytes, name: str) -> None:
-    """Refuse a source whose first bytes are no text in UTF-8."""
+    """Raise an error if a source starts with bytes that are not UTF-8 text."""
     start = start[:8192]
     for encoding, marks in BYTE_ORDER_MARKS.items():
         if start.startswith(marks):

@@ -1,16 +1,16 @@
-"""Where a name leads: a folder of this machine, or a repository of the Hugging Face hub."""
+"""Find a model by name: a local file or folder, or a repository of the Hugging Face Hub."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from electra.data.files import is_there
+from electra.data.files import exists
 from electra.errors import ElectraError
 
 
 def locate(name: str | Path, patterns: Sequence[str], error: type[ElectraError]) -> Path:
-    """Give the folder or file that a name means; of a hub repository only files of these patterns are fetched."""
+    """Return the local path of a file, folder or hub repository; of the latter, only `patterns` are fetched."""
     path = Path(name)
-    if is_there(path) and str(name).strip():
+    if exists(path) and str(name).strip():
         return path.expanduser()
     if path.is_absolute() or str(name).startswith(".") or len(path.parts) > 2:
         raise error(f"no file or folder {name}")
@@ -21,4 +21,4 @@ def locate(name: str | Path, patterns: Sequence[str], error: type[ElectraError])
         return Path(snapshot_download(str(name), allow_patterns=list(patterns)))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as problem:
         reason = str(problem).strip().splitlines()[0]
-        raise error(f"no folder {name} here, and the hub does not give a model of that name: {reason}") from None
+        raise error(f"no folder {name}, and no such model on the Hugging Face Hub: {reason}") from None

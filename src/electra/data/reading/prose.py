@@ -1,4 +1,4 @@
-"""English prose that is on every machine with Python: the documentation inside its libraries, read but never run."""
+"""English prose from the documentation of installed Python packages, which are parsed but never imported."""
 
 import ast
 import inspect
@@ -11,22 +11,22 @@ from importlib.metadata import distributions
 from itertools import chain
 from pathlib import Path
 
-SHORTEST, LONGEST = 60, 2000  # characters of a paragraph
+SHORTEST, LONGEST = 60, 2000  # characters per paragraph
 COMMON = frozenset("the of to and a in is that for it as be by are with this on or an not if from can".split())
-COMMON_SHARE = 0.2  # of the words of English prose; in code and tables they are rare
-LETTER_SHARE = 0.93  # of its characters, spaces and the signs of sentences counted as letters
+COMMON_SHARE = 0.2  # minimum fraction of common words; code and tables have fewer
+LETTER_SHARE = 0.93  # minimum fraction of letters, spaces and punctuation
 NO_PROSE = re.compile(r">>>|::|[{}<>\\|=_-]{2}|\w\(\)|https?:|\b(Args|Returns|Raises):")
 OF_PROSE = re.compile(r"[A-Za-z ,.;:'\"!?()-]")
 DOCUMENTATION = re.compile(rb'"""[^"]{60,}"""|\'[^\'\n]{50,}\'')
-DOCUMENTED_SHARE = 0.2  # of a file's bytes; to parse files with less takes longer than their prose is worth
-LEFT_OUT = ("test", "_vendor", "vendored", "site-packages")  # of a path below its library: repetitive or counted twice
+DOCUMENTED_SHARE = 0.2  # of a file's bytes; files with less are not worth parsing
+LEFT_OUT = ("test", "_vendor", "vendored", "site-packages")  # in paths: repetitive text, or counted elsewhere
 
 
 def gather_prose(characters: int, roots: Sequence[Path] | None = None) -> list[list[str]]:
-    """Gather about so many characters from Python's library and the installed packages, no paragraph twice.
+    """Collect about this many characters from the standard library and installed packages, without duplicates.
 
-    Each list has the paragraphs of one module or of one package's description. Files are taken in an order that is
-    scattered but always the same, so that a part is a fair sample of the whole.
+    Each list has the paragraphs of one module or package description. Files are read in a fixed pseudo-random order, so
+    that any prefix is a fair sample.
     """
     found: list[list[str]] = []
     seen: set[str] = set()
@@ -45,7 +45,7 @@ def gather_prose(characters: int, roots: Sequence[Path] | None = None) -> list[l
 
 
 def paragraphs(text: str) -> Iterator[str]:
-    """Give the paragraphs of a documentation text that read like English sentences, each on one line."""
+    """Yield the paragraphs of a text that read like English sentences, each on one line."""
     for block in re.split(r"\n\s*\n", inspect.cleandoc(text)):
         paragraph = " ".join(block.replace("`", "").replace("*", "").split())
         if _is_prose(paragraph):
@@ -65,7 +65,7 @@ def _is_prose(paragraph: str) -> bool:
 
 
 def _key(paragraph: str) -> str:
-    """Give what two paragraphs have in common that differ in names and numbers at most by their case and signs."""
+    """Return the lower-case letters of a paragraph, for comparing paragraphs regardless of numbers and punctuation."""
     return re.sub(r"[^a-z]", "", paragraph.lower())
 
 
@@ -81,7 +81,7 @@ def _descriptions() -> Iterator[list[str]]:
 
 
 def _modules(roots: Sequence[Path]) -> Iterator[list[str]]:
-    """Give the longer strings of every module: documentation, help texts, and others that `paragraphs` drops."""
+    """Yield the longer strings of every module: docstrings, help texts, and others that `paragraphs` drops."""
     files = [(root, path.relative_to(root)) for root in roots for path in root.rglob("*.py")]
     chosen = [pair for pair in files if not any(word in part for part in pair[1].parts for word in LEFT_OUT)]
     for root, path in sorted(chosen, key=lambda pair: _place(pair[1])):
@@ -89,7 +89,7 @@ def _modules(roots: Sequence[Path]) -> Iterator[list[str]]:
 
 
 def _place(path: Path) -> tuple[bool, bytes]:
-    """Order files by chance, but the texts of Python's own `help` first: nothing else has so much prose."""
+    """Return the sort key of a file: random, after the texts of Python's `help`, which have the most prose."""
     return path.parts[0] != "pydoc_data", blake2b(path.as_posix().encode(), digest_size=8).digest()
 
 
@@ -99,9 +99,9 @@ def _strings(path: Path) -> list[str]:
         if sum(map(len, DOCUMENTATION.findall(source))) < DOCUMENTED_SHARE * len(source):
             return []
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # odd escapes in other people's strings
+            warnings.simplefilter("ignore")  # invalid escapes in strings
             tree = ast.parse(source)
     except (SyntaxError, ValueError, OSError, RecursionError, MemoryError):
-        return []  # templates and broken modules are found in many packages
+        return []  # many packages have templates and broken modules
     constants = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
     return [value for value in constants if isinstance(value, str) and len(value) >= SHORTEST]

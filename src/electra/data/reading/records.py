@@ -1,4 +1,4 @@
-"""Records, and texts out of them: JSON lines, CSV, Parquet, and datasets of the hub."""
+"""Read records and their texts from JSON lines, CSV, Parquet and Hugging Face datasets."""
 
 import csv
 import json
@@ -14,42 +14,42 @@ from electra.data.reading.sources import Source, find_sources, open_raw, read_ch
 from electra.errors import DataError
 
 TEXT_COLUMNS = ("text", "content", "document", "body", "article", "sentence")
-RECORD_LIMIT = 1 << 26  # characters; a record is parsed whole, so it has to fit into memory several times
-START = 1000  # lines that show how a table is written
-HUB = "no file or folder {name} here, and the hub gives no such dataset"
-ROWS = 64  # of a Parquet file at a time; rows may hold whole books
+RECORD_LIMIT = 1 << 26  # characters; a record must fit into memory several times
+START = 1000  # lines from which quoting and delimiter are detected
+HUB = "no file or folder {name}, and no such dataset on the Hugging Face Hub"
+ROWS = 64  # read at a time from a Parquet file; a row may hold a book
 
-Columns = dict[frozenset[str], str]  # all columns of a table: the one that holds its text
+Columns = dict[frozenset[str], str]  # the columns of a table: its text column
 
 
 class Row(NamedTuple):
-    """One record and its place, as messages name it."""
+    """A record and its location, for error messages."""
 
     where: str
     cells: Mapping[str, Any]
 
 
 def read_rows(name: str) -> Iterator[Row]:
-    """Read the records of a file or a hub dataset (OWNER/NAME:CONFIG:SPLIT), one at a time; `-` has JSON lines."""
+    """Yield the records of a file, a hub dataset (OWNER/NAME:CONFIG:SPLIT) or standard input (`-`, JSON lines)."""
     sources, _ = find_sources([name], "jsonl" if name == "-" else None)
     for source in sources:
         if source.format == "text":
-            raise DataError(f"{name} is no table: give .csv, .tsv, .jsonl or .parquet")
+            raise DataError(f"{name} is not a table; use .csv, .tsv, .jsonl or .parquet")
         for where, record in _records(source, _decoded(source)):
             if isinstance(record, str):
-                raise DataError(f"{where}: a JSON string; each line has to be an object")
+                raise DataError(f"{where}: found a JSON string; each line must be an object")
             yield Row(where, whole(record, where) if source.format == "jsonl" else record)
 
 
 def whole(record: Mapping[str, Any], where: str) -> Mapping[str, Any]:
-    """Refuse a record with halves of surrogate pairs, which JSON can spell but no tokenizer reads."""
-    if half := re.search("[\ud800-\udfff]", json.dumps(record, ensure_ascii=False)):
-        raise DataError(f"{where}: half a surrogate pair (U+{ord(half[0]):04X}): write the whole character, or none")
+    """Return the record, or raise an error if it has lone surrogates, which JSON can express but tokenizers reject."""
+    if found := re.search("[\ud800-\udfff]", json.dumps(record, ensure_ascii=False)):
+        raise DataError(f"{where}: a lone surrogate (U+{ord(found[0]):04X}); write the complete character")
     return record
 
 
 def read_lines(name: str) -> Iterator[str]:
-    """Read the lines of a file or of standard input (`-`), one at a time, without their ends."""
+    """Yield the lines of a file or of standard input (`-`) without line ends."""
     for source in find_sources([name])[0]:
         for line in _lines(_decoded(source), source.name):
             yield line.rstrip("\n")
@@ -62,10 +62,10 @@ def read_texts(
     count_bytes: Callable[[int], None] = lambda count: None,
     columns: Columns | None = None,
 ) -> Iterator[str]:
-    """Give the text of each record; `decoded` is the stream's text, for the formats that are text.
+    """Yield the text of each record; `decoded` is the decoded stream, for text formats.
 
-    Bytes are counted here where the stream does not: a Parquet file has as many read as it has rows.
-    `columns` remembers the column of each kind of table, so that all files of a kind are read alike.
+    `count_bytes` is called for Parquet only, in proportion to the rows; other streams count their own bytes.
+    `columns` remembers the text column of each kind of table, so that all its files use the same one.
     """
     columns = {} if columns is None else columns
     if source.format == "parquet":
@@ -78,7 +78,7 @@ def _decoded(source: Source) -> Iterator[str]:
 
 
 def _records(source: Source, decoded: Iterable[str]) -> Iterator[tuple[str, Mapping[str, Any] | str]]:
-    """Give the records of a source, each with its place; `decoded` is its text, for the formats that are text."""
+    """Yield the records of a source with their locations; `decoded` is the decoded stream, for text formats."""
     if source.format == "parquet":
         with _opened(source) as file:
             yield from _parquet_rows(file, source)
@@ -91,7 +91,7 @@ def _records(source: Source, decoded: Iterable[str]) -> Iterator[tuple[str, Mapp
 
 
 def find_column(record: Mapping[str, Any], column: str | None, where: str) -> str:
-    """Name the column that holds the text: the one asked for, one of the usual names, or the longest text."""
+    """Return the text column: the requested one, one with a usual name, or the one with the longest text."""
     if column is not None:
         if column not in record:
             raise DataError(f"{where}: no column {column}; found {', '.join(map(str, record)) or 'none'}")
@@ -103,8 +103,8 @@ def find_column(record: Mapping[str, Any], column: str | None, where: str) -> st
     return usual[0] if usual else max(texts, key=lambda name: len(texts[name]))
 
 
-def _remembered(record: Mapping[str, Any], column: str | None, where: str, columns: Columns) -> str:
-    """Name the column that holds the text: what an earlier table with these columns was found to have is kept to."""
+def _text_column(record: Mapping[str, Any], column: str | None, where: str, columns: Columns) -> str:
+    """Return the text column, the same as in an earlier table with the same columns."""
     kind = frozenset(record)
     columns[kind] = find_column(record, columns.get(kind) if column is None else column, where)
     return columns[kind]
@@ -130,7 +130,7 @@ def _lines(texts: Iterable[str], name: str) -> Iterator[str]:
             yield from (line + "\n" for line in others[:-1])
             held, size = [others[-1]], len(others[-1])
         if size > RECORD_LIMIT:
-            raise DataError(f"{name}: a record of more than {RECORD_LIMIT:,} characters; is it a file of records?")
+            raise DataError(f"{name}: a record has more than {RECORD_LIMIT:,} characters; is this a file of records?")
     if size:
         yield "".join(held)
 
@@ -138,12 +138,12 @@ def _lines(texts: Iterable[str], name: str) -> Iterator[str]:
 def _texts(
     records: Iterable[tuple[str, Mapping[str, Any] | str]], column: str | None, columns: Columns
 ) -> Iterator[str]:
-    """Give the text of each record; which column holds it, the first records say together."""
+    """Yield the text of each record; the text column is detected from the first records."""
     records = iter(records)
     start = list(islice(records, ROWS))
     tables = [(where, record) for where, record in start if not isinstance(record, str)]
     if tables:
-        column = _remembered(_longest(record for _, record in tables), column, tables[0][0], columns)
+        column = _text_column(_longest(record for _, record in tables), column, tables[0][0], columns)
     for where, record in chain(start, records):
         if isinstance(record, str):
             yield record
@@ -162,7 +162,7 @@ def _json_records(lines: Iterable[str], name: str) -> Iterator[tuple[str, dict[s
         except (ValueError, RecursionError) as problem:
             raise DataError(f"{where}: not a JSON record: {problem}") from None
         if not isinstance(record, dict | str):
-            raise DataError(f"{where}: a JSON {type(record).__name__}; each line has to be an object or a string")
+            raise DataError(f"{where}: found a JSON {type(record).__name__}; each line must be an object or a string")
         yield where, record
 
 
@@ -170,15 +170,15 @@ def _csv_rows(lines: Iterable[str], source: Source) -> Iterator[Row]:
     csv.field_size_limit(RECORD_LIMIT)
     lines = iter(lines)
     start = list(islice(lines, START))
-    said = re.fullmatch("sep=(.)\r?\n", start[0]) if start else None  # a line that spreadsheets like to begin with
-    start = start[1:] if said else start
-    delimiter = said[1] if said else "\t" if source.format == "tsv" else _delimiter(start)
+    declared = re.fullmatch("sep=(.)\r?\n", start[0]) if start else None  # written by some spreadsheets
+    start = start[1:] if declared else start
+    delimiter = declared[1] if declared else "\t" if source.format == "tsv" else _delimiter(start)
     plain = source.format == "tsv" and not uses_quotes(start)
     rows = csv.reader(chain(start, lines), delimiter=delimiter, quotechar=None if plain else '"', strict=True)
     header: list[str] | None = None
 
     def here() -> str:
-        return f"{source.name} line {rows.line_num + bool(said)}"
+        return f"{source.name} line {rows.line_num + bool(declared)}"
 
     try:
         for row in rows:
@@ -190,39 +190,39 @@ def _csv_rows(lines: Iterable[str], source: Source) -> Iterator[Row]:
             if not row:
                 continue
             if len(row) != len(header):
-                raise DataError(f"{here()}: {len(row)} fields under a header of {len(header)}")
+                raise DataError(f"{here()}: {len(row)} fields, but the header has {len(header)}")
             yield Row(here(), dict(zip(header, row, strict=True)))
     except csv.Error as problem:
         raise DataError(f"{here()}: {problem}") from None
 
 
 def _delimiter(start: list[str]) -> str:
-    """Give what stands between the columns of a header: a comma, or what some countries' spreadsheets write."""
+    """Return the delimiter of a header: a comma, or the semicolon or tab that some spreadsheets write."""
     return max(",;\t", key="".join(start[:1]).count)
 
 
 def uses_quotes(start: list[str]) -> bool:
-    """Tell whether tab-separated lines put fields into quotes, or mean every quote as it stands."""
+    """Return whether tab-separated lines use quoted fields, or quotes are plain characters."""
     rows = [line.rstrip("\n").split("\t") for line in start]
     begun = [field for row in rows for field in row if field.startswith('"')]
     if len({len(row) for row in rows}) > 1:
-        return bool(begun)  # tabs or line ends inside of quotes
+        return bool(begun)  # tabs or line ends within quotes
     return bool(begun) and all(re.fullmatch('"([^"]|"")*"', field) for field in begun)
 
 
 def _parquet_texts(
     source: Source, column: str | None, count_bytes: Callable[[int], None], columns: Columns
 ) -> Iterator[str]:
-    """Give the text of each row; no other column is read than the one that holds it."""
+    """Yield the text of each row, reading only the text column."""
     if source.name == "-":
-        raise DataError("standard input cannot be Parquet, which is read from its end; name a file")
+        raise DataError("Parquet cannot be read from standard input; give a file")
     with _opened(source) as file:
         schema = file.schema_arrow
         strings = [field.name for field in schema if _is_string(field.type)]
         if file.metadata.num_rows:
             sample = [row.cells for row in islice(_parquet_rows(file, source, strings), ROWS)]
-            record = {**dict.fromkeys(schema.names, 0), **_longest(sample)}  # what is no string is not even read
-            column = _remembered(record, column, source.name, columns)
+            record = {**dict.fromkeys(schema.names, 0), **_longest(sample)}  # columns other than strings are not read
+            column = _text_column(record, column, source.name, columns)
             for row in _parquet_rows(file, source, [column], count_bytes):
                 yield _text_of(row.cells[column], column, source.name)
 
@@ -243,7 +243,7 @@ def _parquet_rows(
     with readable(source.name):
         batches = file.iter_batches(batch_size=ROWS, columns=names)
     number = 0
-    each = (source.size or 0) / max(file.metadata.num_rows, 1)  # bytes of a row
+    each = (source.size or 0) / max(file.metadata.num_rows, 1)  # bytes per row
     while True:
         with readable(source.name):
             batch = next(batches, None)
@@ -257,7 +257,7 @@ def _parquet_rows(
 
 
 def _with_bad_bytes(batch: Any) -> list[dict[str, Any]]:
-    """Give the rows of a batch; a byte that is no UTF-8 is half a surrogate pair, which `Decoder.mend` treats."""
+    """Return the rows of a batch; invalid bytes become lone surrogates, which `Decoder.mend` handles."""
     columns = [_strings(column) if _is_string(column.type) else column.to_pylist() for column in batch.columns]
     return [dict(zip(batch.schema.names, row, strict=True)) for row in zip(*columns, strict=True)]
 
@@ -277,7 +277,7 @@ def _is_string(kind: Any) -> bool:
 
 
 def _longest(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Join records into one that holds the longest text of each column."""
+    """Return a record with the longest text of each column."""
     joined: dict[str, Any] = {}
     for record in records:
         for name, value in record.items():
@@ -289,7 +289,7 @@ def _longest(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 @cache
 def dataset_splits(name: str) -> tuple[str, ...]:
-    """Name the parts of a dataset of the hub, OWNER/NAME[:CONFIG]."""
+    """Return the names of the splits of a hub dataset, OWNER/NAME[:CONFIG]."""
     with readable(name, HUB):
         from datasets import get_dataset_split_names
 

@@ -1,4 +1,4 @@
-"""Where text comes from: files, folders, globs, standard input, remote paths and hub datasets."""
+"""Find and open sources of text: files, folders, globs, standard input, URLs and hub datasets."""
 
 import bz2
 import glob
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath, PurePosixPath
 from typing import IO, Any, NoReturn, cast
 
-from electra.data.files import is_there
+from electra.data.files import exists
 from electra.data.settings import Format
 from electra.errors import DataError
 
@@ -30,14 +30,14 @@ FORMATS: dict[str, Format] = {
 }
 CHUNK_BYTES = 1 << 20
 PACKED = (".gz", ".xz", ".bz2", ".zst")
-BZIP2 = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")  # text may begin with BZh; the second is of an empty file
-MADE = (  # names that only meet in a folder of which all is ours: a run, several of them, a corpus, one under way
+BZIP2 = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")  # text may begin with BZh; the second is an empty file
+MADE = (  # files that identify folders we wrote: a run, a fine-tuning run, a corpus, an unfinished build
     ("config.toml", "metrics.jsonl"),
     ("config.toml", "seeds"),
     ("manifest.json", "train-00000.npy"),
-    ("settings.json", "lock", "corpus", "groups"),
+    ("settings.json", "corpus", "groups"),
 )
-OF_A_TOKENIZER = frozenset(  # and of a model beside it
+TOKENIZER_FILES = frozenset(  # and of a model next to it
     "tokenizer_config.json tokenizer.json vocab.txt vocab.json merges.txt added_tokens.json special_tokens_map.json "
     "report.json config.json model.safetensors".split()
 )
@@ -46,30 +46,30 @@ LOOKED_FOR = ".txt .jsonl .csv .tsv .parquet, plain or .gz .xz .bz2 .zst"
 
 @dataclass(frozen=True)
 class Source:
-    """One stream of text: a file, standard input (`-`), a remote address or a dataset of the hub."""
+    """A source of text: a file, standard input (`-`), a URL or a hub dataset."""
 
     name: str
     format: Format
-    size: int | None = None  # bytes as stored, where that is known
+    size: int | None = None  # bytes as stored, if known
 
     @property
     def remote(self) -> bool:
-        """Say whether `fsspec` has to open it."""
+        """Return whether the source is opened with `fsspec`."""
         return "://" in self.name
 
 
 def names_of(sources: str | Path | Sequence[str | Path]) -> list[str]:
-    """Give the names of one source or of several."""
+    """Return the names of one or more sources."""
     return [str(name) for name in ([sources] if isinstance(sources, str | Path) else sources)]
 
 
 def find_sources(names: Sequence[str | Path], format: Format | None = None) -> tuple[list[Source], list[str]]:
-    """Give the sources that the names mean, in order, each once, and the rest: files that are no text or come again."""
+    """Return the sources in order without duplicates, and the ignored files: duplicates and files that are not text."""
     sources: list[Source] = []
     ignored: list[str] = []
     for name in map(str, names):
         if not name.strip():
-            raise DataError("a text was named with an empty name; is a variable of the shell not set?")
+            raise DataError("the name of a text is empty; is a shell variable not set?")
         if name == "-":
             sources.append(Source("-", format or "text"))
             continue
@@ -77,36 +77,36 @@ def find_sources(names: Sequence[str | Path], format: Format | None = None) -> t
         sources += found
         ignored += others
     if not sources:
-        raise DataError("no text was named; give files, folders, globs, - for standard input, or a hub dataset")
+        raise DataError("no text given; use files, folders, globs, - for standard input, or a hub dataset")
     once: dict[str | Path, Source] = {}
     for source in sources:
         file = source.size is not None and not source.remote
         if once.setdefault(Path(source.name).resolve() if file else source.name, source) is not source:
-            ignored.append(f"{source.name} (read already)")
+            ignored.append(f"{source.name} (already read)")
     return list(once.values()), ignored
 
 
 def is_dataset(name: str) -> bool:
-    """Tell whether a name is that of a dataset of the hub, OWNER/NAME[:CONFIG[:SPLIT]], and nothing on this machine."""
+    """Return whether a name has the form of a hub dataset, OWNER/NAME[:CONFIG[:SPLIT]], and is not a local file."""
     written = re.fullmatch(r"\w[\w.-]*/[\w.-]+(:[\w.-]*){0,2}", name) is not None
-    return written and not _format_of(name) and not is_there(name)
+    return written and not _format_of(name) and not exists(name)
 
 
 def _find_local(name: str, format: Format | None) -> tuple[list[Source], list[str]]:
-    path = Path(os.path.expanduser(name))  # noqa: PTH111 (it lets the ~ of nobody stand)
+    path = Path(os.path.expanduser(name))  # noqa: PTH111 (keeps the ~ of an unknown user)
     if path.is_dir():
         return _find_in_folder(path, format)
     if path.exists():
         return [_local(path, format)], []
     if glob.has_magic(name):
         paths = [Path(found) for found in sorted(glob.glob(str(path), recursive=True))]  # noqa: PTH207 (may be absolute)
-        folders = "**" not in name  # which matches what is in them as well
+        folders = "**" not in name  # ** matches the files in them too
         if matches := [found for found in paths if found.is_file() or (folders and found.is_dir())]:
             return find_sources(matches, format)
         raise DataError(f"no file matches {name}")
     if is_dataset(name):
         return [Source(name, "dataset")], []
-    raise DataError(f"no file or folder {name}; a dataset of the hub is written OWNER/NAME[:CONFIG[:SPLIT]]")
+    raise DataError(f"no file or folder {name}; a hub dataset is given as OWNER/NAME[:CONFIG[:SPLIT]]")
 
 
 def _find_in_folder(folder: Path, format: Format | None) -> tuple[list[Source], list[str]]:
@@ -128,27 +128,27 @@ def _refuse(problem: OSError) -> NoReturn:
 def _texts_among(
     files: Collection[PurePath], places: Collection[PurePath], folder: str, format: Format | None
 ) -> set[PurePath]:
-    """Tell the texts among the files of a folder by their names; what `electra` or a library wrote is none."""
+    """Return the text files of a folder, judged by name, without those that electra or a library wrote."""
     made = _made(files, places)
     texts = {path for path in files if path not in made and (format or _is_textual(path))}
     if not texts:
-        hint = "; a corpus, a tokenizer, a model or a run is none" if made else ""
+        hint = " (corpora, tokenizers, models and runs are ignored)" if made else ""
         raise DataError(f"no text in the folder {folder}{hint}; looked for {LOOKED_FOR}")
     return texts
 
 
 def _is_textual(path: PurePath) -> bool:
-    return _format_of(path.name) is not None and ".json" not in path.suffixes  # settings more often than text
+    return _format_of(path.name) is not None and ".json" not in path.suffixes  # usually settings, not text
 
 
 def _made(files: Collection[PurePath], places: Collection[PurePath]) -> set[PurePath]:
-    """Tell what `electra` or a library wrote: a tokenizer's files, and all of a folder that holds a run or a corpus."""
+    """Return the files that electra or a library wrote: tokenizers, and everything in runs and corpora."""
     known = {*files, *places}
     ours = {place for place in places if any(all(place / name in known for name in names) for names in MADE)}
     return {
         path
         for path in files
-        if (path.name in OF_A_TOKENIZER and path.with_name("tokenizer_config.json") in known)
+        if (path.name in TOKENIZER_FILES and path.with_name("tokenizer_config.json") in known)
         or not ours.isdisjoint(path.parents)
     }
 
@@ -191,21 +191,21 @@ def _format_of(name: str) -> Format | None:
 
 @contextmanager
 def readable(name: str, begins: str = "cannot read {name}") -> Iterator[None]:
-    """Turn whatever goes wrong while reading into the one line that names the source."""
+    """Turn any error while reading into a one-line error that names the source."""
     try:
         yield
     except DataError:
         raise
     except ImportError as problem:
-        hint = "; pip install -e '.[text]' in the checkout brings it" if problem.name in ("datasets", "pyarrow") else ""
-        raise DataError(f"reading {name} needs another package: {problem}{hint}") from None
-    except Exception as problem:  # every format and file system has errors of its own
+        hint = "; run: pip install -e '.[text]' in the checkout" if problem.name in ("datasets", "pyarrow") else ""
+        raise DataError(f"reading {name} needs a package that is not installed: {problem}{hint}") from None
+    except Exception as problem:  # every format and file system has its own errors
         reason = getattr(problem, "strerror", None) or str(problem) or type(problem).__name__
         raise DataError(f"{begins.format(name=name)}: {' '.join(reason.split())}") from None
 
 
 class _Counted(io.RawIOBase):
-    """A stream that tells how many bytes of it were read."""
+    """A stream that reports how many bytes were read."""
 
     def __init__(self, stream: IO[bytes], count: Callable[[int], None]) -> None:
         self.stream = stream
@@ -223,10 +223,10 @@ class _Counted(io.RawIOBase):
 
 @contextmanager
 def open_raw(source: Source) -> Iterator[IO[bytes]]:
-    """Open a source as it is stored."""
+    """Open a source for reading its stored bytes."""
     if source.name == "-":
         if sys.stdin is None:
-            raise DataError("standard input is closed; give it a text, or name a file")
+            raise DataError("standard input is closed; pipe a text into it or give a file")
         yield sys.stdin.buffer
     elif source.remote:
         import fsspec
@@ -239,7 +239,7 @@ def open_raw(source: Source) -> Iterator[IO[bytes]]:
 
 
 def read_chunks(source: Source, count: Callable[[int], None] = lambda size: None) -> Iterator[bytes]:
-    """Read a source as plain bytes, compression undone; `count` is told of the bytes as they are stored."""
+    """Yield the decompressed bytes of a source; `count` is called with the number of stored bytes read."""
     with ExitStack() as stack:
         with readable(source.name):
             stream = _unpacked(stack.enter_context(open_raw(source)), count)
@@ -253,7 +253,7 @@ def read_chunks(source: Source, count: Callable[[int], None] = lambda size: None
 
 def _unpacked(stream: IO[bytes], count: Callable[[int], None]) -> IO[bytes]:
     buffered = io.BufferedReader(_Counted(stream, count), buffer_size=CHUNK_BYTES)
-    magic = buffered.peek(10)[:10]  # not the file's name: standard input has none
+    magic = buffered.peek(10)[:10]  # not the file name, which standard input lacks
     if magic.startswith(b"\x1f\x8b"):
         return cast(IO[bytes], gzip.GzipFile(fileobj=buffered))
     if magic.startswith(b"\xfd7zXZ\x00"):
@@ -261,7 +261,7 @@ def _unpacked(stream: IO[bytes], count: Callable[[int], None]) -> IO[bytes]:
     if BZIP2.match(magic):
         return bz2.BZ2File(buffered)
     if magic.startswith(b"\x28\xb5\x2f\xfd"):
-        import pyarrow  # the zstandard package takes a file that was cut short for whole
+        import pyarrow  # the zstandard package does not detect truncated files
 
         return cast(IO[bytes], pyarrow.CompressedInputStream(buffered, "zstd"))
     return buffered

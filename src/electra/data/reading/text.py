@@ -1,4 +1,4 @@
-"""Documents out of whatever text a person has, streamed: memory does not grow with the text."""
+"""Read documents as a stream, in constant memory."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,35 +13,35 @@ from electra.data.reading.sources import Source, find_sources, read_chunks
 from electra.data.settings import Documents, Reading
 from electra.errors import DataError
 
-LINE_LIMIT = 1 << 16  # characters; a longer line is cut at white space, so that no single line fills the memory
-PASSAGE_LIMIT = 1 << 20  # characters; a longer document travels in several passages
-PARAGRAPH = 200  # characters; without blank lines, longer lines are taken for documents, shorter ones for sentences
+LINE_LIMIT = 1 << 16  # characters; a longer line is cut at white space to bound the memory
+PASSAGE_LIMIT = 1 << 20  # characters; a longer document is split into passages
+PARAGRAPH = 200  # characters; without blank lines, longer lines are documents and shorter ones are sentences
 
 
 @dataclass
 class Tally:
-    """What was read so far."""
+    """Counts of what was read so far."""
 
     sources: list[Source] = field(default_factory=list)
-    ignored: list[str] = field(default_factory=list)  # files of folders that are no text, files that come again
-    bytes_read: int = 0  # as stored: of a compressed file, the compressed bytes
-    invalid_places: int = 0  # where the text was no UTF-8
-    documents: Counter[str] = field(default_factory=Counter)  # sources by what a document is in them
-    columns: Columns = field(default_factory=dict)  # which were read of tables
+    ignored: list[str] = field(default_factory=list)  # duplicates, and files in folders that are not text
+    bytes_read: int = 0  # as stored, before decompression
+    invalid_places: int = 0  # with invalid UTF-8
+    documents: Counter[str] = field(default_factory=Counter)  # number of sources by kind of document
+    columns: Columns = field(default_factory=dict)  # text columns of tables
 
     @property
     def total_bytes(self) -> int | None:
-        """Give the size of all sources as stored, if every one is known."""
+        """Return the total size of all sources as stored, or None if one is unknown."""
         sizes = [source.size for source in self.sources]
         return None if None in sizes else sum(size for size in sizes if size)
 
     def count_bytes(self, size: int) -> None:
-        """Note that so many bytes were read."""
+        """Count bytes that were read."""
         self.bytes_read += size
 
 
 class Passage(NamedTuple):
-    """A document, or one stretch of a document that is too long to be held whole."""
+    """A document, or a part of a long one."""
 
     text: str
     first: bool = True
@@ -51,7 +51,7 @@ class Passage(NamedTuple):
 def read_documents(
     names: Sequence[str | Path], reading: Reading | None = None, tally: Tally | None = None
 ) -> Iterator[Passage]:
-    """Read the documents of files, folders, globs, `-`, remote addresses or hub datasets, in a fixed order."""
+    """Yield the documents of files, folders, globs, `-`, URLs or hub datasets in a fixed order."""
     reading = reading or Reading()
     tally = tally if tally is not None else Tally()
     tally.sources, tally.ignored = find_sources(names, reading.format)
@@ -65,7 +65,7 @@ def _check_documents(source: Source, documents: Documents) -> None:
     allowed = ("blank", "line", "file") if source.format == "text" else ("record",)
     if documents not in ("auto", *allowed):
         raise DataError(
-            f"{source.name} is {source.format}: its documents are one of auto, {', '.join(allowed)}, not {documents}"
+            f"{source.name}: documents={documents} does not fit {source.format}; choose auto, {', '.join(allowed)}"
         )
 
 
@@ -86,7 +86,7 @@ def _read_source(source: Source, reading: Reading, tally: Tally) -> Iterator[Pas
 
 
 def _guess_documents(start: str) -> Documents:
-    """Guess what a document is from a file's first megabyte: where blank lines stand, they separate documents."""
+    """Guess what a document is from a file's first megabyte; blank lines, if any, separate documents."""
     lines = [line.strip() for line in start.strip().split("\n")]
     if not all(lines):
         return "blank"
@@ -94,7 +94,7 @@ def _guess_documents(start: str) -> Documents:
 
 
 def _cut_lines(texts: Iterable[str]) -> Iterator[tuple[str, bool]]:
-    """Split text into lines, longer ones into pieces; the flag says that the line ends here."""
+    """Yield lines, long ones in pieces, and whether each piece ends its line."""
     rest = ""
     for text in texts:
         *lines, rest = (rest + text).split("\n")
@@ -118,7 +118,7 @@ def _cut(line: str, start: int) -> int:
 
 
 def _gather(lines: Iterable[tuple[str, bool]], documents: Documents) -> Iterator[Passage]:
-    """Join lines into documents, and hand a long document on whenever a passage of it is full."""
+    """Join lines into documents; yield long ones in passages."""
     held: list[str] = []
     size = 0
     first = True

@@ -1,1 +1,1 @@
-"""Text to token ids, and how a vocabulary is trained."""
+"""Tokenizers and the training of vocabularies."""

@@ -1,7 +1,7 @@
-"""Three ways to find the pieces of a vocabulary; each gives the same tokenizer for the same text, whatever the threads.
+"""Train WordPiece, Unigram and BPE vocabularies; the result does not depend on the number of threads.
 
-The trainers of `tokenizers` walk through hash tables whose order changes from run to run; what would depend on that
-order is settled here.
+The trainers of `tokenizers` iterate over hash tables, whose order changes from run to run; the code here removes the
+dependence on that order.
 """
 
 import math
@@ -15,13 +15,13 @@ from electra.data.settings import Pieces
 from electra.data.tokens.sample import Sample
 from electra.data.tokens.tokenizer import SPACE_SIGN, SPECIAL_TOKENS, Tokenizer, bert_parts, framed, wordpiece
 
-MIN_FREQUENCY = 2  # a piece that occurs once teaches nothing
-LONGEST_PIECE = 16  # characters, of Unigram
-CANDIDATES = 1.5  # Unigram starts from so many times the pieces asked for
-REFINEMENTS = (1.3, 1.15, 1.0, 1.0)  # and keeps so many times the pieces in each round
-REFINED_CHARACTERS = 20_000_000  # of the sample, on which these rounds are made
+MIN_FREQUENCY = 2  # rarer pieces are not useful
+LONGEST_PIECE = 16  # characters; for Unigram
+CANDIDATES = 1.5  # Unigram starts with this multiple of the requested size
+REFINEMENTS = (1.3, 1.15, 1.0, 1.0)  # and keeps this multiple in each round
+REFINED_CHARACTERS = 20_000_000  # of the sample, for these rounds
 
-# A word, a number or a run of signs, each with the space before it; scripts without spaces stay in one stretch.
+# A word, a number or a run of punctuation, each with the space before it; scripts without spaces are not split.
 _STRETCH = r" ?[\p{L}\p{M}]+| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+"
 
 
@@ -32,16 +32,16 @@ def train_pieces(model: Pieces, sample: Sample, size: int, *, lowercase: bool, s
 
 
 def _train_wordpiece(sample: Sample, size: int, lowercase: bool, strip_accents: bool) -> Tokenizer:
-    """Find the pieces that BERT's tokenizer matches from the left, longest first."""
+    """Train the vocabulary of BERT's tokenizer, which matches pieces from the left, longest first."""
     normalizer, pre_tokenizer = bert_parts(lowercase=lowercase, strip_accents=strip_accents)
     alphabet = _alphabet(sample.count_characters(), normalizer)
     letters = sorted(alphabet[: size // 3])
-    # Signs and ideographs stand alone and never continue a word.
+    # Punctuation and ideographs are separate words and never continue one.
     inner = [letter for letter in letters if _is_one_word(f"a{letter}", normalizer, pre_tokenizer)]
     trainer = trainers.WordPieceTrainer(
         vocab_size=size,
         min_frequency=MIN_FREQUENCY,
-        # Pieces get ids as they are met, and ids decide between pairs of equal frequency: name all letters first.
+        # Ids are given in order of appearance and break ties between pairs, so list all letters first.
         special_tokens=[*SPECIAL_TOKENS, *letters, *(f"##{letter}" for letter in inner)],
         initial_alphabet=letters,
         limit_alphabet=len(letters),
@@ -51,19 +51,19 @@ def _train_wordpiece(sample: Sample, size: int, lowercase: bool, strip_accents: 
     backend.normalizer, backend.pre_tokenizer = normalizer, pre_tokenizer
     backend.train([str(file) for file in sample.files], trainer)
     vocab = backend.get_vocab()
-    others = [letter for letter in alphabet if letter not in vocab]  # for the places that text of ideographs leaves
+    others = [letter for letter in alphabet if letter not in vocab]  # fill the places left by text with ideographs
     pieces = [*sorted(vocab, key=vocab.__getitem__), *others][:size]
     return wordpiece(pieces, lowercase=lowercase, strip_accents=strip_accents)
 
 
 def _train_unigram(sample: Sample, size: int, lowercase: bool, strip_accents: bool) -> Tokenizer:
-    """Find the pieces whose most probable sequence spells each stretch of text.
+    """Train a Unigram model, which splits text into its most probable sequence of pieces.
 
-    Candidates come from merging letters, then pieces that the best spellings seldom use are dropped. The trainer of
-    `tokenizers` instead looks for substrings of different words, and so misses words that occur in one form only.
+    Candidates come from BPE merges; then pieces that are rarely used in the best segmentations are dropped. The trainer
+    of `tokenizers` instead looks for substrings common to different words and misses words with a single form.
     """
     normalizer = _compatible_normalizer(lowercase, strip_accents)
-    pre_tokenizer = pre_tokenizers.Sequence([_stretches(), _space_signs()])
+    pre_tokenizer = pre_tokenizers.Sequence([_stretches(), _metaspace()])
     letters = sorted({SPACE_SIGN, *_alphabet(sample.count_characters(compatible=True), normalizer)[: size // 3]})
     candidates = tokenizers.Tokenizer(models.BPE())
     candidates.normalizer, candidates.pre_tokenizer = normalizer, pre_tokenizer
@@ -77,7 +77,7 @@ def _train_unigram(sample: Sample, size: int, lowercase: bool, strip_accents: bo
     )
     candidates.train([str(file) for file in sample.files], trainer)
     vocab = candidates.get_vocab()
-    # The earlier a piece was merged, the more frequent it is: good enough to begin with.
+    # Pieces merged earlier are more frequent, which is good enough as initial scores.
     scores = {piece: -math.log(vocab[piece] + 1) for piece in sorted(vocab, key=vocab.__getitem__)}
     stretches = _count_stretches(sample, normalizer, pre_tokenizer)
     for share in REFINEMENTS:
@@ -106,9 +106,9 @@ def _count_stretches(
 def _refine(
     scores: Mapping[str, float], stretches: Mapping[str, int], size: int, letters: Set[str]
 ) -> dict[str, float]:
-    """Spell all text as well as the scores allow, then score the pieces by their use and keep the most used.
+    """Segment all text with the current scores, then rescore the pieces by their use and keep the most used.
 
-    Counts are whole numbers, so the outcome depends on no order of summation.
+    Counts are integers, so the result does not depend on the order of summation.
     """
     backend = tokenizers.Tokenizer(_unigram(scores))
     used = [0] * (len(SPECIAL_TOKENS) + len(scores))
@@ -118,7 +118,7 @@ def _refine(
             used[number] += count
     uses = dict(zip(scores, used[len(SPECIAL_TOKENS) :], strict=True))
     kept = sorted(uses, key=lambda piece: (piece not in letters, -uses[piece], piece))[:size]
-    total = max(1, sum(uses[piece] for piece in kept))  # of control characters nothing is left to count
+    total = max(1, sum(uses[piece] for piece in kept))  # 0 for text of control characters
     return {
         piece: round(math.log(max(uses[piece], 0.5) / total), 6)
         for piece in sorted(kept, key=lambda piece: (-uses[piece], piece))
@@ -126,7 +126,7 @@ def _refine(
 
 
 def _train_bpe(sample: Sample, size: int, lowercase: bool, strip_accents: bool) -> Tokenizer:
-    """Merge bytes, the most frequent pair first: no text is unknown."""
+    """Train a byte-level BPE model, for which no text is unknown."""
     backend = tokenizers.Tokenizer(models.BPE(unk_token="[UNK]"))
     backend.normalizer = _compatible_normalizer(lowercase, strip_accents)
     backend.pre_tokenizer = pre_tokenizers.Sequence(
@@ -145,7 +145,7 @@ def _train_bpe(sample: Sample, size: int, lowercase: bool, strip_accents: bool) 
 
 
 def _compatible_normalizer(lowercase: bool, strip_accents: bool) -> normalizers.Normalizer:
-    """Unify what looks alike, drop control characters, and put one space before every word, the first included."""
+    """Return a normalizer that applies NFKC, drops control characters and puts one space before every word."""
     clean = normalizers.BertNormalizer(
         clean_text=True, handle_chinese_chars=False, strip_accents=strip_accents, lowercase=lowercase
     )
@@ -153,7 +153,7 @@ def _compatible_normalizer(lowercase: bool, strip_accents: bool) -> normalizers.
     return normalizers.Sequence([normalizers.NFKC(), clean, normalizers.NFC(), *one_space])
 
 
-def _space_signs() -> pre_tokenizers.PreTokenizer:
+def _metaspace() -> pre_tokenizers.PreTokenizer:
     return pre_tokenizers.Metaspace(replacement=SPACE_SIGN, prepend_scheme="never", split=False)
 
 
@@ -166,7 +166,7 @@ def _is_one_word(text: str, normalizer: normalizers.Normalizer, pre_tokenizer: p
 
 
 def _alphabet(counts: Mapping[str, int], normalizer: normalizers.Normalizer) -> list[str]:
-    """List the letters that deserve a piece of their own, those that occur twice, the most frequent first."""
+    """Return the letters that occur at least twice, most frequent first."""
     normalized: Counter[str] = Counter()
     for character, count in counts.items():
         for letter in normalizer.normalize_str(character).replace(" ", ""):

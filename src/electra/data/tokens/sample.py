@@ -1,4 +1,4 @@
-"""A bounded, even sample of a stream of documents whose length is not known beforehand."""
+"""A bounded, even sample of a stream of documents of unknown length."""
 
 import unicodedata
 from collections import Counter
@@ -10,18 +10,18 @@ import numpy as np
 
 from electra.data.mix import mix
 
-SPACELESS = 20  # characters for each space; with more, text has no words that repeat, and training costs far more
-SPACELESS_COST = 10  # characters that one of such text counts for
+SPACELESS = 20  # characters per space; text with more has few repeated words and is slow to train on
+SPACELESS_COST = 10  # how often a character of such text counts
 _BLOCK = 1 << 20  # characters read at a time
 _UNICODE = 0x110000
 _LAST_LEVEL = 63
 
 
 class Sample:
-    """Documents kept in files, all of them until they exceed `max_characters`, then one of 2, one of 4, … of all.
+    """A sample kept in files: all documents up to `max_characters`, beyond that every 2nd, every 4th, and so on.
 
-    Text without spaces, such as Japanese, may have a tenth of that: the trainers need as much memory for it.
-    A document is in the file named after how many halvings it outlives, so that halving the sample is deleting a file.
+    Text without spaces, such as Japanese, counts ten times, because the trainers need more memory for it.
+    The file of a document depends on how many halvings it survives, so that halving the sample deletes one file.
     """
 
     def __init__(self, folder: Path, max_characters: int) -> None:
@@ -32,21 +32,21 @@ class Sample:
         self.characters = 0
         self.level = 0  # documents of lower levels are dropped
         self._kept: Counter[int] = Counter()  # level: characters
-        self._cost: Counter[int] = Counter()  # level: characters, those of text without spaces tenfold
+        self._cost: Counter[int] = Counter()  # level: characters, times 10 for text without spaces
         self._streams: dict[int, IO[str]] = {}
 
     @property
     def kept_characters(self) -> int:
-        """Give the size of the sample."""
+        """Return the size of the sample."""
         return self._kept.total()
 
     @property
     def files(self) -> list[Path]:
-        """Give the files that hold the sample, in order."""
+        """Return the files of the sample in order."""
         return [self._file(level) for level in sorted(self._kept)]
 
     def add(self, text: str) -> None:
-        """Count a document, and keep it if its turn has come."""
+        """Count a document, and keep it if it belongs to the sample."""
         level = _level(self.documents)
         self.documents += 1
         self.characters += len(text)
@@ -61,12 +61,12 @@ class Sample:
             self._halve()
 
     def close(self) -> None:
-        """Finish writing; from here on the sample is read."""
+        """Finish writing, before the sample is read."""
         for stream in self._streams.values():
             stream.close()
 
     def lines(self, stride: int = 1) -> Iterator[str]:
-        """Give one of every `stride` lines of the sample."""
+        """Yield one of every `stride` lines of the sample."""
         number = 0
         for file in self.files:
             with file.open(encoding="utf-8", newline="\n") as stream:
@@ -76,7 +76,7 @@ class Sample:
                     number += 1
 
     def count_characters(self, *, compatible: bool = False) -> Counter[str]:
-        """Count how often each character occurs; `compatible`: after the normalisation NFKC."""
+        """Count the characters of the sample, after NFKC normalization if `compatible`."""
         counts = np.zeros(_UNICODE, np.int64)
         for file in self.files:
             with file.open(encoding="utf-8", newline="\n") as stream:
@@ -97,9 +97,9 @@ class Sample:
 
 
 def _level(number: int) -> int:
-    """Say how many halvings document `number` outlives: of every two neighbours left, a hash says which one stays.
+    """Return how many halvings document `number` survives: of every two neighbors left, a hash decides which one stays.
 
-    Text may alternate between two kinds, so it is not always the second; the first of all documents always stays.
+    A fixed choice would be biased for text that alternates between two kinds. Document 0 always stays.
     """
     if number == 0:
         return _LAST_LEVEL

@@ -1,4 +1,4 @@
-"""Text to token ids and back, in the file layout that Hugging Face reads."""
+"""Tokenizers and their files, which are compatible with Hugging Face."""
 
 import hashlib
 import json
@@ -10,31 +10,31 @@ from typing import Any, Self, cast
 import tokenizers
 from tokenizers import Encoding, decoders, models, normalizers, pre_tokenizers, processors
 
-from electra.data.files import read_table, write_whole
+from electra.data.files import read_table, write_atomically
 from electra.data.reading.hub import locate
 from electra.errors import DataError
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ROLES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
-SPACE_SIGN = "▁"  # what stands for the space before a word, in Unigram
-CHOICES = {  # in BERT's normalizer, and in tokenizer_config.json, which counts where they differ
+SPACE_SIGN = "▁"  # marks the space before a word in Unigram
+CHOICES = {  # BERT's normalizer: tokenizer_config.json, which takes precedence
     "lowercase": "do_lower_case",
     "strip_accents": "strip_accents",
     "handle_chinese_chars": "tokenize_chinese_chars",
 }
-INPUTS = ("input_ids", "token_type_ids", "attention_mask")  # what a model of ours takes, in the words of `transformers`
+INPUTS = ("input_ids", "token_type_ids", "attention_mask")  # inputs of our models as `transformers` names them
 FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "added_tokens.json")
 BERTS = {f"{name}Tokenizer{fast}" for name in ("Bert", "Electra", "DistilBert") for fast in ("", "Fast")}
-PARTS = ("", "tokenizer", "model")  # of a folder that may hold one: its own, a corpus's, a run's
-FEWEST = 3  # tokens that a model reads: [CLS], one of the text, [SEP]
-UNLIMITED = 1_000_000  # tokens: from here on `transformers` means that there is no limit
+PARTS = ("", "tokenizer", "model")  # subfolders with a tokenizer, for a corpus or a run
+FEWEST = 3  # tokens: [CLS], one token of text, [SEP]
+UNLIMITED = 1_000_000  # tokens; `transformers` uses larger values for no limit
 
 
 class Tokenizer:
-    """A `tokenizers` tokenizer with the five special tokens that pre-training needs, under whatever names.
+    """A `tokenizers` tokenizer with the five special tokens that pre-training needs, under any names.
 
-    Text that spells a special token, such as "[MASK]", is read as ordinary text. `longest` is how many tokens the
-    model beside it was trained to read at once, where that is known.
+    Text that contains a special token, such as "[MASK]", is read as ordinary text. `longest` is the maximum number of
+    tokens of the model in the same folder, if known.
     """
 
     def __init__(
@@ -43,8 +43,8 @@ class Tokenizer:
         missing = [name for name in names if backend.token_to_id(name) is None]
         if missing:
             raise DataError(
-                f"the vocabulary lacks the special tokens {' '.join(missing)}; "
-                f"if it calls them otherwise, give {', '.join(ROLES)} in a tokenizer_config.json beside it"
+                f"the vocabulary lacks the special tokens {' '.join(missing)}; if they have other names, "
+                f"set {', '.join(ROLES)} in a tokenizer_config.json next to it"
             )
         self.backend = backend
         self.names = tuple(names)
@@ -53,67 +53,67 @@ class Tokenizer:
         backend.no_truncation()
         backend.encode_special_tokens = True
         special = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}
-        backend.add_special_tokens([name for name in names if name not in special])  # those stay as they are
+        backend.add_special_tokens([name for name in names if name not in special])  # the others keep their settings
         ids = [cast(int, backend.token_to_id(name)) for name in names]  # none is missing
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = ids
         if len(set(ids)) < len(ids):
-            raise DataError(f"the special tokens have to be different ones; found {' '.join(names)}")
-        self._refuse_losses()
-        self._refuse_injection()
+            raise DataError(f"the special tokens must be different; found {' '.join(names)}")
+        self._check_unknown_letters()
+        self._check_injection()
 
-    def _refuse_losses(self) -> None:
-        """Make sure that a letter which no piece has is read as unknown."""
+    def _check_unknown_letters(self) -> None:
+        """Check that letters outside the vocabulary become unknown tokens."""
         model = self.backend.model
         if isinstance(model, models.Unigram) and json.loads(self.backend.to_str())["model"]["unk_id"] is None:
-            raise DataError("the Unigram vocabulary does not say which piece is the unknown one (unk_id)")
+            raise DataError("the Unigram vocabulary has no unk_id, the id of the unknown token; set one")
         if isinstance(model, models.BPE) and model.unk_token is None and not self.encode(["\U000f0000"])[0].ids:
-            raise DataError("the BPE vocabulary drops letters that it does not know; give it an unk_token")
+            raise DataError("the BPE vocabulary drops unknown letters; set its unk_token")
 
-    def _refuse_injection(self) -> None:
-        """Make sure that no text gives the id of a special token: where documents end is read from these ids."""
+    def _check_injection(self) -> None:
+        """Check that text never produces the id of a special token, which would break document boundaries."""
         special = {self.pad_id, self.cls_id, self.sep_id, self.mask_id}
         for name in self.names:
             encodings = self.encode([f"a {name}{name} b", f"a {name} b"])
             if any(special.intersection(encoding.ids) for encoding in encodings):
-                raise DataError(f"text that spells {name} becomes that special token; take another tokenizer")
+                raise DataError(f"the text {name} is read as that special token; use another tokenizer")
 
     @property
     def fingerprint(self) -> str:
-        """Give what tells this tokenizer from all others."""
+        """Return a hash of the tokenizer."""
         return hashlib.sha256(" ".join([*self.names, self.backend.to_str()]).encode()).hexdigest()
 
     @property
     def vocab_size(self) -> int:
-        """Give the number of ids: one more than the largest."""
+        """Return the number of ids, one more than the largest."""
         return max(self.backend.get_vocab().values()) + 1
 
     def __repr__(self) -> str:
-        """Say how large it is."""
+        """Return the kind and size of the tokenizer."""
         return f"Tokenizer({type(self.backend.model).__name__} of {self.vocab_size:,} pieces)"
 
     def encode(self, texts: Iterable[str]) -> list[Encoding]:
-        """Split each text into pieces, without special tokens around them."""
+        """Split each text into pieces, without adding special tokens."""
         if isinstance(texts, str):
-            raise DataError("one text where a list of texts is wanted; give a list of one: [text]")
+            raise DataError("expected a list of texts, found one text; pass [text]")
         texts = list(texts)
         try:
             if not all(isinstance(text, str) for text in texts):
-                raise TypeError  # for pairs too, which the library would read as one text after the other
+                raise TypeError  # also for pairs, which the library would join
             return list(self.backend.encode_batch(texts, add_special_tokens=False))
         except TypeError:
-            raise DataError("texts have to be strings of whole characters, without halves of surrogate pairs") from None
+            raise DataError("texts must be strings without lone surrogates") from None
 
     def encode_words(self, sentences: Sequence[Sequence[str]]) -> list[Encoding]:
-        """Split sentences that are words already into pieces that know their word."""
+        """Split sentences, given as lists of words, into pieces that refer to their word."""
         words = [list(sentence) for sentence in sentences]
         return list(self.backend.encode_batch(words, is_pretokenized=True, add_special_tokens=False))
 
     def token(self, token_id: int) -> str:
-        """Spell an id; an id beyond the vocabulary is unknown."""
+        """Return the token of an id, or the unknown token for an id outside the vocabulary."""
         return self.backend.id_to_token(token_id) or self.names[ROLES.index("unk_token")]
 
     def spell(self, token_id: int) -> str:
-        """Give an id as text, with a space before it where it begins a word."""
+        """Return the text of an id, with a leading space if it begins a word."""
         piece = self.token(token_id)
         if isinstance(self.backend.model, models.WordPiece):
             return piece.removeprefix("##") if piece.startswith("##") else f" {piece}"
@@ -122,41 +122,41 @@ class Tokenizer:
         return piece.replace(SPACE_SIGN, " ")
 
     def word_starts(self) -> list[bool]:
-        """Tell of each id whether it begins a word."""
+        """Return for each id whether it begins a word."""
         return [self.spell(number).startswith(" ") for number in range(self.vocab_size)]
 
     def of_length(self, longest: int | None) -> Self:
-        """Give the same tokenizer for a model that reads so many tokens."""
+        """Return a copy for a model with this maximum number of tokens."""
         tokenizer = copy(self)
         tokenizer.longest = longest
         return tokenizer
 
     def save(self, folder: Path) -> None:
-        """Write the files from which `AutoTokenizer` and `load_tokenizer` make an equal tokenizer."""
+        """Write the files from which `AutoTokenizer` and `load_tokenizer` load an equal tokenizer."""
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / "tokenizer.json", self.backend.to_str(pretty=True))
+        write_atomically(folder / "tokenizer.json", self.backend.to_str(pretty=True))
         settings: dict[str, object] = dict(zip(ROLES, self.names, strict=True))
         settings |= {"model_max_length": self.longest} if self.longest else {}
         described = json.loads(self.backend.to_str())
         if not _is_berts(described):
             settings |= {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": list(INPUTS)}
-        else:  # which `transformers` makes anew, of the vocabulary and three settings
+        else:  # `transformers` builds it from the vocabulary and three settings
             normalizer = described["normalizer"]
             settings |= {"tokenizer_class": "ElectraTokenizer"}
             settings |= {theirs: normalizer[ours] for ours, theirs in CHOICES.items()}
-            pieces = [self.backend.id_to_token(number) or "" for number in range(self.vocab_size)]  # some ids have none
-            (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in pieces), encoding="utf-8")
-        (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+            pieces = [self.backend.id_to_token(number) or "" for number in range(self.vocab_size)]  # "": unused id
+            write_atomically(folder / "vocab.txt", "".join(f"{piece}\n" for piece in pieces))
+        write_atomically(folder / "tokenizer_config.json", json.dumps(settings, indent=2) + "\n")
 
 
 def load_tokenizer(source: str | Path) -> Tokenizer:
-    """Load a tokenizer from a folder, also a run's or a corpus's, a `tokenizer.json`, a `vocab.txt` or a hub name."""
+    """Load a tokenizer from a folder (also of a run or a corpus), a `tokenizer.json`, a `vocab.txt` or a hub name."""
     path = locate(source, FILES, DataError)
     if path.is_dir():
         places = [path / part / name for part in PARTS for name in ("tokenizer.json", "vocab.txt")]
         found = [place for place in places if place.is_file()]
         if not found:
-            raise DataError(f"no tokenizer.json and no vocab.txt in {source}")
+            raise DataError(f"no tokenizer.json or vocab.txt in {source}")
         path = found[0]
     config = path.with_name("tokenizer_config.json")
     settings = read_table(config, "a tokenizer's config", DataError) if config.is_file() else {}
@@ -169,7 +169,7 @@ def load_tokenizer(source: str | Path) -> Tokenizer:
 
 
 def _is_berts(described: Mapping[str, Any]) -> bool:
-    """Say whether a tokenizer is BERT's but for its vocabulary and for how it treats case, accents and ideographs."""
+    """Return whether a tokenizer is BERT's, apart from its vocabulary and handling of case, accents and ideographs."""
     normalizer, words, model = (described[part] or {} for part in ("normalizer", "pre_tokenizer", "model"))
     return (
         (normalizer.get("type"), normalizer.get("clean_text")) == ("BertNormalizer", True)
@@ -180,14 +180,14 @@ def _is_berts(described: Mapping[str, Any]) -> bool:
 
 
 def _names(settings: Mapping[str, Any]) -> list[str]:
-    """Read what the special tokens are called: a word, or a record with the word as its content."""
+    """Return the names of the special tokens, each given as a string or as an object with its content."""
     given = [settings.get(role) or name for role, name in zip(ROLES, SPECIAL_TOKENS, strict=True)]
     return [_content(name) if isinstance(name, dict) else str(name) for name in given]
 
 
 def _content(token: Mapping[str, Any]) -> str:
     if "content" not in token:
-        raise DataError(f"a token is described without its content: {json.dumps(token)}")
+        raise DataError(f"a token has no content: {json.dumps(token)}")
     return str(token["content"])
 
 
@@ -197,11 +197,11 @@ def _read_json(path: Path, settings: Mapping[str, Any]) -> Tokenizer:
     normalizer = described.get("normalizer") or {}
     if settings.get("tokenizer_class") in BERTS and normalizer.get("type") == "BertNormalizer":
         normalizer |= {ours: settings[theirs] for ours, theirs in CHOICES.items() if theirs in settings}
-    for token in described.get("added_tokens", []):  # others than the five, such as [E1], are read where text has them
+    for token in described.get("added_tokens", []):  # others, such as [E1], may occur in text
         token["special"] = _content(token) in names
     try:
         backend = tokenizers.Tokenizer.from_str(json.dumps(described))
-    except Exception as problem:  # the library raises bare Exception for a file it cannot read
+    except Exception as problem:  # the library raises a bare Exception
         raise DataError(f"not a tokenizer: {problem}") from None
     return framed(backend, names, trims='"trim_offsets": true' in json.dumps(described.get("post_processor")))
 
@@ -209,11 +209,11 @@ def _read_json(path: Path, settings: Mapping[str, Any]) -> Tokenizer:
 def _read_vocab(path: Path, settings: Mapping[str, Any]) -> Tokenizer:
     kind = settings.get("tokenizer_class")
     if kind not in (None, "PreTrainedTokenizerFast", *BERTS):
-        raise DataError(f"the vocabulary is for {kind}, which splits text in a way of its own; bring a tokenizer.json")
+        raise DataError(f"the vocabulary is for {kind}, which needs a tokenizer.json; save one next to it")
     try:
         pieces = path.read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError as problem:
-        raise DataError(f"not a vocabulary in UTF-8: {problem}") from None
+        raise DataError(f"the vocabulary is not UTF-8: {problem}") from None
     names = _names(settings)
     cased = any(piece != piece.lower() for piece in pieces if piece not in names and not piece.startswith("[unused"))
     tokenizer = wordpiece(
@@ -228,13 +228,13 @@ def _read_vocab(path: Path, settings: Mapping[str, Any]) -> Tokenizer:
 
 
 def _added(path: Path, settings: Mapping[str, Any]) -> dict[int, str]:
-    """Read the tokens that were added to a vocabulary, by their ids: from its settings, or from a file beside it."""
+    """Return the tokens added to a vocabulary by id, from its settings or a file next to it."""
     in_file = read_table(path, "a list of added tokens", DataError) if path.is_file() else {}
     try:
         listed = {int(number): _content(token) for number, token in settings.get("added_tokens_decoder", {}).items()}
         return listed | {int(number): token for token, number in in_file.items()}
     except (AttributeError, TypeError, ValueError):
-        raise DataError("the added tokens are not listed by their ids") from None
+        raise DataError("the added tokens do not have integer ids") from None
 
 
 def _add(backend: tokenizers.Tokenizer, added: Mapping[int, str]) -> None:
@@ -243,14 +243,14 @@ def _add(backend: tokenizers.Tokenizer, added: Mapping[int, str]) -> None:
             backend.add_tokens([token])
         if backend.token_to_id(token) != number:
             raise DataError(
-                f"the added token {token} has id {number}, but {backend.token_to_id(token)} in the vocabulary"
+                f"the added token {token} has id {number}, but id {backend.token_to_id(token)} in the vocabulary"
             )
 
 
 def bert_parts(
     *, lowercase: bool, strip_accents: bool | None, split_ideographs: bool = True
 ) -> tuple[normalizers.Normalizer, pre_tokenizers.PreTokenizer]:
-    """Give the two steps that come before WordPiece in BERT; `strip_accents=None` follows `lowercase`."""
+    """Return BERT's normalizer and pre-tokenizer; `strip_accents=None` means the same as `lowercase`."""
     normalizer = normalizers.BertNormalizer(
         lowercase=lowercase, strip_accents=strip_accents, handle_chinese_chars=split_ideographs
     )
@@ -265,7 +265,7 @@ def wordpiece(
     split_ideographs: bool = True,
     names: Sequence[str] = SPECIAL_TOKENS,
 ) -> Tokenizer:
-    """Build BERT's tokenizer over a vocabulary."""
+    """Return BERT's tokenizer with a vocabulary."""
     vocab = {piece.rstrip("\r"): number for number, piece in enumerate(pieces) if piece}
     unknown = names[ROLES.index("unk_token")]
     backend = tokenizers.Tokenizer(models.WordPiece(vocab, unk_token=unknown))
@@ -277,9 +277,9 @@ def wordpiece(
 
 
 def framed(backend: tokenizers.Tokenizer, names: Sequence[str] = SPECIAL_TOKENS, *, trims: bool = False) -> Tokenizer:
-    """Complete a tokenizer so that `transformers` puts [CLS] and [SEP] around what it encodes, as we do.
+    """Return a tokenizer that adds [CLS] and [SEP] around encoded text, also in `transformers`.
 
-    With `trims` the place of a byte-level piece in the text is without the space before it.
+    With `trims`, the offsets of a byte-level piece exclude the space before it.
     """
     tokenizer = Tokenizer(backend, names)
     start, end = (names[ROLES.index(role)] for role in ("cls_token", "sep_token"))

@@ -1,4 +1,4 @@
-"""Train a vocabulary on text: a folder that `AutoTokenizer` and `load_tokenizer` read, with a report beside it."""
+"""Train a vocabulary and write it, with a report, to a folder that `AutoTokenizer` and `load_tokenizer` read."""
 
 import json
 import shutil
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from electra.data.files import folder_whole, write_json
+from electra.data.files import atomic_folder, write_json
 from electra.data.reading.sources import names_of
 from electra.data.reading.text import read_documents
 from electra.data.settings import Accents, Model, Pieces, Reading, Vocabulary
@@ -17,40 +17,40 @@ from electra.data.tokens.tokenizer import FILES, Tokenizer
 from electra.errors import DataError
 
 REPORT = "report.json"
-PROBE_CHARACTERS = 1_000_000  # of the sample, on which the finished vocabulary is measured
+PROBE_CHARACTERS = 1_000_000  # of the sample, for measuring the finished vocabulary
 
-MOST_UNKNOWN = 0.01  # of the characters; beyond, a language wants another vocabulary
-FEW_MARKS = 0.005  # of the characters; English has a tenth of that, in words that it borrowed
+MOST_UNKNOWN = 0.01  # fraction of characters; with more, another kind of vocabulary fits better
+FEW_MARKS = 0.005  # fraction of characters; English has a tenth of that, in loan words
 
 
 @dataclass(frozen=True)
 class Fertility:
-    """How finely a vocabulary cuts text: the fewer tokens, the more text fits a sequence."""
+    """How finely a vocabulary splits text; with fewer tokens, more text fits into a sequence."""
 
-    tokens_per_word: float  # words as white space separates them, which says little where a language does without
-    tokens_per_character: float  # white space not counted
-    unknown: float  # share of [UNK] among the tokens
-    unknown_characters: float = 0.0  # share of the characters that they stand for: one may be a whole line of Thai
+    tokens_per_word: float  # separated by white space; not meaningful for languages without it
+    tokens_per_character: float  # without white space
+    unknown: float  # fraction of [UNK] among the tokens
+    unknown_characters: float = 0.0  # fraction of characters in [UNK]; one may be a line of Thai
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a vocabulary was made of, how, and what it is like."""
+    """How a vocabulary was trained and how well it fits its text."""
 
     model: Pieces
     lowercase: bool
     strip_accents: bool
     size: int
-    requested_size: int  # larger than `size` if the text does not have so many pieces
-    passages: int  # documents; a very long one counts for each of its parts
+    requested_size: int  # larger than `size` if the text has too few pieces
+    passages: int  # documents; a very long one counts once for each part
     characters: int
-    sampled_characters: int  # trained on
+    sampled_characters: int  # used for training
     fertility: Fertility
-    example: list[str]  # pieces of a line
+    example: list[str]  # the pieces of one line
 
     @property
     def kind(self) -> str:
-        """Say how it cuts text and what it leaves out of it."""
+        """Return a short description: the model, and how case and accents are handled."""
         case = "uncased" if self.lowercase else "cased"
         return f"{self.model}, {case}, accents {'stripped' if self.strip_accents else 'kept'}"
 
@@ -66,15 +66,15 @@ def train_vocab(
     max_characters: int = Vocabulary.max_characters,
     reading: Reading = Vocabulary.reading,
 ) -> Tokenizer:
-    """Train a vocabulary of `size` pieces and write it to the folder `out`, whole or not at all.
+    """Train a vocabulary of `size` pieces and write it to the folder `out` atomically.
 
-    With `model="auto"` it is WordPiece, or Unigram where WordPiece would leave more than 1 % of the text unknown: it
-    takes a stretch of more than 100 letters without a space for one unknown word.
+    `model="auto"` is WordPiece, or Unigram if WordPiece would leave more than 1 % of the text unknown: it reads more
+    than 100 letters without a space as one unknown word.
     """
     wanted = Vocabulary(size, model, lowercase, accents, max_characters, reading)
     out = Path(out).expanduser().resolve()
     _check_place(out)
-    with folder_whole(out, overwrite=True) as folder:
+    with atomic_folder(out, overwrite=True) as folder:
         sample = _take_sample(names_of(sources), wanted, folder / "sample")
         strip = lowercase and _has_few_marks(sample) if accents == "auto" else accents == "strip"
         kinds: tuple[Pieces, ...] = ("wordpiece", "unigram") if model == "auto" else (model,)
@@ -92,7 +92,7 @@ def train_vocab(
 
 
 def read_report(folder: str | Path) -> Report:
-    """Read the report that `train_vocab` left in its folder."""
+    """Read the report that `train_vocab` wrote."""
     values = json.loads((Path(folder).expanduser() / REPORT).read_text(encoding="utf-8"))
     return Report(**{**values, "fertility": Fertility(**values["fertility"])})
 
@@ -108,10 +108,10 @@ def _take_sample(names: Sequence[str], wanted: Vocabulary, folder: Path) -> Samp
 
 
 def _has_few_marks(sample: Sample) -> bool:
-    """Say whether stripping accents would leave nearly all letters as they are.
+    """Return whether stripping accents would change only few letters.
 
-    Characters are taken apart for it and lose their marks: schön turns into schon, the tones of Vietnamese and the
-    vowels of Hindi and Thai vanish, й and voiced kana turn into others, Hangul falls into its letters.
+    Stripping decomposes characters and removes their marks: schön becomes schon, the tones of Vietnamese and the vowels
+    of Hindi and Thai are lost, й and voiced kana become other letters, and Hangul is split into its letters.
     """
     counts = sample.count_characters()
     return sum(counts[letter] for letter in counts if _loses_marks(letter)) <= FEW_MARKS * counts.total()
@@ -154,7 +154,7 @@ def _report(tokenizer: Tokenizer, sample: Sample, wanted: Vocabulary, model: Pie
 
 
 def _check_place(out: Path) -> None:
-    """Refuse a folder that holds anything but a vocabulary: it would be replaced."""
+    """Raise an error if `out` exists and holds anything but a vocabulary, since it would be replaced."""
     others = sorted({path.name for path in out.iterdir()} - {REPORT, *FILES}) if out.is_dir() else [out.name]
     if out.exists() and others:
-        raise DataError(f"{out} holds more than a vocabulary of ours, such as {others[0]}; name another folder")
+        raise DataError(f"{out} holds files other than a vocabulary, such as {others[0]}; choose another --out")

@@ -1,6 +1,6 @@
 """The encoder bodies, one file each; this table is the only list of them."""
 
-from electra.config.schema import ModelConfig
+from electra.config.bodies import ModelConfig
 from electra.model.bodies.electra import ElectraBody
 from electra.model.body import Body, Direction, Embeddings
 

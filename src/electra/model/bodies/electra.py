@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from electra.config.schema import ElectraModel, ModelConfig
+from electra.config.bodies import ElectraModel, ModelConfig
 from electra.errors import CheckpointError
 from electra.model import kernels, ops
 from electra.model.body import Body, Direction, Embeddings
@@ -267,12 +267,13 @@ class ElectraBody(Body):
         return f"{BERT_HEAD[module]}.{kind}" if module in BERT_HEAD else name
 
     def _fits_stack(self, hidden: Tensor) -> bool:
-        """True for the shapes that the fused stack is made for."""
+        """True for the blocks and shapes that the fused stack is made for."""
         config = self.config
         head_size = config.hidden_size // config.heads
         power_of_two = 16 <= head_size <= kernels.WIDEST and head_size & (head_size - 1) == 0  # for the matrix units
         indexed = hidden.shape[:2].numel() * max(config.feed_forward_size, 3 * config.hidden_size) < 2**31  # in 32 bits
         usual = self.direction == "both" and not config.activation_checkpointing
+        usual = usual and all(type(layer) is Layer for layer in self.layers)  # not what a subclass computes
         return usual and power_of_two and indexed and hidden.size(1) <= kernels.LONGEST
 
     def _run_stack(self, hidden: Tensor, texts: Tensor | None) -> Tensor:
@@ -282,6 +283,7 @@ class ElectraBody(Body):
         chances = (config.attention_dropout, config.dropout) if self.training else (0.0, 0.0)
         weights = [weight for layer in self.layers for weight in layer.weights()]  # type: ignore[operator]
         seeds = ops.dropout_seeds(len(self.layers), hidden.device)
+        texts = None if texts is None else texts.contiguous()
         return run_blocks(hidden, weights, texts, seeds, Settings(config.heads, *chances, config.layer_norm_eps))
 
     def _mask(self, ids: Tensor, attention: Tensor | None) -> Tensor | None:

@@ -1,18 +1,18 @@
-"""Kernels for the GPU: the same functions as the plain modules compute, in fewer visits to memory.
+"""GPU kernels: fused versions of the plain modules that access memory less often.
 
-They serve 16-bit weights on a GPU; everything else goes through the plain modules, which are what they are tested by.
-Triton, which not every machine has, is imported where a kernel is first used.
+They are used for 16-bit weights on a GPU; everything else uses the plain modules, which are the tests' reference.
+Triton is not available everywhere, so it is only imported when a kernel is first used.
 """
 
 import torch
 
-OLDEST = (8, 0)  # compute capability: GPUs before it have no bf16
-SHORT = 128  # tokens: up to here the scores of a head fit on the chip
-WIDEST = 128  # numbers of a head: of wider ones a block of long attention does not fit on the chip
-LONGEST = 512  # that an encoder gives to the kernels: `long_attention` is not measured beyond
-DROPOUTS = 3  # of a Transformer block: the attention's shares and its two branches
+OLDEST = (8, 0)  # minimum compute capability: older GPUs have no bf16
+SHORT = 128  # tokens: up to this length, all scores of a head fit in on-chip memory
+WIDEST = 128  # maximum head size: with wider heads, a block of long attention does not fit in on-chip memory
+LONGEST = 512  # tokens: the encoder uses the kernels up to this length; `long_attention` is not measured beyond it
+DROPOUTS = 3  # per Transformer block: attention weights and both branches
 
 
 def has_bf16(device: torch.device) -> bool:
-    """Say whether a device is a GPU that multiplies bf16."""
+    """Return whether a device is a GPU with bf16 matrix products."""
     return device.type == "cuda" and torch.cuda.get_device_capability(device) >= OLDEST

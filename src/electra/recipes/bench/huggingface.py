@@ -11,7 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from electra.config.schema import ElectraObjective, MaskedLMGenerator, ModelConfig, PretrainConfig
+from electra.config.bodies import ModelConfig
+from electra.config.objectives import ElectraObjective, MaskedLMGenerator
+from electra.config.schema import PretrainConfig
 from electra.errors import ConfigError, ElectraError
 from electra.model.bodies import BODIES
 from electra.model.precision import autocast

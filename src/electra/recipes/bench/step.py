@@ -45,7 +45,8 @@ def bench_step(
         take_turns(list(trials.values()), seconds)
     ours = trials["electra"].work
     assert isinstance(ours, JointStep)
-    return Bench(_rows(trials, config, size), profile(ours, ids) if profiled else [])
+    rows = _rows(trials, config, size)
+    return Bench(rows, profile(ours, ids), ours.operations()) if profiled else Bench(rows, [], {})
 
 
 def _variants(config: PretrainConfig, device: torch.device, against: Against) -> dict[str, Callable[[], Update]]:

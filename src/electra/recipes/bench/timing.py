@@ -47,6 +47,7 @@ class Bench:
 
     rows: list[Row]
     parts: list[Part]  # of electra's step, if a profile was requested
+    operations: dict[str, str]  # the implementation of each operation in it, likewise
 
 
 class Trial(Generic[Given]):

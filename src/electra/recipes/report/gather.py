@@ -99,11 +99,7 @@ def _before(folder: Path) -> Data:
     if state is None:
         return {"tokens": 0, "seconds": 0.0, "flops": 0.0}
     per_token, _ = _flops_per_token(first)
-    return {
-        "tokens": state["tokens"],
-        "seconds": state["seconds"],
-        "flops": per_token and per_token * state["tokens"],
-    }
+    return {"tokens": state["tokens"], "seconds": state["seconds"], "flops": per_token and per_token * state["tokens"]}
 
 
 def _config(folder: Path) -> Data:

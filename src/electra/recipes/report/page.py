@@ -8,8 +8,9 @@ from pathlib import Path
 from electra import __version__
 from electra.config.finetune import FinetuneConfig
 from electra.config.keys import known_keys
-from electra.config.schema import PretrainConfig, Root
-from electra.data.files import begins_otherwise, write_whole
+from electra.config.schema import PretrainConfig
+from electra.config.section import Root
+from electra.data.files import begins_otherwise, write_atomically
 from electra.errors import ConfigError
 from electra.recipes.report.gather import Data, gather
 from electra.training.run import finite
@@ -55,7 +56,7 @@ def _write(data: Data, path: Path) -> None:
     page = _part("page.html").replace("/*CSS*/", _part("page.css")).replace("/*JS*/", "".join(map(_part, SCRIPTS)))
     # Escape "<", the only character that could end the script element early.
     inert = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
-    write_whole(path, page.replace("/*DATA*/", inert))
+    write_atomically(path, page.replace("/*DATA*/", inert))
 
 
 def _part(name: str) -> str:

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from electra.config.schema import ModelConfig
+from electra.config.bodies import ModelConfig
 from electra.errors import CheckpointError
 from electra.model.heads import Head, at_positions
 from electra.model.initialize import glorot_linear, normal_linear

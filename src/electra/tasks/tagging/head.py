@@ -5,7 +5,7 @@ Shapes: B sequences, L tokens, H hidden size.
 
 from torch import Tensor
 
-from electra.config.schema import ModelConfig
+from electra.config.bodies import ModelConfig
 from electra.model.heads import Head
 from electra.model.initialize import glorot_linear
 

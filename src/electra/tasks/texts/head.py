@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from electra.config.schema import ModelConfig
+from electra.config.bodies import ModelConfig
 from electra.errors import CheckpointError
 from electra.model.heads import Head
 from electra.model.initialize import glorot_linear, normal_linear

@@ -1,0 +1,33 @@
+"""What all configs are made of: frozen, strict sections, and types that several of them use."""
+
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+Probability = Annotated[float, Field(ge=0, lt=1)]
+Ratio = Annotated[float, Field(gt=0, le=4)]
+NonNegative = Annotated[float, Field(ge=0)]
+Device = Annotated[Literal["auto", "cuda", "mps", "cpu"], Field(description="auto: an NVIDIA GPU if there is one")]
+Precision = Literal["auto", "bf16", "float32"]
+ForwardPrecision = Annotated[Precision, Field(description="auto: bf16 on a GPU, float32 on a CPU")]
+Optimizer = Annotated[
+    Literal["electra", "adamw", "muon"],
+    Field(description="the original's AdamW without bias correction, standard AdamW, or Muon"),
+]
+# Not every shell expands ~ inside key=value.
+Out = Annotated[str, AfterValidator(lambda path: str(Path(path).expanduser()) if path.startswith("~") else path)]
+
+
+class Section(BaseModel):
+    """A frozen part of a config; unknown keys and values of another type are errors."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+
+class Root(Section):
+    """A complete config."""
+
+    command: ClassVar[str]  # that uses it, and the folder of its presets
+    example: ClassVar[str]  # of a setting, for messages
+    alternatives: ClassVar[tuple[tuple[str, ...], ...]] = ()  # setting one key drops the others of a lower layer
