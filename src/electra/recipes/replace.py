@@ -42,7 +42,7 @@ def replace_and_detect(model: Pretrained, text: str, seed: int = 0) -> list[Judg
     pair = ReplacedTokenDetection(settings, tokenizer, generator, discriminator).eval()
     draws = draw(seed, 0, 1, ids.size(1), device=model.device)
     corrupted = pair.corrupt(Batch(ids, None, None), draws).ids
-    probabilities = discriminator(corrupted).sigmoid()
+    probabilities = discriminator(corrupted).scores.sigmoid()
     rows = zip(corrupted[0].tolist(), ids[0].tolist(), probabilities[0].tolist(), strict=True)
     return [Judged(tokenizer.token(new), tokenizer.token(old), probability) for new, old, probability in rows][1:-1]
 
