@@ -89,10 +89,7 @@ def count_parameters(objective: base.Objective) -> dict[str, int]:
     network, generator = objective.network, objective.generator
     borrowed = network.encoder.embeddings.source
     elsewhere = 0 if borrowed is network.encoder.embeddings else _count(borrowed)
-    found = {
-        "embeddings": _count(network.encoder.embeddings) - elsewhere,
-        network.purpose: _count(network) - elsewhere,
-    }
+    found = {"embeddings": _count(network.encoder.embeddings) - elsewhere, network.purpose: _count(network) - elsewhere}
     own = _count(generator) if generator else 0
     return found | ({"generator": own} if own else {}) | {"joint": _count(objective)}
 
