@@ -7,7 +7,7 @@ from torch import nn
 from electra.config.load import load_config
 from electra.model.bodies import build_body
 from electra.model.huggingface import file_names
-from electra.model.networks import Discriminator, MaskedLM, TwoTower, Uniform, build_networks
+from electra.model.networks import Discriminator, MaskedLM, TwoTower, Unigram, build_networks
 from electra.tasks.answering.head import QuestionAnsweringHead
 from electra.tasks.texts.head import ClassificationHead
 
@@ -132,7 +132,7 @@ def test_sharing_nothing_shares_no_parameter():
 
 
 def test_the_uniform_generator_finds_every_token_equally_likely(tiny_config):
-    logits = Uniform(tiny_config.model)(
+    logits = Unigram(torch.ones(tiny_config.model.vocab_size))(
         torch.zeros(2, 8, dtype=torch.long), None, None, torch.zeros(2, 3).long()
     ).logits
     assert logits.shape == (2, 3, tiny_config.model.vocab_size)

@@ -63,9 +63,7 @@ def test_padding_does_not_raise_auc():  # P52: 0.8333 if padding counts as true 
 def test_verdicts_of_several_steps_are_combined():
     steps = [
         Step(
-            loss(1.0),
-            NOTHING,
-            verdicts=detect(torch.tensor([[2.0, -1, 9]]), torch.tensor([[True, True, True]]), w)[1],
+            loss(1.0), NOTHING, verdicts=detect(torch.tensor([[2.0, -1, 9]]), torch.tensor([[True, True, True]]), w)[1]
         )
         for w in (torch.tensor([[1.0, 1, 0]]), torch.tensor([[1.0, 0, 0]]))
     ]

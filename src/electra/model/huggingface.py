@@ -150,12 +150,13 @@ def _find_head(names: Collection[str], architecture: str, family: str) -> type[H
     def present(head: type[Head]) -> list[bool]:
         return [f"{module}.bias" in names for module in head.names.values()]
 
-    purpose = architecture.partition("For")[2]  # a BertForTokenClassification has the head of the body's own family
-    declared: type[Head] | None = find_head(architecture) or find_head(f"{family}For{purpose}")
+    declared: type[Head] | None = find_head(architecture)
     if declared and any(present(declared)):
         return declared
+    related: type[Head] | None = find_head(f"{family}For{architecture.partition('For')[2]}")  # as BERT's taggers
     # A single `classifier` is a tagger's only where it is declared: other heads of BERT have that name too.
-    return next((head for head in HEADS.values() if all(found := present(head)) and len(found) > 1), None)
+    others = [head for head in HEADS.values() if list(head.names.values()) != ["classifier"]]
+    return next((head for head in (related, *others) if head and all(present(head))), None)
 
 
 def _check_tied(network: MaskedLM, tensors: dict[str, Tensor], folder: Path) -> None:

@@ -101,7 +101,6 @@ class NoCheckpoints(Checkpoints):
         """Do nothing."""
 
     def steps(self) -> list[Path]:
-        """Return an empty list."""
         return []
 
 
