@@ -105,6 +105,16 @@ def _write_tasks(folder: Path) -> None:
         for split in ("train", "test"):
             (folder / name / f"{split}.txt").write_text(sentence * 8)
     (folder / "words.txt").write_text("the\ncat\nsat\n")
+    (folder / "copa").mkdir()
+    choice = {
+        "premise": "the cat sat",
+        "question": "cause",
+        "choice1": "the dog ate",
+        "choice2": "a cat sat",
+        "label": 1,
+    }
+    for place in ("copa/train.jsonl", "copa/val.jsonl", "new.jsonl"):
+        (folder / place).write_text(json.dumps(choice) + "\n" + json.dumps(choice | {"label": 0}) + "\n")
     (folder / "glue/MRPC").mkdir()
     pair = "the cat sat\ta cat sat"
     for split in ("train", "dev", "test"):

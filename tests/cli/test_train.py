@@ -45,7 +45,7 @@ def test_a_few_documents_can_be_held_out_and_the_same_command_resumes(electra, t
     settings = [part for key in ("train.steps=1", "model.layers=1") for part in ("--set", key)]
     command = ["train", tmp_path / "text.txt", "--hours", "0.1", "--quiet", *settings]
     warned = electra(*command, "--out", tmp_path / "warned").stderr
-    assert "--heldout 0.05 of electra corpus and of electra train keeps one of twenty" in warned
+    assert "--heldout 0.05 of electra corpus and electra train holds out one in twenty" in warned
     for _ in range(2):
         result = electra(*command, "--out", tmp_path / "run", "--heldout", "0.3")
         assert result.returncode == 0, result.stderr

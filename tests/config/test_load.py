@@ -88,7 +88,7 @@ def test_two_budgets_in_one_file_are_refused(tmp_path):
 
 
 def test_one_override_is_no_list_of_letters():
-    with pytest.raises(ConfigError, match=r"overrides are a list: \['train\.steps=3'\]"):
+    with pytest.raises(ConfigError, match=r"overrides must be a list: \['train\.steps=3'\]"):
         load_config("small", "train.steps=3")
 
 
@@ -112,7 +112,7 @@ def test_a_list_of_overrides_goes_over_the_one_before():
     [
         (["objective.whole_words=true", "objective.mask_draw=with_replacement"], "whole_words needs mask_draw"),
         (["objective.algorithm=two_stage"], "starts the discriminator from the generator's weights"),
-        (["objective.name=electra_15", "objective.prior=0.5"], "prior 0.5 is a share of all tokens"),
+        (["objective.name=electra_15", "objective.prior=0.5"], "prior 0.5 must be below mask_fraction"),
         (["objective.generator.kind=uniform", "objective.algorithm=adversarial"], "trains a masked-LM generator"),
         (["objective.mask_fraction=0.0"], "should be greater than 0"),
         (["train.micro_batch_size=100"], "micro_batch_size 100 does not divide batch_size 128"),
@@ -158,7 +158,7 @@ def test_explain_says_who_set_a_key(tmp_path):
 def test_explain_speaks_of_the_chosen_objective_and_generator():
     settings = gather(PretrainConfig, "small", ["objective.name=corrective", "objective.generator.kind=uniform"])
     rows = explain(validate(PretrainConfig, settings), settings)
-    assert rows["objective.name"][1] == "detection, and the true tokens where it was masked"
+    assert rows["objective.name"][1] == "detection plus prediction of the original tokens at masked positions"
     assert rows["objective.generator.kind"][1] == "every token equally likely"
 
 

@@ -225,4 +225,4 @@ def test_a_refusal_by_the_first_process_is_no_bug_of_the_others(arguments, tmp_p
     (_, first, code), (_, second, other) = together(arguments())
     assert (code, other) == (2, 2)
     assert first.endswith("run exists and is not a run: it holds holiday.jpg; choose another out\n")
-    assert second.endswith("run: the first process says why it does not begin\n")
+    assert second.endswith("run: the first process reports why it cannot start\n")

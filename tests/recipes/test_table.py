@@ -117,7 +117,7 @@ def test_rows_without_a_label_are_not_scored_and_noted(tuned, tmp_path):
     found = evaluate(tuned, [f"test_file={tmp_path / 'test.csv'}"], "test")
     assert found.metrics["accuracy"] == (found.predictions[0]["label"] == "same")
     assert len(found.predictions) == 2
-    assert found.notes["examples without a label, which are not scored"] == 1
+    assert found.notes["examples without a label, not scored"] == 1
     lines[1] = "the soup,a soup was good,"
     (tmp_path / "test.csv").write_text("\n".join(lines) + "\n")
     found = evaluate(tuned, [f"test_file={tmp_path / 'test.csv'}"], "test")
@@ -177,7 +177,9 @@ def test_a_label_that_the_head_does_not_have_is_refused(foreign, tmp_path):
 
 
 def test_a_task_with_other_labels_does_not_fit_the_head(foreign):
-    with pytest.raises(ElectraError, match=r"the head of .* does not fit task mnli: it has bad, fine, not entailment"):
+    with pytest.raises(
+        ElectraError, match=r"head of .* does not fit task mnli: it predicts bad, fine, not entailment"
+    ):
         evaluate(foreign, ["task=mnli", "data=nowhere"])
 
 

@@ -234,7 +234,7 @@ def test_a_model_of_transformers_predicts_and_is_scored(data, tokenizer, tmp_pat
 
 
 def test_another_task_does_not_fit_the_head(tuned, data):
-    with pytest.raises(TaskError, match=r"does not fit task squad-1\.1: it has PaperChoice"):
+    with pytest.raises(TaskError, match=r"does not fit task squad-1\.1: it predicts PaperChoice"):
         evaluate(tuned("paper"), ["task=squad-1.1"])
 
 
