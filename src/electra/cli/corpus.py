@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option, echo
 
 from electra.cli.options import TEXTS, Column, Documents, Format, Heldout, Invalid, Json
 from electra.data.settings import Building, Cleaning, Controls, Cut, Duplicates, Reading, Unicode
@@ -23,34 +23,32 @@ EXAMPLES = (
     "electra corpus corpus --show 3",
 )
 
-Sources = Annotated[list[str], typer.Argument(metavar="TEXT", help=f"{TEXTS}; with --show or --verify, a corpus.")]
+Sources = Annotated[list[str], Argument(metavar="TEXT", help=f"{TEXTS}; with --show or --verify, a corpus.")]
 REPETITION = "Drop documents in which more than this share of five-word runs is repeated."
 DOCUMENTS = {"blank": "between blank lines", "line": "one per line", "file": "one per file", "record": "one per record"}
 
 
 def corpus(
     sources: Sources,
-    tokenizer: Annotated[str | None, typer.Option(metavar="DIR|vocab.txt|NAME", help="Tokenizer to use.")] = None,
-    length: Annotated[int | None, typer.Option(help="Tokens per sequence.")] = None,
-    out: Annotated[str | None, typer.Option(metavar="DIR", help="Corpus folder to write.")] = None,
-    cut: Annotated[Cut, typer.Option(help="packed keeps all text; paper follows the original.")] = Building.cut,
-    workers: Annotated[
-        int | None, typer.Option(min=0, max=256, help="Worker processes.  [default: one per core]")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Random seed of --cut paper.")] = Building.seed,
+    tokenizer: Annotated[str | None, Option(metavar="DIR|vocab.txt|NAME", help="Tokenizer to use.")] = None,
+    length: Annotated[int | None, Option(help="Tokens per sequence.")] = None,
+    out: Annotated[str | None, Option(metavar="DIR", help="Corpus folder to write.")] = None,
+    cut: Annotated[Cut, Option(help="packed keeps all text; paper follows the original.")] = Building.cut,
+    workers: Annotated[int | None, Option(min=0, max=256, help="Worker processes.  [default: one per core]")] = None,
+    seed: Annotated[int, Option(help="Random seed of --cut paper.")] = Building.seed,
     heldout: Heldout = Building.heldout,
     documents: Documents = Reading.documents,
     column: Column = Reading.column,
     format: Format = Reading.format,
     invalid: Invalid = Reading.invalid,
-    unicode: Annotated[Unicode, typer.Option(help="Unicode normalization.")] = Cleaning.unicode,
-    controls: Annotated[Controls, typer.Option(help="Keep or drop control characters.")] = Cleaning.controls,
-    duplicates: Annotated[Duplicates, typer.Option(help="Drop exact or near duplicates.")] = Cleaning.duplicates,
-    min_characters: Annotated[int, typer.Option(help="Drop shorter documents.")] = Cleaning.min_characters,
-    max_characters: Annotated[int | None, typer.Option(help="Drop longer documents.")] = Cleaning.max_characters,
-    max_repetition: Annotated[float | None, typer.Option(help=REPETITION)] = Cleaning.max_repetition,
-    show: Annotated[int | None, typer.Option(metavar="N", min=1, help="Print N sequences of a corpus as text.")] = None,
-    verify: Annotated[bool, typer.Option("--verify", help="Check a corpus against its manifest.")] = False,
+    unicode: Annotated[Unicode, Option(help="Unicode normalization.")] = Cleaning.unicode,
+    controls: Annotated[Controls, Option(help="Keep or drop control characters.")] = Cleaning.controls,
+    duplicates: Annotated[Duplicates, Option(help="Drop exact or near duplicates.")] = Cleaning.duplicates,
+    min_characters: Annotated[int, Option(help="Drop shorter documents.")] = Cleaning.min_characters,
+    max_characters: Annotated[int | None, Option(help="Drop longer documents.")] = Cleaning.max_characters,
+    max_repetition: Annotated[float | None, Option(help=REPETITION)] = Cleaning.max_repetition,
+    show: Annotated[int | None, Option(metavar="N", min=1, help="Print N sequences of a corpus as text.")] = None,
+    verify: Annotated[bool, Option("--verify", help="Check a corpus against its manifest.")] = False,
     as_json: Json = False,
 ) -> None:
     """Build a corpus of token sequences from text. Run the same command again to resume an interrupted build."""
@@ -77,9 +75,9 @@ def corpus(
             workers=workers,
             progress=progress,
         )
-    typer.echo(json.dumps(asdict(built.manifest)) if as_json else _summary(out, built.manifest))
+    echo(json.dumps(asdict(built.manifest)) if as_json else _summary(out, built.manifest))
     if existed and not as_json:
-        typer.echo("  already built from files with the same names and sizes; nothing was done")
+        echo("  already built from files with the same names and sizes; nothing was done")
 
 
 def _look(corpora: list[str], show: int | None, verify: bool, as_json: bool) -> None:
@@ -98,7 +96,7 @@ def _show(path: str, count: int, as_json: bool) -> None:
     from electra.data.corpus.show import show_sequences
 
     shown = show_sequences(open_corpus(path), count)
-    typer.echo(json.dumps(shown, ensure_ascii=False) if as_json else "\n\n".join(shown))
+    echo(json.dumps(shown, ensure_ascii=False) if as_json else "\n\n".join(shown))
 
 
 def _verify(path: str, as_json: bool) -> None:
@@ -106,11 +104,11 @@ def _verify(path: str, as_json: bool) -> None:
 
     problems = verify_corpus(path)
     if as_json:
-        typer.echo(json.dumps({"problems": problems}))
+        echo(json.dumps({"problems": problems}))
     if problems:
         raise DataError(f"{path} is damaged: {'; '.join(problems)}; delete it and build it again")
     if not as_json:
-        typer.echo(f"{path} matches its manifest")
+        echo(f"{path} matches its manifest")
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option, echo
 
 from electra.cli.options import Json, Model, Quiet, TuningOverrides
 
@@ -21,18 +21,12 @@ EXAMPLES = (
 
 def glue(
     model: Model,
-    data: Annotated[
-        list[str], typer.Option("--data", metavar="DIR", help="Folder with the data of the tasks; repeatable.")
-    ],
-    out: Annotated[Path, typer.Option("--out", metavar="RUN", help="Folder for the runs of all tasks.")],
+    data: Annotated[list[str], Option(metavar="DIR", help="Folder with the data of the tasks; repeatable.")],
+    out: Annotated[Path, Option(metavar="RUN", help="Folder for the runs of all tasks.")],
     overrides: TuningOverrides = None,
-    task: Annotated[
-        list[str] | None, typer.Option("--task", metavar="TASK", help="Run only this task; repeatable.")
-    ] = None,
-    together: Annotated[
-        int, typer.Option("--together", min=1, help="Tasks to run at once; useful if one does not fill the GPU.")
-    ] = 1,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read the data, print the plan and exit.")] = False,
+    task: Annotated[list[str] | None, Option(metavar="TASK", help="Run only this task; repeatable.")] = None,
+    together: Annotated[int, Option(min=1, help="Tasks to run at once; useful if one does not fill the GPU.")] = 1,
+    dry_run: Annotated[bool, Option("--dry-run", help="Read the data, print the plan and exit.")] = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -48,19 +42,19 @@ def glue(
     if dry_run:
         plan = plan_suite(model, data, out, overrides or [], task or [])
         for row in columns(planned(plan)):
-            typer.echo(row)
+            echo(row)
         _print_skipped(plan.skipped)
         return
     with LiveLine(quiet) as line:
         suite = run(model, data, out, overrides or [], task or [], [line], together)
     if as_json:
-        typer.echo(json.dumps(asdict(suite)))
+        echo(json.dumps(asdict(suite)))
         return
     for row in columns(table(suite)):
-        typer.echo(row)
+        echo(row)
     _print_skipped(suite.skipped)
     for name, status in suite.submission.items():
-        typer.echo(f"submission, {name}: {status}")
+        echo(f"submission, {name}: {status}")
 
 
 def planned(plan: "Plan") -> list[list[str]]:
@@ -76,7 +70,7 @@ def planned(plan: "Plan") -> list[list[str]]:
 
 def _print_skipped(skipped: dict[str, str]) -> None:
     for name, reason in skipped.items():
-        typer.echo(f"skipped {name}: {reason}")
+        echo(f"skipped {name}: {reason}")
 
 
 def table(suite: "Suite") -> list[list[str]]:

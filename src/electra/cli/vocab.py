@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option, echo
 
 from electra.cli.options import TEXTS, Cased, Column, Documents, Format, Invalid, Json
 from electra.data.settings import Accents, Model, Reading, Vocabulary
@@ -19,12 +19,12 @@ EXAMPLES = (
 
 
 def vocab(
-    sources: Annotated[list[str], typer.Argument(metavar="TEXT", help=f"{TEXTS}.")],
-    size: Annotated[int, typer.Option(help="Vocabulary size, including special tokens.")],
-    out: Annotated[str, typer.Option(metavar="DIR", help="Tokenizer folder to write.")],
+    sources: Annotated[list[str], Argument(metavar="TEXT", help=f"{TEXTS}.")],
+    size: Annotated[int, Option(help="Vocabulary size, including special tokens.")],
+    out: Annotated[str, Option(metavar="DIR", help="Tokenizer folder to write.")],
     model: Annotated[
         Model,
-        typer.Option(
+        Option(
             help="Kind of vocabulary: wordpiece as in BERT, unigram for scripts without spaces, bpe on bytes, or auto: "
             "wordpiece unless it would leave too much of the text unknown, then unigram."
         ),
@@ -32,12 +32,12 @@ def vocab(
     lowercase: Cased = Vocabulary.lowercase,
     accents: Annotated[
         Accents,
-        typer.Option(
+        Option(
             help="Keep or strip accents; auto strips them with --uncased if they are rare in the text, as in English."
         ),
     ] = Vocabulary.accents,
     max_characters: Annotated[
-        int, typer.Option(help="Train on an even sample of at most this many characters.")
+        int, Option(help="Train on an even sample of at most this many characters.")
     ] = Vocabulary.max_characters,
     documents: Documents = Reading.documents,
     column: Column = Reading.column,
@@ -62,7 +62,7 @@ def vocab(
             reading=Reading(documents, column, format, invalid),
         )
     report = read_report(out)
-    typer.echo(json.dumps(asdict(report), ensure_ascii=False) if as_json else _summary(out, report))
+    echo(json.dumps(asdict(report), ensure_ascii=False) if as_json else _summary(out, report))
 
 
 def _summary(path: str, report: "Report") -> str:
