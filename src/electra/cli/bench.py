@@ -48,20 +48,12 @@ def bench(
     from electra.config.load import load_config
     from electra.training.processes import joined
 
-    measure = _choose(work, profile, text)
-    found: list[Bench] = []
+    measure = partial(_choose(work, profile, text), seconds=seconds, say=partial(echo, err=True))
+    against = against or ("hf" if find_spec("transformers") else "none")
+    length = length or load_config(size).train.length
     with joined(device) as processes:
-        for rows in batch or BATCHES[work][processes.device.type]:
-            measured = measure(
-                size,
-                rows,
-                length or load_config(size).train.length,
-                seconds=seconds,
-                against=against or ("hf" if find_spec("transformers") else "none"),
-                device=processes.device,
-                say=lambda line: echo(line, err=True),
-            )
-            found.append(measured)
+        batches = batch or BATCHES[work][processes.device.type]
+        found = [measure(size, rows, length, against=against, device=processes.device) for rows in batches]
     if as_json:
         _print_json(found, profile)
         return

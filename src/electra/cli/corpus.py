@@ -23,13 +23,12 @@ EXAMPLES = (
     "electra corpus corpus --show 3",
 )
 
-Sources = Annotated[list[str], Argument(metavar="TEXT", help=f"{TEXTS}; with --show or --verify, a corpus.")]
 REPETITION = "Drop documents in which more than this share of five-word runs is repeated."
 DOCUMENTS = {"blank": "between blank lines", "line": "one per line", "file": "one per file", "record": "one per record"}
 
 
 def corpus(
-    sources: Sources,
+    sources: Annotated[list[str], Argument(metavar="TEXT", help=f"{TEXTS}; with --show or --verify, a corpus.")],
     tokenizer: Annotated[str | None, Option(metavar="DIR|vocab.txt|NAME", help="Tokenizer to use.")] = None,
     length: Annotated[int | None, Option(help="Tokens per sequence.")] = None,
     out: Annotated[str | None, Option(metavar="DIR", help="Corpus folder to write.")] = None,
@@ -60,48 +59,30 @@ def corpus(
     from electra.data.corpus.build import build_corpus
     from electra.data.corpus.shards import MANIFEST
 
+    reading = Reading(documents, column, format, invalid)
+    cleaning = Cleaning(unicode, controls, duplicates, min_characters, max_characters, max_repetition)
+    building = Building(length, cut, seed, heldout, reading, cleaning)
     existed = (Path(out).expanduser() / MANIFEST).is_file()
     with _bar() as progress:
-        built = build_corpus(
-            sources,
-            tokenizer,
-            length=length,
-            out=out,
-            cut=cut,
-            seed=seed,
-            heldout=heldout,
-            reading=Reading(documents, column, format, invalid),
-            cleaning=Cleaning(unicode, controls, duplicates, min_characters, max_characters, max_repetition),
-            workers=workers,
-            progress=progress,
-        )
+        built = build_corpus(sources, tokenizer, out=out, workers=workers, progress=progress, **vars(building))
     echo(json.dumps(asdict(built.manifest)) if as_json else _summary(out, built.manifest))
     if existed and not as_json:
         echo("  already built from files with the same names and sizes; nothing was done")
 
 
 def _look(corpora: list[str], show: int | None, verify: bool, as_json: bool) -> None:
+    from electra.data.corpus.shards import open_corpus, verify_corpus
+    from electra.data.corpus.show import show_sequences
+
     if len(corpora) != 1:
         raise DataError(f"--show and --verify take one corpus; found {len(corpora)}")
     if verify and show:
         raise DataError("--show and --verify cannot be combined")
-    if show is None:
-        _verify(corpora[0], as_json)
-    else:
-        _show(corpora[0], show, as_json)
-
-
-def _show(path: str, count: int, as_json: bool) -> None:
-    from electra.data.corpus.shards import open_corpus
-    from electra.data.corpus.show import show_sequences
-
-    shown = show_sequences(open_corpus(path), count)
-    echo(json.dumps(shown, ensure_ascii=False) if as_json else "\n\n".join(shown))
-
-
-def _verify(path: str, as_json: bool) -> None:
-    from electra.data.corpus.shards import verify_corpus
-
+    path = corpora[0]
+    if show:
+        shown = show_sequences(open_corpus(path), show)
+        echo(json.dumps(shown, ensure_ascii=False) if as_json else "\n\n".join(shown))
+        return
     problems = verify_corpus(path)
     if as_json:
         echo(json.dumps({"problems": problems}))
@@ -118,13 +99,8 @@ def _bar() -> Iterator[Callable[["Progress"], None]]:
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
     from rich.progress import Progress as Bar
 
-    columns = (
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[counts]}"),
-    )
+    text = TextColumn("{task.fields[counts]}")
+    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn(), text)
     with Bar(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as bar:
         task = bar.add_task("", total=None, counts="")
 
@@ -140,14 +116,13 @@ def _summary(path: str, manifest: "Manifest") -> str:
 
     report: dict[str, Any] = manifest.report
     heldout = manifest.splits["heldout"]
-    kept = manifest.tokens / report["tokens_read"]
     lines = [
         f"{path}: {manifest.tokens:,} tokens of {manifest.documents:,} documents "
         f"in {manifest.sequences:,} sequences of {manifest.length} ({manifest.cut})",
         f"  read      {report['documents_read']:,} documents, {report['characters_read']:,} characters; documents: "
         + ", ".join(f"{DOCUMENTS[kind]} ({count} sources)" for kind, count in report["sources_by_document"].items())
         + (f"; text in the column {', '.join(columns)}" if (columns := report.get("columns")) else ""),
-        f"  kept      {kept:.1%} of the tokens in the kept documents",
+        f"  kept      {manifest.tokens / report['tokens_read']:.1%} of the tokens in the kept documents",
         f"  held out  {sum(shard.documents for shard in heldout):,} documents, "
         f"{sum(shard.sequences for shard in heldout):,} sequences",
     ]
@@ -160,10 +135,8 @@ def _summary(path: str, manifest: "Manifest") -> str:
     if report["invalid_places"]:
         lines.append(f"  invalid   {report['invalid_places']:,} places were not valid UTF-8")
     if report["ignored_files"]:
-        lines.append(
-            f"  skipped   {len(report['ignored_files'])} files that are not text or were already read, such as "
-            f"{report['ignored_files'][0]}"
-        )
+        count, example = len(report["ignored_files"]), report["ignored_files"][0]
+        lines.append(f"  skipped   {count} files that are not text or were already read, such as {example}")
     if report["duplicates_beyond_memory"]:
         lines.append("  duplicates were only searched in the first documents; more would not fit into memory")
     return "\n".join(lines)

@@ -21,31 +21,20 @@ def flops(
     if table == (preset is not None):
         raise BadParameter("give either a preset or config file, or --table")
     if preset is None:
-        _print_table(as_json)
+        from electra.model.flops import PAPER_DEFECTS, published_totals
+
+        totals = published_totals()
+        lines = [f"{name:<14} {total:.6e}" for name, total in totals.items()]
+        lines += ["", "Known errors of the original formula, reproduced so that the totals agree:"]
+        lines += [f"- {defect}" for defect in PAPER_DEFECTS]
+        echo(json.dumps(totals) if as_json else "\n".join(lines))
         return
     from electra.config.load import load_config
     from electra.recipes.flops import flops as count
 
     cost = count(load_config(preset, overrides or []))
-    if as_json:
-        echo(json.dumps(asdict(cost)))
-        return
-    for name, number in cost.parameters.items():
-        echo(f"{name + ' parameters':<26} {number:>16,}")
-    echo(f"{'tokens':<26} {cost.tokens:>16,}")
-    echo(f"{'forward FLOPs':<26} {cost.forward_flops:>16.4e}  per sequence")
-    echo(f"{'train FLOPs':<26} {cost.train_flops:>16.4e}")
-
-
-def _print_table(as_json: bool) -> None:
-    from electra.model.flops import PAPER_DEFECTS, published_totals
-
-    totals = published_totals()
-    if as_json:
-        echo(json.dumps(totals))
-        return
-    for name, total in totals.items():
-        echo(f"{name:<14} {total:.6e}")
-    echo("\nKnown errors of the original formula, reproduced so that the totals agree:")
-    for defect in PAPER_DEFECTS:
-        echo(f"- {defect}")
+    lines = [f"{name + ' parameters':<26} {number:>16,}" for name, number in cost.parameters.items()]
+    lines.append(f"{'tokens':<26} {cost.tokens:>16,}")
+    lines.append(f"{'forward FLOPs':<26} {cost.forward_flops:>16.4e}  per sequence")
+    lines.append(f"{'train FLOPs':<26} {cost.train_flops:>16.4e}")
+    echo(json.dumps(asdict(cost)) if as_json else "\n".join(lines))

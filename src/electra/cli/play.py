@@ -19,7 +19,4 @@ def play(
     from electra.model.pretrained import EMBEDDED
     from electra.playground.play import play as serve
 
-    def ready(address: str) -> None:
-        echo(f"{address}  (Ctrl+C to stop)")
-
-    serve(model or EMBEDDED, port, not no_browser, ready)
+    serve(model or EMBEDDED, port, not no_browser, lambda address: echo(f"{address}  (Ctrl+C to stop)"))

@@ -23,8 +23,6 @@ def report(
 
     page = out if out or as_json else Path("report.html")
     data = write(runs, page)
-    if as_json:
-        echo(json.dumps(data))
-        return
     kinds = {warning["meaning"] or warning["text"] for run in data["runs"] for warning in run["warnings"]}
-    echo(f"{page}: {len(data['runs'])} run(s), {len(kinds)} kind(s) of warnings")
+    text = f"{page}: {len(data['runs'])} run(s), {len(kinds)} kind(s) of warnings"
+    echo(json.dumps(data) if as_json else text)

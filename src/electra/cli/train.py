@@ -2,7 +2,7 @@
 
 from pathlib import Path
 from shlex import quote
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Argument, Option, echo
 
@@ -38,25 +38,13 @@ def train(
     from electra.recipes.train import planned
     from electra.recipes.train import train as run
 
-    overrides = overrides or []
+    chosen: dict[str, Any] = {"hours": hours, "overrides": overrides or [], "heldout": heldout, "lowercase": lowercase}
     if dry_run:
-        plan, _ = planned(
-            sources, hours=hours, out=out.expanduser(), overrides=overrides, heldout=heldout, lowercase=lowercase
-        )
-        for line in describe(plan):
-            echo(line)
+        plan, _ = planned(sources, out=out.expanduser(), **chosen)
+        echo("\n".join(describe(plan)))
         return
     with LiveLine(quiet) as live:
-        folder = run(
-            sources,
-            hours=hours,
-            out=out,
-            overrides=overrides,
-            heldout=heldout,
-            lowercase=lowercase,
-            listeners=[live],
-            say=echo,
-        )
+        folder = run(sources, out=out, listeners=[live], say=echo, **chosen)
     echo(f"{folder}: trained; the model is in {folder / 'model'}")
     echo(f"Next: {_next(folder)}")
 
