@@ -9,15 +9,16 @@ from electra.playground.fooling import (
     LONGEST_SENTENCE,
     MOST_HIDDEN,
     PROPOSALS,
-    Exchange,
     candidates,
     describe,
     exchange,
+    outcome,
     pick_places,
     play_round,
     read_sentence,
     show_verdict,
 )
+from electra.playground.tokens import Token
 
 TEXT = "the chef ate a meal"
 
@@ -92,7 +93,8 @@ def test_only_the_first_few_positions_are_hidden(tiny_model):
     ("after", "exchanged", "verdict"), [(0.9, True, "Caught"), (0.1, True, "Fooled"), (0.9, False, "Unchanged")]
 )
 def test_the_outcome_is_named(after, exchanged, verdict):
-    assert Exchange("meal", "car", 0.2, after, exchanged).verdict == verdict
+    html = outcome(Token(" ", "meal", 0.2), Token(" ", "car", after, exchanged))
+    assert f"<strong>{verdict}</strong>" in html
 
 
 def test_the_verdict_names_both_words_and_both_probabilities(tiny_model):

@@ -4,32 +4,18 @@ import os
 import signal
 import sys
 import traceback
+from importlib import import_module
 from io import TextIOWrapper
 from typing import Annotated
 
 import typer
 
-from electra.cli import (
-    bench,
-    config,
-    corpus,
-    demo,
-    detect,
-    evaluate,
-    export,
-    finetune,
-    flops,
-    glue,
-    import_,
-    play,
-    predict,
-    pretrain,
-    report,
-    train,
-    vocab,
-)
 from electra.errors import NO_ROOM, ElectraError
 
+COMMANDS = (  # in the order of the help; each is a module of this package with a function of the same name
+    *"demo train vocab corpus pretrain detect play finetune evaluate predict glue".split(),
+    *"report import_ export config flops bench".split(),
+)
 INTERRUPTED = 130  # typer's exit code for Ctrl-C
 
 
@@ -68,10 +54,8 @@ def _root(
         typer.echo(context.get_help())
 
 
-_building = (demo, train, vocab, corpus, pretrain, detect, play)
-_using = (finetune, evaluate, predict, glue)
-for _module in (*_building, *_using, report, import_, export, config, flops, bench):
-    _name = _module.__name__.rpartition(".")[2]  # of both the file and the function
+for _name in COMMANDS:
+    _module = import_module(f"electra.cli.{_name}")
     app.command(_name.rstrip("_"), epilog=_examples(*_module.EXAMPLES))(getattr(_module, _name))
 
 

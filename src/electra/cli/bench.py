@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
+from typer import Argument, BadParameter, Option, echo
 
 if TYPE_CHECKING:
     from electra.recipes.bench.timing import Bench, Row
@@ -23,49 +23,37 @@ EXAMPLES = ("electra bench --size tiny --batch 32 --seconds 10 --json", "electra
 
 def bench(
     work: Annotated[
-        Literal["pretrain", "encode"], typer.Argument(help="Time a joint step on random ids, or encoding texts.")
+        Literal["pretrain", "encode"], Argument(help="Time a joint step on random ids, or encoding texts.")
     ] = "pretrain",
-    size: Annotated[str, typer.Option(help="Preset name.")] = "small",
+    size: Annotated[str, Option(help="Preset name.")] = "small",
     batch: Annotated[
         list[int] | None,
-        typer.Option(
-            min=1, help="Batch size (for encode, of Hugging Face's variants); repeatable.  [default: by device]"
-        ),
+        Option(min=1, help="Batch size (for encode, of Hugging Face's variants); repeatable.  [default: by device]"),
     ] = None,
     length: Annotated[
-        int | None,
-        typer.Option(min=8, max=65_536, help="Tokens per sequence; for encode, maximum.  [default: the preset's]"),
+        int | None, Option(min=8, max=65_536, help="Tokens per sequence; for encode, maximum.  [default: the preset's]")
     ] = None,
     text: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="File with a text per line.  [default: generated]")
+        Path | None, Option(exists=True, dir_okay=False, help="File with a text per line.  [default: generated]")
     ] = None,
-    seconds: Annotated[float, typer.Option(min=0, help="Seconds to measure each batch size.")] = 40.0,
+    seconds: Annotated[float, Option(min=0, help="Seconds to measure each batch size.")] = 40.0,
     against: Annotated[
-        Literal["hf", "none"] | None,
-        typer.Option(help="What to compare with.  [default: hf if transformers is installed]"),
+        Literal["hf", "none"] | None, Option(help="What to compare with.  [default: hf if transformers is installed]")
     ] = None,
-    device: Annotated[Literal["auto", "cuda", "mps", "cpu"], typer.Option(help="Device to run on.")] = "auto",
-    profile: Annotated[bool, typer.Option("--profile", help="Also time each part of our step.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per row.")] = False,
+    device: Annotated[Literal["auto", "cuda", "mps", "cpu"], Option(help="Device to run on.")] = "auto",
+    profile: Annotated[bool, Option("--profile", help="Also time each part of our step.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print one JSON object per row.")] = False,
 ) -> None:
     """Time a pre-training step or the encoding of texts."""
     from electra.config.load import load_config
     from electra.training.processes import joined
 
-    measure = _choose(work, profile, text)
-    found: list[Bench] = []
+    measure = partial(_choose(work, profile, text), seconds=seconds, say=partial(echo, err=True))
+    against = against or ("hf" if find_spec("transformers") else "none")
+    length = length or load_config(size).train.length
     with joined(device) as processes:
-        for rows in batch or BATCHES[work][processes.device.type]:
-            measured = measure(
-                size,
-                rows,
-                length or load_config(size).train.length,
-                seconds=seconds,
-                against=against or ("hf" if find_spec("transformers") else "none"),
-                device=processes.device,
-                say=lambda line: typer.echo(line, err=True),
-            )
-            found.append(measured)
+        batches = batch or BATCHES[work][processes.device.type]
+        found = [measure(size, rows, length, against=against, device=processes.device) for rows in batches]
     if as_json:
         _print_json(found, profile)
         return
@@ -82,10 +70,10 @@ def _choose(work: str, profiled: bool, text: Path | None) -> "Callable[..., Benc
 
     if work == "pretrain":
         if text:
-            raise typer.BadParameter("only for encode; the pre-training step reads random ids", param_hint="--text")
+            raise BadParameter("only for encode; the pre-training step reads random ids", param_hint="--text")
         return partial(bench_step, profiled=profiled)
     if profiled:
-        raise typer.BadParameter("only for pretrain; encode cannot be profiled", param_hint="--profile")
+        raise BadParameter("only for pretrain; encode cannot be profiled", param_hint="--profile")
     lines = list(read_lines(str(text))) if text else None
     return partial(bench_encode, texts=lines and [line for line in lines if line.strip()])
 
@@ -94,29 +82,27 @@ def _print_json(found: "list[Bench]", profiled: bool) -> None:
     for measured in found:
         profile = {"parts": [asdict(part) for part in measured.parts], "operations": measured.operations}
         for row in measured.rows:
-            typer.echo(json.dumps(asdict(row) | (profile if profiled and row.variant == "electra" else {})))
+            echo(json.dumps(asdict(row) | (profile if profiled and row.variant == "electra" else {})))
 
 
 def _print_parts(measured: "Bench") -> None:
     if measured.parts:
         row = measured.rows[0]
-        typer.echo(
-            f"\n{row.size} {row.batch} x {row.seq}, one step\n{'part':<18}{'ms':>10}{'share':>8}{'launches':>10}"
-        )
+        echo(f"\n{row.size} {row.batch} x {row.seq}, one step\n{'part':<18}{'ms':>10}{'share':>8}{'launches':>10}")
     for part in measured.parts:
-        typer.echo(f"{part.part:<18}{part.ms:>10.2f}{part.share:>8.1%}{part.launches:>10.0f}")
+        echo(f"{part.part:<18}{part.ms:>10.2f}{part.share:>8.1%}{part.launches:>10.0f}")
     for operation, implementation in measured.operations.items():
-        typer.echo(f"{operation:<18}{implementation:>10}")
+        echo(f"{operation:<18}{implementation:>10}")
 
 
 def _print_table(rows: "list[Row]") -> None:
-    typer.echo(rows[0].device)
+    echo(rows[0].device)
     columns = ("variant", "size", "batch x seq", "ms", "middle half", "tokens/s", "MFU", "GiB", "first step", "ratio")
-    typer.echo("{:<12}{:<12}{:>12}{:>10}{:>19}{:>12}{:>8}{:>8}{:>12}{:>8}".format(*columns))
+    echo("{:<12}{:<12}{:>12}{:>10}{:>19}{:>12}{:>8}{:>8}{:>12}{:>8}".format(*columns))
     for row in rows:
         mfu = "-" if row.mfu is None else f"{row.mfu:.1%}"
         memory = "-" if row.memory_gib is None else f"{row.memory_gib:.1f}"
-        typer.echo(
+        echo(
             f"{row.variant:<12}{row.size:<12}{f'{row.batch} x {row.seq}':>12}{row.ms:>10.1f}"
             f"{f'{row.ms_low:.1f} - {row.ms_high:.1f}':>19}{row.tokens_s:>12,.0f}{mfu:>8}{memory:>8}"
             f"{row.first_step_s:>10.1f} s{row.ratio:>7.2f}x"

@@ -3,7 +3,7 @@
 import json
 from typing import Annotated, Any
 
-import typer
+from typer import BadParameter, Option, echo
 
 from electra.cli.options import Json, Overrides, Preset
 
@@ -13,8 +13,8 @@ EXAMPLES = ("electra config small train.steps=100_000", "electra config small --
 def config(
     preset: Preset,
     overrides: Overrides = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Show the origin and the meaning of each key.")] = False,
-    diff: Annotated[str | None, typer.Option(metavar="OTHER", help="Show only keys that differ from OTHER.")] = None,
+    explain: Annotated[bool, Option("--explain", help="Show the origin and the meaning of each key.")] = False,
+    diff: Annotated[str | None, Option(metavar="OTHER", help="Show only keys that differ from OTHER.")] = None,
     as_json: Json = False,
 ) -> None:
     """Print a complete, validated pre-training config as TOML. For fine-tuning: electra finetune ... --dry-run."""
@@ -24,7 +24,7 @@ def config(
     settings = load.gather(PretrainConfig, preset, overrides or [])
     chosen = load.validate(PretrainConfig, settings)
     if explain and diff:
-        raise typer.BadParameter("--explain and --diff cannot be combined")
+        raise BadParameter("--explain and --diff cannot be combined")
     found: dict[str, Any]
     if diff:
         found = load.difference(chosen, load.load_config(diff))
@@ -36,4 +36,4 @@ def config(
     else:
         found, lines = chosen.model_dump(), [load.dump_config(chosen).removesuffix("\n")]
     for line in [json.dumps(found)] if as_json else lines:
-        typer.echo(line)
+        echo(line)

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option, echo
 
 from electra.cli.options import TEXTS, Column, Documents, Format, Heldout, Invalid, Json
 from electra.data.settings import Building, Cleaning, Controls, Cut, Duplicates, Reading, Unicode
@@ -23,34 +23,31 @@ EXAMPLES = (
     "electra corpus corpus --show 3",
 )
 
-Sources = Annotated[list[str], typer.Argument(metavar="TEXT", help=f"{TEXTS}; with --show or --verify, a corpus.")]
 REPETITION = "Drop documents in which more than this share of five-word runs is repeated."
 DOCUMENTS = {"blank": "between blank lines", "line": "one per line", "file": "one per file", "record": "one per record"}
 
 
 def corpus(
-    sources: Sources,
-    tokenizer: Annotated[str | None, typer.Option(metavar="DIR|vocab.txt|NAME", help="Tokenizer to use.")] = None,
-    length: Annotated[int | None, typer.Option(help="Tokens per sequence.")] = None,
-    out: Annotated[str | None, typer.Option(metavar="DIR", help="Corpus folder to write.")] = None,
-    cut: Annotated[Cut, typer.Option(help="packed keeps all text; paper follows the original.")] = Building.cut,
-    workers: Annotated[
-        int | None, typer.Option(min=0, max=256, help="Worker processes.  [default: one per core]")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Random seed of --cut paper.")] = Building.seed,
+    sources: Annotated[list[str], Argument(metavar="TEXT", help=f"{TEXTS}; with --show or --verify, a corpus.")],
+    tokenizer: Annotated[str | None, Option(metavar="DIR|vocab.txt|NAME", help="Tokenizer to use.")] = None,
+    length: Annotated[int | None, Option(help="Tokens per sequence.")] = None,
+    out: Annotated[str | None, Option(metavar="DIR", help="Corpus folder to write.")] = None,
+    cut: Annotated[Cut, Option(help="packed keeps all text; paper follows the original.")] = Building.cut,
+    workers: Annotated[int | None, Option(min=0, max=256, help="Worker processes.  [default: one per core]")] = None,
+    seed: Annotated[int, Option(help="Random seed of --cut paper.")] = Building.seed,
     heldout: Heldout = Building.heldout,
     documents: Documents = Reading.documents,
     column: Column = Reading.column,
     format: Format = Reading.format,
     invalid: Invalid = Reading.invalid,
-    unicode: Annotated[Unicode, typer.Option(help="Unicode normalization.")] = Cleaning.unicode,
-    controls: Annotated[Controls, typer.Option(help="Keep or drop control characters.")] = Cleaning.controls,
-    duplicates: Annotated[Duplicates, typer.Option(help="Drop exact or near duplicates.")] = Cleaning.duplicates,
-    min_characters: Annotated[int, typer.Option(help="Drop shorter documents.")] = Cleaning.min_characters,
-    max_characters: Annotated[int | None, typer.Option(help="Drop longer documents.")] = Cleaning.max_characters,
-    max_repetition: Annotated[float | None, typer.Option(help=REPETITION)] = Cleaning.max_repetition,
-    show: Annotated[int | None, typer.Option(metavar="N", min=1, help="Print N sequences of a corpus as text.")] = None,
-    verify: Annotated[bool, typer.Option("--verify", help="Check a corpus against its manifest.")] = False,
+    unicode: Annotated[Unicode, Option(help="Unicode normalization.")] = Cleaning.unicode,
+    controls: Annotated[Controls, Option(help="Keep or drop control characters.")] = Cleaning.controls,
+    duplicates: Annotated[Duplicates, Option(help="Drop exact or near duplicates.")] = Cleaning.duplicates,
+    min_characters: Annotated[int, Option(help="Drop shorter documents.")] = Cleaning.min_characters,
+    max_characters: Annotated[int | None, Option(help="Drop longer documents.")] = Cleaning.max_characters,
+    max_repetition: Annotated[float | None, Option(help=REPETITION)] = Cleaning.max_repetition,
+    show: Annotated[int | None, Option(metavar="N", min=1, help="Print N sequences of a corpus as text.")] = None,
+    verify: Annotated[bool, Option("--verify", help="Check a corpus against its manifest.")] = False,
     as_json: Json = False,
 ) -> None:
     """Build a corpus of token sequences from text. Run the same command again to resume an interrupted build."""
@@ -62,55 +59,37 @@ def corpus(
     from electra.data.corpus.build import build_corpus
     from electra.data.corpus.shards import MANIFEST
 
+    reading = Reading(documents, column, format, invalid)
+    cleaning = Cleaning(unicode, controls, duplicates, min_characters, max_characters, max_repetition)
+    building = Building(length, cut, seed, heldout, reading, cleaning)
     existed = (Path(out).expanduser() / MANIFEST).is_file()
     with _bar() as progress:
-        built = build_corpus(
-            sources,
-            tokenizer,
-            length=length,
-            out=out,
-            cut=cut,
-            seed=seed,
-            heldout=heldout,
-            reading=Reading(documents, column, format, invalid),
-            cleaning=Cleaning(unicode, controls, duplicates, min_characters, max_characters, max_repetition),
-            workers=workers,
-            progress=progress,
-        )
-    typer.echo(json.dumps(asdict(built.manifest)) if as_json else _summary(out, built.manifest))
+        built = build_corpus(sources, tokenizer, out=out, workers=workers, progress=progress, **vars(building))
+    echo(json.dumps(asdict(built.manifest)) if as_json else _summary(out, built.manifest))
     if existed and not as_json:
-        typer.echo("  already built from files with the same names and sizes; nothing was done")
+        echo("  already built from files with the same names and sizes; nothing was done")
 
 
 def _look(corpora: list[str], show: int | None, verify: bool, as_json: bool) -> None:
+    from electra.data.corpus.shards import open_corpus, verify_corpus
+    from electra.data.corpus.show import show_sequences
+
     if len(corpora) != 1:
         raise DataError(f"--show and --verify take one corpus; found {len(corpora)}")
     if verify and show:
         raise DataError("--show and --verify cannot be combined")
-    if show is None:
-        _verify(corpora[0], as_json)
-    else:
-        _show(corpora[0], show, as_json)
-
-
-def _show(path: str, count: int, as_json: bool) -> None:
-    from electra.data.corpus.shards import open_corpus
-    from electra.data.corpus.show import show_sequences
-
-    shown = show_sequences(open_corpus(path), count)
-    typer.echo(json.dumps(shown, ensure_ascii=False) if as_json else "\n\n".join(shown))
-
-
-def _verify(path: str, as_json: bool) -> None:
-    from electra.data.corpus.shards import verify_corpus
-
+    path = corpora[0]
+    if show:
+        shown = show_sequences(open_corpus(path), show)
+        echo(json.dumps(shown, ensure_ascii=False) if as_json else "\n\n".join(shown))
+        return
     problems = verify_corpus(path)
     if as_json:
-        typer.echo(json.dumps({"problems": problems}))
+        echo(json.dumps({"problems": problems}))
     if problems:
         raise DataError(f"{path} is damaged: {'; '.join(problems)}; delete it and build it again")
     if not as_json:
-        typer.echo(f"{path} matches its manifest")
+        echo(f"{path} matches its manifest")
 
 
 @contextmanager
@@ -120,13 +99,8 @@ def _bar() -> Iterator[Callable[["Progress"], None]]:
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
     from rich.progress import Progress as Bar
 
-    columns = (
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[counts]}"),
-    )
+    text = TextColumn("{task.fields[counts]}")
+    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn(), text)
     with Bar(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as bar:
         task = bar.add_task("", total=None, counts="")
 
@@ -142,14 +116,13 @@ def _summary(path: str, manifest: "Manifest") -> str:
 
     report: dict[str, Any] = manifest.report
     heldout = manifest.splits["heldout"]
-    kept = manifest.tokens / report["tokens_read"]
     lines = [
         f"{path}: {manifest.tokens:,} tokens of {manifest.documents:,} documents "
         f"in {manifest.sequences:,} sequences of {manifest.length} ({manifest.cut})",
         f"  read      {report['documents_read']:,} documents, {report['characters_read']:,} characters; documents: "
         + ", ".join(f"{DOCUMENTS[kind]} ({count} sources)" for kind, count in report["sources_by_document"].items())
         + (f"; text in the column {', '.join(columns)}" if (columns := report.get("columns")) else ""),
-        f"  kept      {kept:.1%} of the tokens in the kept documents",
+        f"  kept      {manifest.tokens / report['tokens_read']:.1%} of the tokens in the kept documents",
         f"  held out  {sum(shard.documents for shard in heldout):,} documents, "
         f"{sum(shard.sequences for shard in heldout):,} sequences",
     ]
@@ -162,10 +135,8 @@ def _summary(path: str, manifest: "Manifest") -> str:
     if report["invalid_places"]:
         lines.append(f"  invalid   {report['invalid_places']:,} places were not valid UTF-8")
     if report["ignored_files"]:
-        lines.append(
-            f"  skipped   {len(report['ignored_files'])} files that are not text or were already read, such as "
-            f"{report['ignored_files'][0]}"
-        )
+        count, example = len(report["ignored_files"]), report["ignored_files"][0]
+        lines.append(f"  skipped   {count} files that are not text or were already read, such as {example}")
     if report["duplicates_beyond_memory"]:
         lines.append("  duplicates were only searched in the first documents; more would not fit into memory")
     return "\n".join(lines)

@@ -5,7 +5,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option, echo
 
 from electra.cli.colours import shade, shows_colours
 from electra.cli.options import Quiet
@@ -18,8 +18,8 @@ EXAMPLES = ("electra demo", "electra demo --minutes 10 --out runs/longer")
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", metavar="RUN", help="Run folder to write.")] = Path("runs/demo"),
-    minutes: Annotated[float, typer.Option(min=0.1, help="Wall-clock time for the demo.")] = 4.0,
+    out: Annotated[Path, Option(metavar="RUN", help="Run folder to write.")] = Path("runs/demo"),
+    minutes: Annotated[float, Option(min=0.1, help="Wall-clock time for the demo.")] = 4.0,
     quiet: Quiet = False,
 ) -> None:
     """Pre-train a tiny model on local documentation and test it. Nothing is downloaded."""
@@ -27,14 +27,14 @@ def demo(
     from electra.recipes.demo import demo as run
 
     with LiveLine(quiet) as live:
-        shown = run(out, minutes=minutes, say=typer.echo, listeners=[live])
+        shown = run(out, minutes=minutes, say=echo, listeners=[live])
     _print(shown)
 
 
 def _print(shown: "Demonstration") -> None:
-    typer.echo("\nHeld-out sentences with some tokens replaced at random, and what the discriminator finds.")
+    echo("\nHeld-out sentences with some tokens replaced at random, and what the discriminator finds.")
     colored = shows_colours()
-    typer.echo(
+    echo(
         "Replaced tokens are underlined; the redder a token, the likelier it looks replaced.\n"
         if colored
         else "[new was:old 0.90] is a replaced token with its probability; word(0.60) is a false alarm.\n"
@@ -44,14 +44,14 @@ def _print(shown: "Demonstration") -> None:
             _print_colored(sentence)
         else:
             spelled = " ".join(map(_spell, sentence))
-            typer.echo(f"  {re.sub(r'(?<=[A-Za-z]) ##', '', spelled)}\n")  # join pieces of unmarked words
-    typer.echo(f"detection   AUC {shown.auc:.1%} on {shown.judged} sentences (chance: 50%)")
-    typer.echo("probe       Was this word replaced? Accuracy of a linear probe on frozen features, held-out documents:")
-    typer.echo(f"            {shown.trained_accuracy:.1%} pre-trained, {shown.untrained_accuracy:.1%} untrained")
-    typer.echo(f"            ({shown.fitted:,} examples to fit, {shown.tested:,} to test; chance: 50%)")
-    typer.echo("\nIn longer runs a generator learns to propose plausible words, which are harder to detect.")
-    typer.echo(f'Next: electra detect {quote(str(shown.folder))} "return the name of the banana"')
-    typer.echo("      electra train my_texts/ --hours 1 --out runs/mine")
+            echo(f"  {re.sub(r'(?<=[A-Za-z]) ##', '', spelled)}\n")  # join pieces of unmarked words
+    echo(f"detection   AUC {shown.auc:.1%} on {shown.judged} sentences (chance: 50%)")
+    echo("probe       Was this word replaced? Accuracy of a linear probe on frozen features, held-out documents:")
+    echo(f"            {shown.trained_accuracy:.1%} pre-trained, {shown.untrained_accuracy:.1%} untrained")
+    echo(f"            ({shown.fitted:,} examples to fit, {shown.tested:,} to test; chance: 50%)")
+    echo("\nIn longer runs a generator learns to propose plausible words, which are harder to detect.")
+    echo(f'Next: electra detect {quote(str(shown.folder))} "return the name of the banana"')
+    echo("      electra train my_texts/ --hours 1 --out runs/mine")
 
 
 def _spell(judged: "Judged") -> str:

@@ -4,7 +4,7 @@ import json
 import sys
 from typing import Annotated
 
-import typer
+from typer import Argument, echo
 
 from electra.cli.colours import shade, shows_colours
 from electra.cli.options import AnyModel, Json
@@ -15,7 +15,7 @@ EXAMPLES = ('electra detect "I think that you are write."', "electra detect runs
 
 def detect(
     model: AnyModel = None,
-    text: Annotated[str | None, typer.Argument(help="Text, or - for standard input.  [default: -]")] = None,
+    text: Annotated[str | None, Argument(help="Text, or - for standard input.  [default: -]")] = None,
     as_json: Json = False,
 ) -> None:
     """Print each token's probability of being replaced.
@@ -41,7 +41,7 @@ def detect(
             {"token": token, "probability": probability, "start": start, "end": end}
             for token, probability, (start, end) in detections
         ]
-        typer.echo(json.dumps({"text": text, "tokens": tokens}))
+        echo(json.dumps({"text": text, "tokens": tokens}))
     elif shows_colours():
         from rich.console import Console
         from rich.text import Text
@@ -52,7 +52,7 @@ def detect(
         Console().print(colored)
     else:
         for token, probability, (start, end) in detections:
-            typer.echo(f"{probability:.4f}\t{start}-{end}\t{token}")
+            echo(f"{probability:.4f}\t{start}-{end}\t{token}")
 
 
 def _is_text(argument: str) -> bool:

@@ -5,7 +5,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
+from typer import Option, echo
 
 from electra.cli.options import Json, TunedModel, TuningOverrides
 
@@ -15,12 +15,10 @@ EXAMPLES = ("electra evaluate runs/mrpc", "electra evaluate runs/mnli task=ax da
 def evaluate(
     run: TunedModel,
     overrides: TuningOverrides = None,
-    split: Annotated[Literal["train", "dev", "test"], typer.Option(help="Split to score.")] = "dev",
+    split: Annotated[Literal["train", "dev", "test"], Option(help="Split to score.")] = "dev",
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", metavar="DIR", help="Also write predictions, submission files and plots of the mistakes to DIR."
-        ),
+        Option(metavar="DIR", help="Also write predictions, submission files and plots of the mistakes to DIR."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -36,9 +34,9 @@ def evaluate(
             for name, text in {"predictions.jsonl": "".join(lines), **found.files}.items():
                 (folder / name).write_text(text, encoding="utf-8")
     if as_json:
-        typer.echo(json.dumps({"task": found.task, "split": split, "metrics": found.metrics, "notes": found.notes}))
+        echo(json.dumps({"task": found.task, "split": split, "metrics": found.metrics, "notes": found.notes}))
         return
     for what, count in found.notes.items():
-        typer.echo(f"{split}: {count:,} {what}")
+        echo(f"{split}: {count:,} {what}")
     scores = " · ".join(f"{name} {percent(name, value)}" for name, value in found.metrics.items())
-    typer.echo(f"{found.task}, {split}, {len(found.predictions):,} examples: {scores or 'no labels, so no score'}")
+    echo(f"{found.task}, {split}, {len(found.predictions):,} examples: {scores or 'no labels, so no score'}")

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
+from typer import Option, echo
 
 from electra.cli.options import Model
 
@@ -12,9 +12,9 @@ EXAMPLES = ("electra export runs/small --out hf/small", "electra export runs/sma
 
 def export(
     model: Model,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder to write; must not exist yet.")],
+    out: Annotated[Path, Option(metavar="DIR", help="Folder to write; must not exist yet.")],
     precision: Annotated[
-        Literal["float32", "bf16"], typer.Option(help="Precision of the stored weights; bf16 halves the size.")
+        Literal["float32", "bf16"], Option(help="Precision of the stored weights; bf16 halves the size.")
     ] = "float32",
 ) -> None:
     """Export a model as a Hugging Face folder. The folder is read back and checked."""
@@ -22,4 +22,4 @@ def export(
 
     run(model, out, precision)
     rounded = "" if precision == "float32" else f" (of the weights rounded to {precision})"
-    typer.echo(f"{out}: exported, reads back with equal logits{rounded}")
+    echo(f"{out}: exported, reads back with equal logits{rounded}")

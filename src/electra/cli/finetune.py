@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option, echo
 
 from electra.cli.options import Json, Preset, Quiet, TuningOverrides
 
@@ -20,7 +20,7 @@ EXAMPLES = (
 def finetune(
     preset: Preset,
     overrides: TuningOverrides = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read the data, print the plan and exit.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Read the data, print the plan and exit.")] = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -37,9 +37,9 @@ def finetune(
         tuning = prepare(config)
         if config.out:
             check_place(Path(config.out))
-        typer.echo(dump_config(tuning.config))
+        echo(dump_config(tuning.config))
         for plan_line in _plan(tuning):
-            typer.echo(f"# {plan_line}")
+            echo(f"# {plan_line}")
         return
     from electra.cli.progress import LiveLine
     from electra.recipes.finetune import finetune as run
@@ -48,13 +48,13 @@ def finetune(
     with LiveLine(quiet) as line:
         results = run(config, [line])
     if as_json:
-        typer.echo(json.dumps(results))
+        echo(json.dumps(results))
         return
     for split, notes in results["notes"].items():
         for what, count in notes.items():
-            typer.echo(f"{split}: {count:,} {what}")
-    typer.echo(describe(results))
-    typer.echo(f"{config.out}: wrote results.json and model/ (seed {results['kept']}, {config.keep})")
+            echo(f"{split}: {count:,} {what}")
+    echo(describe(results))
+    echo(f"{config.out}: wrote results.json and model/ (seed {results['kept']}, {config.keep})")
 
 
 def _plan(tuning: "Tuning") -> list[str]:

@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict
 from typing import Annotated
 
-import typer
+from typer import Argument, BadParameter, Option, echo
 
 from electra.cli.options import Json, Overrides
 
@@ -12,42 +12,29 @@ EXAMPLES = ("electra flops small train.steps=100_000", "electra flops --table")
 
 
 def flops(
-    preset: Annotated[
-        str | None, typer.Argument(metavar="PRESET|FILE", help="Preset name or config file (TOML).")
-    ] = None,
+    preset: Annotated[str | None, Argument(metavar="PRESET|FILE", help="Preset name or config file (TOML).")] = None,
     overrides: Overrides = None,
-    table: Annotated[bool, typer.Option("--table", help="Print the 13 totals that the authors publish.")] = False,
+    table: Annotated[bool, Option("--table", help="Print the 13 totals that the authors publish.")] = False,
     as_json: Json = False,
 ) -> None:
     """Count the parameters and FLOPs of a pre-training run."""
     if table == (preset is not None):
-        raise typer.BadParameter("give either a preset or config file, or --table")
+        raise BadParameter("give either a preset or config file, or --table")
     if preset is None:
-        _print_table(as_json)
+        from electra.model.flops import PAPER_DEFECTS, published_totals
+
+        totals = published_totals()
+        lines = [f"{name:<14} {total:.6e}" for name, total in totals.items()]
+        lines += ["", "Known errors of the original formula, reproduced so that the totals agree:"]
+        lines += [f"- {defect}" for defect in PAPER_DEFECTS]
+        echo(json.dumps(totals) if as_json else "\n".join(lines))
         return
     from electra.config.load import load_config
     from electra.recipes.flops import flops as count
 
     cost = count(load_config(preset, overrides or []))
-    if as_json:
-        typer.echo(json.dumps(asdict(cost)))
-        return
-    for name, number in cost.parameters.items():
-        typer.echo(f"{name + ' parameters':<26} {number:>16,}")
-    typer.echo(f"{'tokens':<26} {cost.tokens:>16,}")
-    typer.echo(f"{'forward FLOPs':<26} {cost.forward_flops:>16.4e}  per sequence")
-    typer.echo(f"{'train FLOPs':<26} {cost.train_flops:>16.4e}")
-
-
-def _print_table(as_json: bool) -> None:
-    from electra.model.flops import PAPER_DEFECTS, published_totals
-
-    totals = published_totals()
-    if as_json:
-        typer.echo(json.dumps(totals))
-        return
-    for name, total in totals.items():
-        typer.echo(f"{name:<14} {total:.6e}")
-    typer.echo("\nKnown errors of the original formula, reproduced so that the totals agree:")
-    for defect in PAPER_DEFECTS:
-        typer.echo(f"- {defect}")
+    lines = [f"{name + ' parameters':<26} {number:>16,}" for name, number in cost.parameters.items()]
+    lines.append(f"{'tokens':<26} {cost.tokens:>16,}")
+    lines.append(f"{'forward FLOPs':<26} {cost.forward_flops:>16.4e}  per sequence")
+    lines.append(f"{'train FLOPs':<26} {cost.train_flops:>16.4e}")
+    echo(json.dumps(asdict(cost)) if as_json else "\n".join(lines))

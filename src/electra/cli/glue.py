@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option, echo
 
 from electra.cli.options import Json, Model, Quiet, TuningOverrides
 
@@ -21,18 +21,12 @@ EXAMPLES = (
 
 def glue(
     model: Model,
-    data: Annotated[
-        list[str], typer.Option("--data", metavar="DIR", help="Folder with the data of the tasks; repeatable.")
-    ],
-    out: Annotated[Path, typer.Option("--out", metavar="RUN", help="Folder for the runs of all tasks.")],
+    data: Annotated[list[str], Option(metavar="DIR", help="Folder with the data of the tasks; repeatable.")],
+    out: Annotated[Path, Option(metavar="RUN", help="Folder for the runs of all tasks.")],
     overrides: TuningOverrides = None,
-    task: Annotated[
-        list[str] | None, typer.Option("--task", metavar="TASK", help="Run only this task; repeatable.")
-    ] = None,
-    together: Annotated[
-        int, typer.Option("--together", min=1, help="Tasks to run at once; useful if one does not fill the GPU.")
-    ] = 1,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read the data, print the plan and exit.")] = False,
+    task: Annotated[list[str] | None, Option(metavar="TASK", help="Run only this task; repeatable.")] = None,
+    together: Annotated[int, Option(min=1, help="Tasks to run at once; useful if one does not fill the GPU.")] = 1,
+    dry_run: Annotated[bool, Option("--dry-run", help="Read the data, print the plan and exit.")] = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -47,23 +41,19 @@ def glue(
 
     if dry_run:
         plan = plan_suite(model, data, out, overrides or [], task or [])
-        for row in columns(planned(plan)):
-            typer.echo(row)
-        _print_skipped(plan.skipped)
+        _print(_planned(plan), plan.skipped)
         return
     with LiveLine(quiet) as line:
         suite = run(model, data, out, overrides or [], task or [], [line], together)
     if as_json:
-        typer.echo(json.dumps(asdict(suite)))
+        echo(json.dumps(asdict(suite)))
         return
-    for row in columns(table(suite)):
-        typer.echo(row)
-    _print_skipped(suite.skipped)
+    _print(_table(suite), suite.skipped)
     for name, status in suite.submission.items():
-        typer.echo(f"submission, {name}: {status}")
+        echo(f"submission, {name}: {status}")
 
 
-def planned(plan: "Plan") -> list[list[str]]:
+def _planned(plan: "Plan") -> list[list[str]]:
     """Return a row for each task that was found: its data and main settings."""
     rows = [["task", "data", "train", "dev", "epochs", "rate", "seeds"]]
     for name, task in plan.tasks.items():
@@ -74,12 +64,7 @@ def planned(plan: "Plan") -> list[list[str]]:
     return rows
 
 
-def _print_skipped(skipped: dict[str, str]) -> None:
-    for name, reason in skipped.items():
-        typer.echo(f"skipped {name}: {reason}")
-
-
-def table(suite: "Suite") -> list[list[str]]:
+def _table(suite: "Suite") -> list[list[str]]:
     """Return a row for each score, ours next to the published ones, and the mean over the common tasks."""
     models = list(dict.fromkeys(model for score in suite.scores for model in score.published))
     rows = [["task", "metric", "score", "std", "seeds", "protocol", *models, ""]]
@@ -95,7 +80,10 @@ def table(suite: "Suite") -> list[list[str]]:
     return rows
 
 
-def columns(rows: list[list[str]]) -> list[str]:
-    """Align rows as lines of text."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+def _print(rows: list[list[str]], skipped: dict[str, str]) -> None:
+    """Print rows in aligned columns, and why tasks were skipped."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    for name, reason in skipped.items():
+        echo(f"skipped {name}: {reason}")

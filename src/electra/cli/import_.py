@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option, echo
 
 EXAMPLES = (
     "electra import hf/small --out runs/imported",
@@ -12,11 +12,11 @@ EXAMPLES = (
 
 
 def import_(
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="ELECTRA or BERT folder, or hub name.")],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder to write; must not exist yet.")],
+    source: Annotated[str, Argument(metavar="SOURCE", help="ELECTRA or BERT folder, or hub name.")],
+    out: Annotated[Path, Option(metavar="DIR", help="Folder to write; must not exist yet.")],
     generator: Annotated[
         str | None,
-        typer.Option(metavar="SOURCE", help="Generator folder or hub name.  [default: SOURCE/generator if it exists]"),
+        Option(metavar="SOURCE", help="Generator folder or hub name.  [default: SOURCE/generator if it exists]"),
     ] = None,
 ) -> None:
     """Convert a Hugging Face model to a run folder. Training can start from it."""
@@ -31,4 +31,4 @@ def import_(
         TaskNetwork: "fine-tuned model",
     }
     kind = kinds.get(type(model.network), "bare encoder (no head)")
-    typer.echo(f"{out}: {kind}{' and generator' if model.generator else ''}, reads back with equal logits")
+    echo(f"{out}: {kind}{' and generator' if model.generator else ''}, reads back with equal logits")

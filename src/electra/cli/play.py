@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-import typer
+from typer import Option, echo
 
 from electra.cli.options import AnyModel
 from electra.playground import PORT
@@ -12,16 +12,11 @@ EXAMPLES = ("electra play", "electra play runs/mrpc --port 8000 --no-browser")
 
 def play(
     model: AnyModel = None,
-    port: Annotated[
-        int, typer.Option("--port", min=1, max=65_535, help="Port to serve the page on, at 127.0.0.1.")
-    ] = PORT,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Do not open a browser.")] = False,
+    port: Annotated[int, Option(min=1, max=65_535, help="Port to serve the page on, at 127.0.0.1.")] = PORT,
+    no_browser: Annotated[bool, Option("--no-browser", help="Do not open a browser.")] = False,
 ) -> None:
     """Try out a model in the browser. Find replaced tokens, fool the discriminator, or query a fine-tuned model."""
     from electra.model.pretrained import EMBEDDED
     from electra.playground.play import play as serve
 
-    def ready(address: str) -> None:
-        typer.echo(f"{address}  (Ctrl+C to stop)")
-
-    serve(model or EMBEDDED, port, not no_browser, ready)
+    serve(model or EMBEDDED, port, not no_browser, lambda address: echo(f"{address}  (Ctrl+C to stop)"))

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option, echo
 
 from electra.cli.options import TunedModel, TuningOverrides
 from electra.data.files import atomic_file, begins_otherwise
@@ -20,11 +20,9 @@ EXAMPLES = (
 
 def predict(
     run: TunedModel,
-    source: Annotated[str, typer.Argument(metavar="FILE", help="Table, lines of text, or - for standard input.")],
+    source: Annotated[str, Argument(metavar="FILE", help="Table, lines of text, or - for standard input.")],
     overrides: TuningOverrides = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="File to write.  [default: standard output]")
-    ] = None,
+    out: Annotated[Path | None, Option(metavar="FILE", help="File to write.  [default: standard output]")] = None,
 ) -> None:
     """Apply a fine-tuned model to the examples of a file. Writes one line of JSON per example, in the same order."""
     from electra.recipes.predict import predict as run_over
@@ -39,11 +37,11 @@ def predict(
             target.write(json.dumps(prediction, ensure_ascii=False) + "\n")
             count += 1
     if not count:
-        typer.echo(f"{source}: nothing to predict", err=True)
+        echo(f"{source}: nothing to predict", err=True)
     for what, number in notes.counts.items():
-        typer.echo(f"{number:,} {what}", err=True)
+        echo(f"{number:,} {what}", err=True)
     if out:
-        typer.echo(f"{out}: {count:,} predictions")
+        echo(f"{out}: {count:,} predictions")
 
 
 def _check_out(out: Path, source: str) -> Path:

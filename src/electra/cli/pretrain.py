@@ -3,7 +3,7 @@
 import os
 from typing import Annotated
 
-import typer
+from typer import Option, echo
 
 from electra.cli.options import Overrides, Preset, Quiet
 
@@ -16,7 +16,7 @@ EXAMPLES = (
 def pretrain(
     preset: Preset,
     overrides: Overrides = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the complete config and exit.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Print the complete config and exit.")] = False,
     quiet: Quiet = False,
 ) -> None:
     """Pre-train a model on a corpus. Run the same command again to resume."""
@@ -28,7 +28,7 @@ def pretrain(
     if dry_run:
         from electra.recipes.pretrain import check
 
-        typer.echo(dump_config(check(config)))
+        echo(dump_config(check(config)))
         return
     from electra.cli.progress import LiveLine
     from electra.recipes.pretrain import pretrain as run
@@ -36,4 +36,4 @@ def pretrain(
     with LiveLine(quiet) as line:
         folder = run(config, [line])
     if os.environ.get("RANK", "0") == "0":  # only the first worker prints
-        typer.echo(f"{folder}: the model is in {folder / 'model'}")
+        echo(f"{folder}: the model is in {folder / 'model'}")

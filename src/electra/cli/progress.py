@@ -3,7 +3,6 @@
 import shutil
 import sys
 import time
-from types import TracebackType
 from typing import Any, Self
 
 SHOWN = {  # metric: its label and number format
@@ -29,9 +28,7 @@ class LiveLine:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *problem: object) -> None:
         if self.live and not self.quiet:
             sys.stderr.write("\n")
 
@@ -69,14 +66,11 @@ class LiveLine:
     def _write(self, text: str, keep: bool) -> None:
         if not keep:
             text = text[: shutil.get_terminal_size().columns - 1]  # a wrapped line cannot be overwritten
-        sys.stderr.write(f"\r\033[K{text}" if self.live else text)
-        sys.stderr.write("\n" if keep else "")
-        sys.stderr.flush()
+        print(f"\r\033[K{text}" if self.live else text, end="\n" if keep else "", file=sys.stderr, flush=True)
 
 
 def _place(record: dict[str, Any]) -> str:
-    seed = f"seed {record['seed']} " if "seed" in record else ""
-    return f"{seed}step {record['step']:,}"
+    return (f"seed {record['seed']} " if "seed" in record else "") + f"step {record['step']:,}"
 
 
 def _duration(seconds: float) -> str:

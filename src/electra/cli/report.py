@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option, echo
 
 from electra.cli.options import Json
 
@@ -12,11 +12,9 @@ EXAMPLES = ("electra report runs/small --out report.html", "electra report runs/
 
 
 def report(
-    runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN", help="Pre-training and fine-tuning runs, or folders of runs.")
-    ],
+    runs: Annotated[list[Path], Argument(metavar="RUN", help="Pre-training and fine-tuning runs, or folders of runs.")],
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Page to write.  [default: report.html unless --json]")
+        Path | None, Option(metavar="FILE", help="Page to write.  [default: report.html unless --json]")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -25,8 +23,6 @@ def report(
 
     page = out if out or as_json else Path("report.html")
     data = write(runs, page)
-    if as_json:
-        typer.echo(json.dumps(data))
-        return
     kinds = {warning["meaning"] or warning["text"] for run in data["runs"] for warning in run["warnings"]}
-    typer.echo(f"{page}: {len(data['runs'])} run(s), {len(kinds)} kind(s) of warnings")
+    text = f"{page}: {len(data['runs'])} run(s), {len(kinds)} kind(s) of warnings"
+    echo(json.dumps(data) if as_json else text)

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 from shlex import quote
-from typing import Annotated
+from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option, echo
 
 from electra.cli.options import Cased, Heldout, Quiet
 from electra.data.settings import Building, Vocabulary
@@ -16,18 +16,16 @@ EXAMPLES = (
 
 
 def train(
-    sources: Annotated[
-        list[str], typer.Argument(metavar="TEXT", help="Files, folders, globs, URLs, or a hub dataset.")
-    ],
-    hours: Annotated[float, typer.Option(metavar="H", help="Wall-clock time for the entire run, such as 0.5 or 12.")],
-    out: Annotated[Path, typer.Option("--out", metavar="RUN", help="Run folder to write.")],
+    sources: Annotated[list[str], Argument(metavar="TEXT", help="Files, folders, globs, URLs, or a hub dataset.")],
+    hours: Annotated[float, Option(metavar="H", help="Wall-clock time for the entire run, such as 0.5 or 12.")],
+    out: Annotated[Path, Option(metavar="RUN", help="Run folder to write.")],
     overrides: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Config key to set, overriding the plan; repeatable."),
+        Option("--set", metavar="KEY=VALUE", help="Config key to set, overriding the plan; repeatable."),
     ] = None,
     heldout: Heldout = Building.heldout,
     lowercase: Cased = Vocabulary.lowercase,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and exit.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Print the plan and exit.")] = False,
     quiet: Quiet = False,
 ) -> None:
     """Train a model on text within a time budget.
@@ -40,27 +38,15 @@ def train(
     from electra.recipes.train import planned
     from electra.recipes.train import train as run
 
-    overrides = overrides or []
+    chosen: dict[str, Any] = {"hours": hours, "overrides": overrides or [], "heldout": heldout, "lowercase": lowercase}
     if dry_run:
-        plan, _ = planned(
-            sources, hours=hours, out=out.expanduser(), overrides=overrides, heldout=heldout, lowercase=lowercase
-        )
-        for line in describe(plan):
-            typer.echo(line)
+        plan, _ = planned(sources, out=out.expanduser(), **chosen)
+        echo("\n".join(describe(plan)))
         return
     with LiveLine(quiet) as live:
-        folder = run(
-            sources,
-            hours=hours,
-            out=out,
-            overrides=overrides,
-            heldout=heldout,
-            lowercase=lowercase,
-            listeners=[live],
-            say=typer.echo,
-        )
-    typer.echo(f"{folder}: trained; the model is in {folder / 'model'}")
-    typer.echo(f"Next: {_next(folder)}")
+        folder = run(sources, out=out, listeners=[live], say=echo, **chosen)
+    echo(f"{folder}: trained; the model is in {folder / 'model'}")
+    echo(f"Next: {_next(folder)}")
 
 
 def _next(folder: Path) -> str:

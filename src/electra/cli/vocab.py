@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option, echo
 
 from electra.cli.options import TEXTS, Cased, Column, Documents, Format, Invalid, Json
 from electra.data.settings import Accents, Model, Reading, Vocabulary
@@ -17,28 +17,22 @@ EXAMPLES = (
     "electra vocab aozora.txt --model unigram --size 32000 --out tokenizer",
 )
 
+MODELS = (
+    "Kind of vocabulary: wordpiece as in BERT, unigram for scripts without spaces, bpe on bytes, or auto: "
+    "wordpiece unless it would leave too much of the text unknown, then unigram."
+)
+ACCENTS = "Keep or strip accents; auto strips them with --uncased if they are rare in the text, as in English."
+SAMPLE = "Train on an even sample of at most this many characters."
+
 
 def vocab(
-    sources: Annotated[list[str], typer.Argument(metavar="TEXT", help=f"{TEXTS}.")],
-    size: Annotated[int, typer.Option(help="Vocabulary size, including special tokens.")],
-    out: Annotated[str, typer.Option(metavar="DIR", help="Tokenizer folder to write.")],
-    model: Annotated[
-        Model,
-        typer.Option(
-            help="Kind of vocabulary: wordpiece as in BERT, unigram for scripts without spaces, bpe on bytes, or auto: "
-            "wordpiece unless it would leave too much of the text unknown, then unigram."
-        ),
-    ] = Vocabulary.model,
+    sources: Annotated[list[str], Argument(metavar="TEXT", help=f"{TEXTS}.")],
+    size: Annotated[int, Option(help="Vocabulary size, including special tokens.")],
+    out: Annotated[str, Option(metavar="DIR", help="Tokenizer folder to write.")],
+    model: Annotated[Model, Option(help=MODELS)] = Vocabulary.model,
     lowercase: Cased = Vocabulary.lowercase,
-    accents: Annotated[
-        Accents,
-        typer.Option(
-            help="Keep or strip accents; auto strips them with --uncased if they are rare in the text, as in English."
-        ),
-    ] = Vocabulary.accents,
-    max_characters: Annotated[
-        int, typer.Option(help="Train on an even sample of at most this many characters.")
-    ] = Vocabulary.max_characters,
+    accents: Annotated[Accents, Option(help=ACCENTS)] = Vocabulary.accents,
+    max_characters: Annotated[int, Option(help=SAMPLE)] = Vocabulary.max_characters,
     documents: Documents = Reading.documents,
     column: Column = Reading.column,
     format: Format = Reading.format,
@@ -50,19 +44,12 @@ def vocab(
 
     from electra.data.tokens.vocab import read_report, train_vocab
 
+    reading = Reading(documents, column, format, invalid)
+    wanted = Vocabulary(size, model, lowercase, accents, max_characters, reading)
     with Console(stderr=True).status(f"training a vocabulary of {size:,} pieces"):
-        train_vocab(
-            sources,
-            size=size,
-            out=out,
-            model=model,
-            lowercase=lowercase,
-            accents=accents,
-            max_characters=max_characters,
-            reading=Reading(documents, column, format, invalid),
-        )
+        train_vocab(sources, out=out, **vars(wanted))
     report = read_report(out)
-    typer.echo(json.dumps(asdict(report), ensure_ascii=False) if as_json else _summary(out, report))
+    echo(json.dumps(asdict(report), ensure_ascii=False) if as_json else _summary(out, report))
 
 
 def _summary(path: str, report: "Report") -> str:
@@ -76,10 +63,8 @@ def _summary(path: str, report: "Report") -> str:
         f"character, {fertility.unknown:.3%} unknown",
         f"  example   {' '.join(report.example)}",
     ]
-    if fertility.unknown_characters > MOST_UNKNOWN:
-        lines.append(
-            f"  unknown   {fertility.unknown_characters:.1%} of the characters; increase --size or use --model bpe"
-        )
+    if (unknown := fertility.unknown_characters) > MOST_UNKNOWN:
+        lines.append(f"  unknown   {unknown:.1%} of the characters; increase --size or use --model bpe")
     if report.size < report.requested_size:
         lines.append(f"  too small the text yields no more pieces; requested were {report.requested_size:,}")
     return "\n".join(lines)

@@ -4,7 +4,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from electra.model.pretrained import Pretrained
 from electra.playground.tokens import THRESHOLD, Token, bounded, coloured, cut, percent
@@ -34,23 +34,6 @@ class Candidate(NamedTuple):
     original: bool
 
 
-class Exchange(NamedTuple):
-    """The replacement of a token, with the discriminator's probabilities before and after."""
-
-    original: str
-    chosen: str
-    before: float
-    after: float
-    exchanged: bool
-
-    @property
-    def verdict(self) -> Literal["Fooled", "Caught", "Unchanged"]:
-        """Return the outcome for the discriminator."""
-        if not self.exchanged:
-            return "Unchanged"
-        return "Caught" if self.after >= THRESHOLD else "Fooled"
-
-
 @dataclass(frozen=True)
 class Round:
     """An attempt to fool the discriminator."""
@@ -61,12 +44,6 @@ class Round:
     chosen: list[int]  # ids that replace the hidden tokens
     before: list[Token]
     after: list[Token]
-
-    @property
-    def exchanges(self) -> list[Exchange]:
-        """Return the replacement at each hidden position."""
-        pairs = [(self.before[place], self.after[place]) for place in self.places]
-        return [Exchange(old.text, new.text, old.probability, new.probability, new.exchanged) for old, new in pairs]
 
 
 def read_sentence(model: Pretrained, text: str) -> Sentence:
@@ -133,7 +110,8 @@ def play_round(model: Pretrained, text: str, places: Sequence[int], chosen: Sequ
     sentence = read_sentence(model, text)
     hidden = tuple(places[:MOST_HIDDEN])
     offered = candidates(model, sentence, hidden)
-    taken = [*chosen] or [_proposal(row).id for row in offered]
+    likeliest = [next((one for one in row if not one.original), row[0]).id for row in offered]
+    taken = [*chosen] or likeliest
     before, after = exchange(model, sentence, dict(zip(hidden, taken, strict=True)))
     return Round(sentence, hidden, offered, taken, before, after)
 
@@ -146,27 +124,24 @@ def show_verdict(played: Round) -> str:
     cut_off = f'<p class="remark">Only the first {read} tokens are read.</p>' if played.sentence.shortened else ""
     if not played.places:
         return f'<p role="status">Choose words to hide.</p><h3>Before</h3>{coloured(played.before)}{cut_off}'
+    outcomes = "".join(outcome(played.before[place], played.after[place]) for place in played.places)
     return (
-        f'<div role="status">{"".join(map(_outcome, played.exchanges))}</div>'
+        f'<div role="status">{outcomes}</div>'
         f"<h3>Before</h3>{coloured(played.before)}<h3>After</h3>{coloured(played.after)}{cut_off}"
     )
 
 
-def _proposal(offered: Sequence[Candidate]) -> Candidate:
-    """Return the likeliest candidate that is not the original."""
-    return next((candidate for candidate in offered if not candidate.original), offered[0])
-
-
-def _outcome(change: Exchange) -> str:
-    meanings = {
-        "Fooled": "the discriminator believes it is the original",
-        "Caught": "the discriminator detects the replacement",
-        "Unchanged": "the chosen word is the original",
-    }
-    before, after = escape(percent(change.before)), escape(percent(change.after))
+def outcome(original: Token, chosen: Token) -> str:
+    """Return the outcome of a replacement for the discriminator as HTML."""
+    verdict, meaning = "Unchanged", "the chosen word is the original"
+    if chosen.exchanged and chosen.probability >= THRESHOLD:
+        verdict, meaning = "Caught", "the discriminator detects the replacement"
+    elif chosen.exchanged:
+        verdict, meaning = "Fooled", "the discriminator believes it is the original"
+    before, after = escape(percent(original.probability)), escape(percent(chosen.probability))
     return (
-        f'<p class="outcome {change.verdict.lower()}"><strong>{change.verdict}</strong> '
-        f"<span><b>{escape(change.original)}</b> → <b>{escape(change.chosen)}</b>: {meanings[change.verdict]} "
+        f'<p class="outcome {verdict.lower()}"><strong>{verdict}</strong> '
+        f"<span><b>{escape(original.text)}</b> → <b>{escape(chosen.text)}</b>: {meaning} "
         f"(probability of being replaced: {before} before, {after} after).</span></p>"
     )
 

@@ -92,7 +92,9 @@ def _fool_tab(model: Pretrained, page: gr.Blocks) -> None:
             played = fooling.play_round(model, text, places)
         except ElectraError as problem:
             return [gr.skip()] * (len(choices) + 1) + [_show_error(problem)]
-        return [_places(played), *_candidates(played), fooling.show_verdict(played)]
+        names = [(label, place) for place, label in enumerate(played.sentence.labels)]
+        hidden = gr.CheckboxGroup(names, value=list(played.places))
+        return [hidden, *_candidates(played), fooling.show_verdict(played)]
 
     def hide_some(text: str) -> list[Any]:
         return show(text, fooling.pick_places(model, text, random.Random()))
@@ -107,11 +109,6 @@ def _fool_tab(model: Pretrained, page: gr.Blocks) -> None:
     for choice in choices:
         choice.input(judge, [text, places, *choices], verdict, **LATEST)
     page.load(hide_some, text, everything, **LATEST)
-
-
-def _places(played: Round) -> gr.CheckboxGroup:
-    names = [(label, place) for place, label in enumerate(played.sentence.labels)]
-    return gr.CheckboxGroup(names, value=list(played.places))
 
 
 def _candidates(played: Round) -> list[gr.Radio]:

@@ -82,12 +82,10 @@ def percent(probability: float) -> str:
 
 def _coloured(token: Token, threshold: float) -> str:
     background = shade(token.probability)
-    kinds = ["token"]
-    kinds += ["flagged"] if token.probability >= threshold else []
-    kinds += ["exchanged"] if token.exchanged else []
+    kinds = "token" + " flagged" * (token.probability >= threshold) + " exchanged" * token.exchanged
     chance = escape(percent(token.probability))
     return (
-        f'{escape(token.before)}<span class="{" ".join(kinds)}" title="{chance} likely replaced" '
+        f'{escape(token.before)}<span class="{kinds}" title="{chance} likely replaced" '
         f'style="background: {css(background)}; color: {css(ink(background))}">'
         f'{escape(token.text)}<small class="chance"> {chance}</small></span>'
     )
