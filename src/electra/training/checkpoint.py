@@ -33,8 +33,7 @@ class Checkpoints:
     """The checkpoints of a run: the newest few, and the best in case the run diverges later."""
 
     def __init__(self, folder: Path, keep: int) -> None:
-        self.folder = folder
-        self.keep = keep
+        self.folder, self.keep = folder, keep
 
     def save(self, module: nn.Module, optimizer: Optimizer, state: dict[str, Any], best: bool) -> None:
         """Write a checkpoint; `state` contains the step."""
@@ -44,10 +43,8 @@ class Checkpoints:
             shutil.rmtree(partial)
         written = partial_path(self.folder / name)
         written.mkdir()
-        sums = {
-            WEIGHTS: _write(_tensors_of(module), written / WEIGHTS),
-            OPTIMIZER: _write(optimizer.tensors(), written / OPTIMIZER),
-        }
+        tensors = {WEIGHTS: _tensors_of(module), OPTIMIZER: optimizer.tensors()}
+        sums = {name: _write(found, written / name) for name, found in tensors.items()}
         write_atomically(written / STATE, json.dumps({**state, "sha256": sums}, indent=1))
         shutil.rmtree(self.folder / name, ignore_errors=True)  # from before the run resumed at an older checkpoint
         if best:  # written first: if the process is killed in between, the resumed run reaches this step again
@@ -101,7 +98,6 @@ class NoCheckpoints(Checkpoints):
         """Do nothing."""
 
     def steps(self) -> list[Path]:
-        """Return an empty list."""
         return []
 
 
@@ -133,13 +129,10 @@ def _tensors_of(module: nn.Module) -> dict[str, Tensor]:
 def _verified_state(path: Path) -> dict[str, Any] | None:
     try:
         state: dict[str, Any] = json.loads((path / STATE).read_text(encoding="utf-8"))
-        sums = state.pop("sha256")
-        intact = path.name == _name(state["step"]) and all(
-            file_sha256(path / name) == sums[name] for name in (WEIGHTS, OPTIMIZER)
-        )
+        sums = {name: file_sha256(path / name) for name in (WEIGHTS, OPTIMIZER)}
+        return state if state.pop("sha256") == sums and path.name == _name(state["step"]) else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return state if intact else None
 
 
 def _write(tensors: dict[str, Tensor], path: Path) -> str:
