@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from electra.recipes.convert import export as export
     from electra.recipes.convert import import_model as import_model
     from electra.recipes.evaluate import evaluate as evaluate
+    from electra.recipes.evaluate import predict as predict
     from electra.recipes.finetune import finetune as finetune
     from electra.recipes.flops import flops as flops
     from electra.recipes.glue import glue as glue
-    from electra.recipes.predict import predict as predict
     from electra.recipes.pretrain import pretrain as pretrain
     from electra.recipes.report.page import report as report
     from electra.recipes.train import train as train
@@ -55,7 +55,7 @@ _HOMES = {
     "load_finetune_config": "electra.config.load",
     "load_tokenizer": "electra.data.tokens.tokenizer",
     "play": "electra.playground.play",
-    "predict": "electra.recipes.predict",
+    "predict": "electra.recipes.evaluate",
     "pretrain": "electra.recipes.pretrain",
     "report": "electra.recipes.report.page",
     "train": "electra.recipes.train",

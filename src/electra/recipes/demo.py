@@ -26,6 +26,7 @@ from electra.training.run import Listener, begun, check_place
 CHARACTERS_PER_MINUTE, MOST_CHARACTERS = 500_000, 4_000_000  # of prose; finding more would leave less time to train
 UNSEEN = 8  # one document in 8 is kept for the final comparison
 HELDOUT = 0.03  # of the rest, for the metrics during the run
+READING = Reading(documents="blank")  # of the gathered text
 END_SECONDS = 10  # for the final comparison, but at most a quarter of the time
 VOCABULARY, LENGTH = 2048, 32
 SETTINGS = (
@@ -42,6 +43,7 @@ SETTINGS = (
     "evaluate.every=500",
 )
 SHOWN, JUDGED = 4, 100  # sentences
+Say = Callable[[str], None]  # receives a line of progress
 
 
 @dataclass(frozen=True)
@@ -59,11 +61,7 @@ class Demonstration:
 
 
 def demo(
-    out: str | Path,
-    *,
-    minutes: float = 4.0,
-    say: Callable[[str], None] = lambda line: None,
-    listeners: Sequence[Listener] = (),
+    out: str | Path, *, minutes: float = 4.0, say: Say = lambda line: None, listeners: Sequence[Listener] = ()
 ) -> Demonstration:
     """Gather prose on this machine, pre-train `tiny` on it, and evaluate it on unseen prose."""
     began = time.monotonic()
@@ -73,10 +71,8 @@ def demo(
         raise CheckpointError(f"{folder} holds a run that demo did not start; choose another out")
     _write_text(folder / "text", min(MOST_CHARACTERS, round(minutes * CHARACTERS_PER_MINUTE)), say)
     tokenizer = _vocabulary(folder, say)
-    reading = Reading(documents="blank")
-    corpus = build_corpus(
-        folder / "text/seen.txt", tokenizer, length=LENGTH, out=folder / "corpus", heldout=HELDOUT, reading=reading
-    )
+    seen, place = folder / "text/seen.txt", folder / "corpus"
+    corpus = build_corpus(seen, tokenizer, length=LENGTH, out=place, heldout=HELDOUT, reading=READING)
     say(f"corpus      {corpus.manifest.tokens:,} tokens in {corpus.manifest.sequences:,} sequences of {LENGTH}")
     end = min(END_SECONDS, 15 * minutes)
     seconds = max(1.0, 60 * minutes - end - (time.monotonic() - began))
@@ -89,7 +85,7 @@ def demo(
     return _compare(folder, config)
 
 
-def _write_text(folder: Path, characters: int, say: Callable[[str], None]) -> None:
+def _write_text(folder: Path, characters: int, say: Say) -> None:
     """Write the prose found on this machine to two files: one to train on, one that the model never sees."""
     if not (folder / "unseen.txt").is_file():
         found = gather_prose(characters)
@@ -104,10 +100,10 @@ def _as_text(documents: Sequence[Sequence[str]]) -> str:
     return "\n\n".join(map("\n".join, documents)) + "\n"
 
 
-def _vocabulary(folder: Path, say: Callable[[str], None]) -> Tokenizer:
+def _vocabulary(folder: Path, say: Say) -> Tokenizer:
     place = folder / "tokenizer"
     if not (place / REPORT).is_file():
-        train_vocab([folder / "text/seen.txt"], size=VOCABULARY, out=place, reading=Reading(documents="blank"))
+        train_vocab([folder / "text/seen.txt"], size=VOCABULARY, out=place, reading=READING)
     tokenizer = load_tokenizer(place)
     say(f"vocabulary  {tokenizer.vocab_size:,} pieces")
     return tokenizer
@@ -125,18 +121,15 @@ def _compare(folder: Path, config: PretrainConfig) -> Demonstration:
     model = load(folder)
     judged = [replace_and_detect(model, text, seed) for seed, text in enumerate(paragraphs[:JUDGED])]
     task = odd_word_task(documents)
+    torch.manual_seed(config.seed)
+    untrained = Pretrained(build_body(config.model).to(model.device), model.tokenizer)
     return Demonstration(
         folder=folder,
         sentences=judged[:SHOWN],
         judged=len(judged),
         auc=detection_auc(judged),
         trained_accuracy=probe(model, task),
-        untrained_accuracy=probe(_untrained(config, model), task),
+        untrained_accuracy=probe(untrained, task),
         fitted=len(task.train),
         tested=len(task.test),
     )
-
-
-def _untrained(config: PretrainConfig, model: Pretrained) -> Pretrained:
-    torch.manual_seed(config.seed)
-    return Pretrained(build_body(config.model).to(model.device), model.tokenizer)

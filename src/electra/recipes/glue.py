@@ -17,13 +17,12 @@ from electra.recipes.finetune import finetune
 from electra.recipes.results import Results, constant_seeds
 from electra.recipes.together import finetune_together
 from electra.recipes.tuning import complete
-from electra.tasks.base import Notes, Split
+from electra.tasks.base import Notes
 from electra.tasks.build import TASKS, build_task, find_task
 from electra.tasks.texts.glue import TASKS as BENCHMARKS
 from electra.training.run import Listener, check_names
 
 PRESET = "glue"
-SPLITS: tuple[Split, ...] = ("train", "dev")
 SCORES, SUBMISSION = "suite.json", "submission.zip"
 SUITE = "cola sst-2 mrpc sts-b qqp mnli qnli rte wnli squad-1.1 squad-2.0 chunking".split()
 COMPARED = {"squad-1.1": "exact", "squad-2.0": "best_exact"}  # as published; otherwise the task's own metric
@@ -148,17 +147,12 @@ def _find(
     """Plan a task with the first folder that has its files."""
     problem: TaskError | DataError | None = None
     for place in data:
-        keys = [
-            f"task={name}",
-            text_override("model", model),
-            text_override("data", place),
-            text_override("out", folder / name),
-            *_for_task(name, overrides),
-        ]
+        places: dict[str, str | Path] = {"model": model, "data": place, "out": folder / name}
+        keys = [f"task={name}", *(text_override(*setting) for setting in places.items()), *_for_task(name, overrides)]
         try:
             config = load_finetune_config(PRESET, keys)
             task = build_task(config)  # reads the tags of a tagging task
-            train, dev = (len(task.read(split, Notes())) for split in SPLITS)
+            train, dev = len(task.read("train", Notes())), len(task.read("dev", Notes()))
         except (TaskError, DataError) as found:
             problem = problem or found
             continue

@@ -238,7 +238,7 @@ def _training(
 def _steps(config: PretrainConfig, tokens: float) -> int:
     """Return the number of steps that read this many tokens, with a batch size that may grow."""
     budget = {"steps": None, "hours": None, "tokens": max(1, int(tokens))}
-    return max(1, total_steps(config.train.model_copy(update=budget)) or 1)
+    return total_steps(config.train.model_copy(update=budget)) or 1
 
 
 def _with_steps(config: PretrainConfig, steps: int) -> PretrainConfig:

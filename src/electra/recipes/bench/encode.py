@@ -86,21 +86,10 @@ def vocabulary_of(texts: Texts, size: int) -> Tokenizer:
 def _variants(model: Pretrained, folder: str, batch: int, against: Against) -> dict[str, Callable[[], Encode]]:
     variants: dict[str, Callable[[], Encode]] = {"electra": lambda: model.encode}
     if against == "hf":
-        variants["hf_pipeline"] = lambda: _Pipeline(folder, batch, model.device)
+        settings = {"model": folder, "device": model.device, "batch_size": batch}  # as commonly used
+        variants["hf_pipeline"] = lambda: import_transformers().pipeline("feature-extraction", **settings)
         variants["hf_careful"] = lambda: CarefulLoop(folder, batch, model.device)
     return variants
-
-
-class _Pipeline:
-    """The `transformers` pipeline as commonly used; it returns the states of all tokens as lists."""
-
-    def __init__(self, folder: str, batch: int, device: torch.device) -> None:
-        self.batch = batch
-        self.pipeline = import_transformers().pipeline("feature-extraction", model=folder, device=device)
-
-    def __call__(self, texts: Texts) -> Any:
-        """Encode texts."""
-        return self.pipeline(list(texts), batch_size=self.batch)
 
 
 class CarefulLoop:

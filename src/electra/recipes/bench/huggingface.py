@@ -46,7 +46,6 @@ class TypicalGlue(Glue):
     """As in public reimplementations: logits at every position, boolean indexing, Gumbel noise for sampling."""
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Return the joint loss of a batch."""
         chosen = torch.rand(ids.shape, device=ids.device) < self.objective.mask_fraction
         attention = torch.ones_like(ids)
         logits = self.generator(ids.masked_fill(chosen, self.mask_id), attention_mask=attention).logits  # (B, L, V)
@@ -65,7 +64,6 @@ class CarefulGlue(Glue):
     """The same modules used carefully: logits only at the masked positions, static shapes, no waiting for the host."""
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Return the joint loss of a batch."""
         count = slots(self.objective.mask_fraction, ids.size(1))
         positions = torch.rand(ids.shape, device=ids.device).topk(count, dim=1).indices  # (B, N)
         hidden = self.generator.electra(ids.scatter(1, positions, self.mask_id)).last_hidden_state
