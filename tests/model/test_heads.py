@@ -1,6 +1,15 @@
+import pytest
 import torch
+from torch import nn
 
-from electra.model.heads import ClassificationHead, QuestionAnsweringHead, TaggingHead
+from electra.model import heads
+from electra.model.bodies import build_body
+from electra.model.heads import DiscriminatorHead, Head, find_head
+from electra.model.huggingface import read_network, write_network
+from electra.model.networks import TaskNetwork
+from electra.tasks.answering.head import QuestionAnsweringHead
+from electra.tasks.tagging.head import TaggingHead
+from electra.tasks.texts.head import ClassificationHead
 
 
 def test_classification_reads_the_first_token_alone(tiny_config):
@@ -39,3 +48,54 @@ def test_starts_are_chosen_by_logits_that_rule_out_what_is_not_allowed(tiny_conf
     assert spans.end.shape == (1, 4, 6)
     assert bool((spans.end[..., 1:3] < -900).all())
     assert spans.unanswerable.shape == (1,)
+
+
+@pytest.fixture
+def registry(monkeypatch):
+    """The registered heads, restored after the test."""
+    find_head("ElectraForTokenClassification")  # defines those of the tasks too
+    monkeypatch.setattr(heads, "HEADS", dict(heads.HEADS))
+    return heads.HEADS
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"architecture": "Lone"}, {"names": {"linear": "lone"}}, {"labelled": "texts"}], ids=str
+)
+@pytest.mark.parametrize("base", [Head, DiscriminatorHead])  # a subclass is not stored under its parent's name
+def test_a_head_that_could_not_be_saved_is_refused_when_it_is_defined(registry, base, given):
+    before = dict(registry)
+    message = r"define it as class Lone\(Head, architecture=…, names=…\), so that it can be saved"
+    with pytest.raises(TypeError, match=message):
+
+        class Lone(base, **given):
+            pass
+
+    assert registry == before
+
+
+def test_two_heads_of_one_architecture_are_refused(registry):
+    message = "Other: architecture ElectraForPreTraining is DiscriminatorHead's already"
+    with pytest.raises(TypeError, match=message):
+
+        class Other(Head, architecture="ElectraForPreTraining", names={"linear": "other"}):
+            pass
+
+    assert registry["ElectraForPreTraining"] is DiscriminatorHead
+
+
+def test_a_head_that_was_defined_elsewhere_is_saved_and_read(registry, tiny_config, tmp_path):
+    class Doubled(Head, architecture="OurOwnDoubled", names={"first": "own.one", "": "own"}):
+        def __init__(self, config):
+            super().__init__()
+            self.first = nn.Linear(config.hidden_size, 2)
+            self.bias = nn.Parameter(torch.randn(2))
+
+        def forward(self, hidden):
+            return self.first(hidden) + self.bias
+
+    network = TaskNetwork(build_body(tiny_config.model), Doubled(tiny_config.model)).eval()
+    write_network(network, tmp_path)
+    again = read_network(tmp_path)
+    assert type(again.head) is Doubled
+    ids = torch.arange(5, 12)[None]
+    assert torch.equal(again(ids), network(ids))

@@ -6,9 +6,10 @@ from torch import nn
 
 from electra.config.load import load_config
 from electra.model.bodies import build_body
-from electra.model.heads import ClassificationHead, QuestionAnsweringHead
-from electra.model.huggingface import huggingface_names
-from electra.model.networks import Discriminator, MaskedLM, Uniform, build_networks
+from electra.model.huggingface import file_names
+from electra.model.networks import Discriminator, MaskedLM, TwoTower, Unigram, build_networks
+from electra.tasks.answering.head import QuestionAnsweringHead
+from electra.tasks.texts.head import ClassificationHead
 
 DEBUG = ["model.hidden_size=144", "model.feed_forward_size=576", "model.layers=3"]
 MODELS = {"small": ("small", []), "base": ("base", []), "large": ("large", []), "debug": ("small", DEBUG)}
@@ -97,7 +98,7 @@ def test_biases_and_norms_are_the_vectors(model, exempt):
 @pytest.mark.parametrize(("model", "tensors"), [("small", 402), ("base", 400), ("large", 784), ("debug", 114)])
 def test_the_number_of_variables_is_the_originals(model, tensors):
     discriminator, generator = build(*MODELS[model])
-    names = [name for network in (discriminator, generator) for part in huggingface_names(network) for name in part]
+    names = [name for network in (discriminator, generator) for part in file_names(network) for name in part]
     shared = len(list(discriminator.encoder.embeddings.parameters()))
     assert len(names) - shared == tensors
 
@@ -131,7 +132,9 @@ def test_sharing_nothing_shares_no_parameter():
 
 
 def test_the_uniform_generator_finds_every_token_equally_likely(tiny_config):
-    logits = Uniform(tiny_config.model)(torch.zeros(2, 8, dtype=torch.long), None, None, torch.zeros(2, 3).long())
+    logits = Unigram(torch.ones(tiny_config.model.vocab_size))(
+        torch.zeros(2, 8, dtype=torch.long), None, None, torch.zeros(2, 3).long()
+    ).logits
     assert logits.shape == (2, 3, tiny_config.model.vocab_size)
     loss = nn.functional.cross_entropy(logits.flatten(0, 1), torch.tensor([1, 2, 3, 4, 5, 6]))
     assert loss.item() == pytest.approx(torch.tensor(tiny_config.model.vocab_size).log().item())
@@ -140,12 +143,33 @@ def test_the_uniform_generator_finds_every_token_equally_likely(tiny_config):
 def test_generator_logits_are_those_of_the_chosen_positions(tiny_model):
     generator = tiny_model.generator
     ids = torch.randint(5, 40, (2, 9), generator=torch.Generator().manual_seed(1))
-    everywhere = generator(ids, None, None, torch.arange(9).expand(2, -1))
-    chosen = generator(ids, None, None, torch.tensor([[7, 2], [0, 0]]))
+    everywhere = generator(ids, None, None, torch.arange(9).expand(2, -1)).logits
+    chosen = generator(ids, None, None, torch.tensor([[7, 2], [0, 0]])).logits
     torch.testing.assert_close(chosen[0, 0], everywhere[0, 7])
     torch.testing.assert_close(chosen[1, 1], everywhere[1, 0])
 
 
 def test_discriminator_scores_every_token(tiny_model):
     assert isinstance(tiny_model.network, Discriminator)
-    assert tiny_model.network(torch.ones(3, 5, dtype=torch.long)).shape == (3, 5)
+    assert tiny_model.network(torch.ones(3, 5, dtype=torch.long)).scores.shape == (3, 5)
+
+
+@pytest.mark.parametrize("network", ["generator", "two towers"])
+def test_without_positions_every_token_is_predicted(tiny_model, tiny_config, network):
+    torch.manual_seed(0)
+    predictor = tiny_model.generator if network == "generator" else TwoTower(tiny_config.model).eval()
+    ids = torch.randint(5, 40, (2, 9), generator=torch.Generator().manual_seed(1))
+    everywhere = predictor(ids, None, None, torch.arange(9).expand(2, -1))
+    assert torch.equal(predictor(ids, None, None).logits, everywhere.logits)
+
+
+@pytest.mark.parametrize("position", [0, 4, 8])  # a row that is cut to a start length ends in any token
+def test_two_towers_predict_no_token_from_itself_and_each_from_all_others(tiny_config, position):
+    torch.manual_seed(0)
+    generator = TwoTower(tiny_config.model).eval()
+    ids = torch.randint(5, 40, (1, 9))
+    before = generator(ids, None, None).logits
+    changed = ids.clone()
+    changed[0, position] += 1
+    moved = (generator(changed, None, None).logits - before).abs().amax(-1)[0] > 1e-6
+    assert moved.tolist() == [place != position for place in range(9)]

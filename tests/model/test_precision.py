@@ -23,7 +23,7 @@ def test_precision_is_bf16_on_a_gpu_and_float32_elsewhere_unless_asked_otherwise
 def test_a_gpu_that_is_not_there_is_one_line(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert find_device("auto") == torch.device("cpu")
-    with pytest.raises(ConfigError, match="device=cuda, but PyTorch finds no GPU here"):
+    with pytest.raises(ConfigError, match="device=cuda, but PyTorch finds no NVIDIA GPU; drop it, or set device=cpu"):
         find_device("cuda")
 
 

@@ -27,7 +27,7 @@ def model(tiny_folder):
 def direct_probabilities(model: Pretrained, pieces: list[int]) -> torch.Tensor:
     ids = torch.tensor([[model.tokenizer.cls_id, *pieces, model.tokenizer.sep_id]])
     with torch.no_grad():
-        return torch.sigmoid(model.network(ids))[0, 1:-1]
+        return torch.sigmoid(model.network(ids).scores)[0, 1:-1]
 
 
 def test_detect_returns_each_token_with_its_probability_and_span(model):
@@ -122,7 +122,7 @@ def test_input_that_is_not_text_is_a_one_line_error(model, text):
 
 
 def test_an_unknown_device_is_a_one_line_error(tiny_folder):
-    with pytest.raises(ConfigError, match="no device 'gpu'; say auto, cpu, cuda or cuda:N"):
+    with pytest.raises(ConfigError, match="unknown device 'gpu'; use auto, cpu, cuda, cuda:N or mps"):
         load(tiny_folder, device="gpu")
 
 

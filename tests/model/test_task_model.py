@@ -9,6 +9,7 @@ from transformers import (
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
     BertConfig,
+    BertForQuestionAnswering,
     BertForSequenceClassification,
     BertForTokenClassification,
     ElectraConfig,
@@ -22,15 +23,11 @@ import electra
 from electra.errors import CheckpointError
 from electra.model.bodies import build_body
 from electra.model.body import Body
-from electra.model.heads import (
-    ClassificationHead,
-    HuggingFaceClassificationHead,
-    HuggingFaceSpanHead,
-    QuestionAnsweringHead,
-    TaggingHead,
-)
 from electra.model.networks import TaskNetwork
 from electra.model.task_model import TaskModel, read_task_model, write_task_model
+from electra.tasks.answering.head import HuggingFaceSpanHead, QuestionAnsweringHead
+from electra.tasks.tagging.head import TaggingHead
+from electra.tasks.texts.head import ClassificationHead, HuggingFaceClassificationHead
 
 LABELS = ("no", "yes", "per haps")
 TOLERANCE = {"rtol": 1e-5, "atol": 1e-5}
@@ -165,9 +162,10 @@ def test_unnamed_labels_get_the_names_that_transformers_gives_them(tokenizer, tm
     assert network.problem == "single_label_classification"
 
 
-def test_a_bert_tagger_is_read_with_its_head(tokenizer, tmp_path):
-    theirs = BertForTokenClassification(BertConfig(**their_shape(tokenizer, num_labels=5)))
-    theirs = save_theirs(theirs, tokenizer, tmp_path)
+@pytest.mark.parametrize("kind", [BertForTokenClassification, BertForQuestionAnswering])
+def test_a_bert_is_read_with_its_head(kind, tokenizer, tmp_path):
+    labels = {"num_labels": 5} if kind is BertForTokenClassification else {}
+    theirs = save_theirs(kind(BertConfig(**their_shape(tokenizer, **labels))), tokenizer, tmp_path)
     assert_equal_logits(read_task_model(tmp_path).network, theirs)
 
 
@@ -216,9 +214,9 @@ def test_more_labels_than_fit_the_hugging_face_head_are_not_exported(make, tmp_p
             r"classifier\.out_proj\.weight in .* has shape \(3, 128\), its config\.json asks for \(2, 128\)",
         ),
         ({"id2label": {"1": "no", "2": "yes", "3": "maybe"}}, "does not number its labels from 0 to 2"),
-        ({"id2label": {"0": "no", "1": "yes", "2": "no"}}, "one name for two labels in id2label: no, yes, no"),
-        ({"problem_type": "regression"}, "gives 3 values at once; heads of one value are supported"),
-        ({"problem_type": "ranking"}, "problem_type = 'ranking'"),
+        ({"id2label": {"0": "no", "1": "yes", "2": "no"}}, "has two labels of the same name in id2label: no, yes, no"),
+        ({"problem_type": "regression"}, "is a regression with 3 outputs; only one is supported"),
+        ({"problem_type": "ranking"}, "has problem_type 'ranking'; supported: single_label"),
     ],
 )
 def test_labels_that_do_not_fit_the_head_are_refused(make, changes, message, tmp_path):

@@ -4,6 +4,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from electra.config.load import load_config
+from electra.errors import CheckpointError
+from electra.model.pretrained import Pretrained
+from electra.objectives.build import objective_class
 from electra.objectives.draws import draw
 
 ADVERSARIAL = ["objective.algorithm=adversarial", "objective.generator.sharing=none"]
@@ -23,7 +27,7 @@ def draws(batch):
 def judged(objective, batch, draws):
     """What the generator put in, the discriminator's scores of it, and what the baseline sees."""
     corrupted = objective.corrupt(batch, draws)
-    scores = objective.network(corrupted.ids, batch.attention, batch.types)
+    scores = objective.network(corrupted.ids, batch.attention, batch.types).scores
     hidden = objective.generator.encoder(corrupted.masked.ids, batch.attention, batch.types)
     return corrupted, corrupted.masked, scores, hidden
 
@@ -88,6 +92,16 @@ def test_the_adversarial_baseline_is_fitted_by_cross_entropy(make_objective, bat
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.parametrize("sharing", ["none", "embeddings", "gdes"])
+def test_the_adversarial_generator_reads_the_text_once(make_objective, batch, draws, sharing):
+    objective = make_objective("objective.algorithm=adversarial", f"objective.generator.sharing={sharing}")
+    read = []
+    for network in (objective.generator, objective.network):
+        network.encoder.register_forward_hook(lambda encoder, *call: read.append(encoder))
+    objective(batch, draws)
+    assert read == [objective.generator.encoder, objective.network.encoder]
+
+
 def test_held_out_adversarial_networks_are_judged_as_others_are(make_objective, batch, draws):
     adversarial, plain = (make_objective(f"objective.algorithm={kind}") for kind in ("adversarial", "joint"))
     plain.load_state_dict(adversarial.state_dict(), strict=False)
@@ -107,10 +121,10 @@ def test_the_adversarial_generator_is_not_trained_by_likelihood(make_objective, 
         assert parameter.grad.abs().max() < 1e-6
 
 
-def test_the_second_stage_starts_from_the_first_and_leaves_its_generator_alone(make_objective, batch, draws):
+def test_the_second_stage_starts_from_the_first_and_leaves_its_generator_alone(make_objective, batch, draws, tokenizer):
     first = make_objective("objective.name=mlm").network
     objective = make_objective(*TWO_STAGE, std=0.1)
-    objective.start_from(first)
+    assert objective.adopt(Pretrained(first, tokenizer)) == []
     for ours, theirs in ((objective.network.encoder, first.encoder), (objective.generator, first)):
         for (name, parameter), wanted in zip(ours.named_parameters(), theirs.parameters(), strict=True):
             assert torch.equal(parameter, wanted), name
@@ -122,3 +136,22 @@ def test_the_second_stage_starts_from_the_first_and_leaves_its_generator_alone(m
 def test_the_second_stage_is_of_the_models_own_shape(make_objective):
     objective = make_objective(*TWO_STAGE)
     assert objective.generator.encoder.config == objective.network.encoder.config
+
+
+def test_the_second_stage_starts_from_nothing_but_a_masked_lm(make_objective, tokenizer):
+    with pytest.raises(CheckpointError, match="two-stage training starts from a masked LM"):
+        make_objective(*TWO_STAGE).adopt(Pretrained(make_objective().network, tokenizer))
+
+
+def test_the_first_of_two_stages_masks_the_same_tokens_at_the_generators_rate():
+    config = load_config("tiny", [*TWO_STAGE, "objective.generator.rate=3.0", "objective.mask_fraction=0.3"]).objective
+    first, second = objective_class(config).stages(config)
+    assert (first.objective.name, first.objective.mask_fraction, first.rate) == ("mlm", 0.3, 3.0)
+    assert (second.objective, second.rate) == (config, 1.0)
+
+
+@pytest.mark.parametrize("algorithm", ["joint", "adversarial"])
+def test_other_algorithms_are_trained_in_one_stage(algorithm):
+    config = load_config("tiny", [f"objective.algorithm={algorithm}"]).objective
+    (only,) = objective_class(config).stages(config)
+    assert (only.objective, only.rate, only.announcement) == (config, 1.0, "")

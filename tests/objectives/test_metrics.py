@@ -3,11 +3,15 @@ import math
 import pytest
 import torch
 
-from electra.objectives.base import Predictions, Step, Verdicts, detect
+from electra.objectives.base import Predictions, Step, Term, Verdicts, detect
 from electra.objectives.doctor import diagnose
 from electra.objectives.metrics import auc, summarize
 
 NOTHING = torch.empty(0)  # metrics do not depend on what the network read
+
+
+def loss(value: float) -> tuple[Term]:
+    return (Term(1.0, torch.tensor(value), torch.tensor(1.0)),)
 
 
 def brute_force(scores, positive):
@@ -27,7 +31,7 @@ def test_nan_scores_make_the_metrics_nan():
     scores = torch.tensor([[0.5, math.nan, -1.0, 2.0]])
     replaced = torch.tensor([[True, True, False, False]])
     verdicts = Verdicts(scores, replaced, torch.ones(1, 4), torch.ones(1, 4))
-    found = summarize([Step(torch.tensor(1.0), torch.zeros(1, 4), verdicts=verdicts)])
+    found = summarize([Step(loss(1.0), torch.zeros(1, 4), verdicts=verdicts)])
     for name in ("accuracy", "precision", "recall", "auc"):
         assert math.isnan(found[f"discriminator_{name}"])
 
@@ -51,7 +55,7 @@ def test_padding_does_not_raise_auc():  # P52: 0.8333 if padding counts as true 
     scores = torch.tensor([[0.7, 0.2, 0.7, 0.2, 0.0, 0.0, 0.0, 0.0]])
     replaced = torch.tensor([[1, 1, 0, 0, 0, 0, 0, 0]]).bool()
     weights = torch.tensor([[1.0, 1, 1, 1, 0, 0, 0, 0]])
-    found = summarize([Step(torch.tensor(1.0), NOTHING, verdicts=detect(scores, replaced, weights)[1])])
+    found = summarize([Step(loss(1.0), NOTHING, verdicts=detect(scores, replaced, weights)[1])])
     assert found["discriminator_auc"] == pytest.approx(0.5)
     assert auc(scores.flatten(), replaced.flatten()) == pytest.approx(0.8333, abs=1e-4)
 
@@ -59,16 +63,12 @@ def test_padding_does_not_raise_auc():  # P52: 0.8333 if padding counts as true 
 def test_verdicts_of_several_steps_are_combined():
     steps = [
         Step(
-            torch.tensor(1.0),
-            NOTHING,
-            verdicts=detect(torch.tensor([[2.0, -1, 9]]), torch.tensor([[True, True, True]]), w)[1],
+            loss(1.0), NOTHING, verdicts=detect(torch.tensor([[2.0, -1, 9]]), torch.tensor([[True, True, True]]), w)[1]
         )
         for w in (torch.tensor([[1.0, 1, 0]]), torch.tensor([[1.0, 0, 0]]))
     ]
     steps.append(
-        Step(
-            torch.tensor(4.0), NOTHING, verdicts=detect(torch.ones(1, 1), torch.zeros(1, 1).bool(), torch.ones(1, 1))[1]
-        )
+        Step(loss(4.0), NOTHING, verdicts=detect(torch.ones(1, 1), torch.zeros(1, 1).bool(), torch.ones(1, 1))[1])
     )
     found = summarize(steps)
     assert found["loss"] == 2.0
@@ -82,7 +82,7 @@ def test_verdicts_of_several_steps_are_combined():
 @pytest.mark.parametrize(("score", "accuracy"), [(-0.1, 1.0), (0.0, 1.0), (0.1, 0.0)])
 def test_a_score_of_zero_means_original(score, accuracy):  # P27
     _, verdicts = detect(torch.full((1, 3), score), torch.zeros(1, 3).bool(), torch.ones(1, 3))
-    assert summarize([Step(torch.tensor(0.0), NOTHING, verdicts=verdicts)])["discriminator_accuracy"] == accuracy
+    assert summarize([Step(loss(0.0), NOTHING, verdicts=verdicts)])["discriminator_accuracy"] == accuracy
 
 
 def test_predictions_ignore_unused_slots():
@@ -95,7 +95,7 @@ def test_predictions_ignore_unused_slots():
         hidden=torch.tensor([[False, True, True]]),
         sampled=torch.tensor([[False, False, True]]),
     )
-    found = summarize([Step(torch.tensor(0.0), NOTHING, generator=predictions, main=predictions)])
+    found = summarize([Step(loss(0.0), NOTHING, generator=predictions, main=predictions)])
     assert found["generator_loss"] == found["mlm_loss"] == 2.0
     assert found["generator_accuracy"] == 0.5
     assert found["generator_hidden_accuracy"] == 0.0  # the correct token was not hidden, so it could be copied

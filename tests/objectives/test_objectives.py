@@ -9,8 +9,7 @@ import torch.nn.functional as F
 from electra.config.load import load_config
 from electra.data.feeding.batch import Batch
 from electra.errors import ConfigError
-from electra.model.networks import plain_encoder
-from electra.objectives.base import real_share
+from electra.objectives.base import Step, Term, weighted_sum
 from electra.objectives.build import build_objective
 from electra.objectives.draws import Draws, draw
 
@@ -56,11 +55,19 @@ def test_parts_of_a_batch_count_by_their_tokens(make_objective, make_batch, name
     parts = []
     for rows in (slice(0, 1), slice(1, 4)):
         part = Batch(whole.ids[rows], whole.attention[rows], whole.types[rows])
-        loss = objective(part, Draws(draws.order[rows], draws.keep[rows], draws.sample[rows])).loss
-        parts.append((real_share(part) * part.ids.numel(), loss))
+        own = Draws(draws.order[rows], draws.keep[rows], draws.sample[rows])
+        parts.append((objective.share(part, own) * part.ids.numel(), objective(part, own).loss))
     assert [tokens.item() for tokens, _ in parts] == [30, 33]
     mean = sum(tokens * loss for tokens, loss in parts) / 63
     torch.testing.assert_close(mean, objective(whole, draws).loss)
+
+
+def test_a_loss_is_the_weighted_sum_of_the_means_of_its_terms():
+    values, weights = torch.tensor([[1.0, 5, 9]]), torch.tensor([[1.0, 1, 0]])
+    terms = weighted_sum(values, weights, 2.0), weighted_sum(values, weights).times(10.0)
+    assert [(term.weight, term.total.item()) for term in terms] == [(2.0, 6.0), (10.0, 6.0)]
+    more = Term(1.0, torch.tensor(8.0), torch.tensor(4.0))
+    assert Step((*terms, more), values).loss.item() == pytest.approx(2 * 3 + 10 * 3 + 2)
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -108,7 +115,7 @@ def test_the_discriminator_starts_from_the_share_that_is_replaced_where_its_loss
     make_objective, batch, name, chance
 ):
     objective = make_objective(f"objective.name={name}", "objective.prior=0.13", std=None)
-    scores = objective.network(batch.ids, batch.attention, batch.types)
+    scores = objective.network(batch.ids, batch.attention, batch.types).scores
     assert scores.sigmoid().mean().item() == pytest.approx(chance, abs=0.03)
 
 
@@ -142,9 +149,9 @@ def test_electra_is_the_weighted_sum_of_both_losses(make_objective, batch):
     corrupted = objective.corrupt(batch, draws_for(batch))
     masked, real = corrupted.masked, batch.attention > 0
     nll = cross_entropy(
-        objective.generator(masked.ids, batch.attention, batch.types, masked.positions), masked.originals
+        objective.generator(masked.ids, batch.attention, batch.types, masked.positions).logits, masked.originals
     )
-    scores = objective.network(corrupted.ids, batch.attention, batch.types).double()
+    scores = objective.network(corrupted.ids, batch.attention, batch.types).scores.double()
     right = torch.where(corrupted.ids != batch.ids, scores.sigmoid(), 1 - scores.sigmoid())
     expected = 2 * nll[masked.weights > 0].mean() - 7 * right[real].log().mean()
     assert objective(batch, draws_for(batch)).loss.item() == pytest.approx(expected.item(), rel=1e-4)
@@ -158,7 +165,7 @@ def test_electra_15_counts_the_masked_positions_alone(make_objective, batch):
     for row, (positions, weights) in enumerate(zip(corrupted.masked.positions, corrupted.masked.weights, strict=True)):
         counted[row, positions[weights > 0]] = True
     assert torch.equal(step.verdicts.weights > 0, counted)
-    scores = objective.network(corrupted.ids, batch.attention, batch.types)
+    scores = objective.network(corrupted.ids, batch.attention, batch.types).scores
     losses = F.binary_cross_entropy_with_logits(scores, (corrupted.ids != batch.ids).float(), reduction="none")
     assert step.loss.item() == pytest.approx(50 * losses[counted].mean().item(), rel=1e-4)
 
@@ -182,7 +189,7 @@ def test_mlm_predicts_the_masked_tokens(make_objective, batch):
     objective = make_objective("objective.name=mlm")
     masked = objective.mask(batch, draws_for(batch))
     everywhere = torch.arange(30).expand(6, -1)
-    logits = objective.network(masked.ids, batch.attention, batch.types, everywhere)
+    logits = objective.network(masked.ids, batch.attention, batch.types, everywhere).logits
     losses = [
         cross_entropy(logits[row, position], batch.ids[row, position])
         for row in range(6)
@@ -198,8 +205,9 @@ def test_replace_mlm_sees_samples_and_never_mask_tokens(make_objective, batch, t
     corrupted = objective.corrupt(batch, draws_for(batch))
     assert not (corrupted.ids == tokenizer.mask_id).any()
     masked = corrupted.masked
-    logits = objective.network(corrupted.ids, batch.attention, batch.types, masked.positions)
-    expected = cross_entropy(logits, masked.originals)[masked.weights > 0].mean() + corrupted.loss
+    logits = objective.network(corrupted.ids, batch.attention, batch.types, masked.positions).logits
+    expected = cross_entropy(logits, masked.originals)[masked.weights > 0].mean()
+    expected = expected + corrupted.loss.total / corrupted.loss.count
     assert objective(batch, draws_for(batch)).loss.item() == pytest.approx(expected.item(), rel=1e-4)
 
 
@@ -238,14 +246,15 @@ def test_electric_tells_noise_from_data_by_energy_and_noise_probability(make_obj
     assert torch.equal(step.verdicts.replaced, chosen)  # even where the sample is the true token
     # The noise is found again by its own draw, then the logit of every token is rebuilt from its parts.
     everywhere = torch.arange(30).expand(6, -1)
-    q = (objective.generator(batch.ids, batch.attention, batch.types, everywhere).double() / temperature).softmax(-1)
+    predicted = objective.generator(batch.ids, batch.attention, batch.types, everywhere).logits
+    q = (predicted.double() / temperature).softmax(-1)
     noisy = batch.ids.clone()
     for row in range(6):
         for slot in range(masked.positions.size(1)):
             if masked.weights[row, slot]:
                 position = masked.positions[row, slot]
                 noisy[row, position] = (q[row, position].cumsum(-1) <= draws.sample[row, slot]).sum()
-    energy = objective.network(noisy, batch.attention, batch.types).double()
+    energy = objective.network(noisy, batch.attention, batch.types).scores.double()
     logits = energy + q.gather(-1, noisy[..., None]).squeeze(-1).log() + math.log(0.15 / 0.85)
     counted = step.verdicts.weights > 0
     torch.testing.assert_close(step.verdicts.scores.double()[counted], logits[counted], rtol=1e-3, atol=1e-3)
@@ -299,7 +308,8 @@ def test_gdes_starts_as_plain_sharing(make_objective, batch):
 
 def test_merged_gdes_embeddings_are_the_same_function(make_objective, batch):
     encoder = make_objective("objective.generator.sharing=gdes").network.encoder
-    merged = encoder.embeddings.merged(encoder.config)
+    merged = encoder.embeddings.plain()
+    assert not isinstance(merged, type(encoder.embeddings))
     torch.testing.assert_close(merged(batch.ids, batch.types), encoder.embeddings(batch.ids, batch.types))
 
 
@@ -307,7 +317,7 @@ def test_merged_gdes_embeddings_are_the_same_function(make_objective, batch):
 def test_what_gdes_trains_to_predict_tokens_is_what_is_kept(make_objective, batch, name):
     objective = make_objective(f"objective.name={name}", "objective.generator.sharing=gdes")
     trained = objective(batch, draws_for(batch)).main.nll
-    objective.network.encoder = plain_encoder(objective.network.encoder)
+    objective.network.encoder = objective.network.encoder.plain()
     torch.testing.assert_close(objective(batch, draws_for(batch)).main.nll, trained)
 
 

@@ -44,7 +44,7 @@ def test_candidates_are_the_generators_best_and_include_the_original(tiny_model)
     ids = torch.tensor([[tiny_model.tokenizer.cls_id, *sentence.ids, tiny_model.tokenizer.sep_id]])
     ids[0, 2] = tiny_model.tokenizer.mask_id
     with torch.no_grad():
-        expected = tiny_model.generator(ids, None, None, torch.tensor([[2]]))[0, 0].softmax(-1)
+        expected = tiny_model.generator(ids, None, None, torch.tensor([[2]])).logits[0, 0].softmax(-1)
     for candidate in found:
         assert candidate.probability == pytest.approx(expected[candidate.id].item(), abs=1e-6)
     assert [candidate.original for candidate in found].count(True) == 1
@@ -119,5 +119,5 @@ def test_an_empty_sentence_is_asked_for(tiny_model):
 
 def test_without_a_generator_nothing_is_proposed(tiny_model):
     alone = Pretrained(tiny_model.network, tiny_model.tokenizer)
-    with pytest.raises(CheckpointError, match="this model has no generator"):
+    with pytest.raises(CheckpointError, match="generator"):
         alone.propose([7], [0])

@@ -3,7 +3,7 @@ import re
 import pytest
 
 from electra.errors import DataError
-from electra.playground.forms import answer, fields
+from electra.playground.forms import answer
 from electra.recipes.evaluate import load_tuned
 
 
@@ -13,7 +13,7 @@ def tuned(tuned_run):
 
 
 def asked(model) -> list[str]:
-    return [field.label for field in fields(model)]
+    return [field.label for field in model.task.fields]
 
 
 def test_a_class_is_named_and_all_probabilities_are_shown(tuned):

@@ -39,7 +39,7 @@ def test_a_pretrained_model_is_loaded_with_its_generator(tiny_folder):
 def test_a_fine_tuned_run_is_loaded_with_its_task(tuned_run):
     model = load_playable(tuned_run("pairs"))
     assert isinstance(model, Tuned)
-    assert model.task.fields == ("sentence1", "sentence2")
+    assert [field.label for field in model.task.fields] == ["Sentence 1", "Sentence 2"]
 
 
 def test_a_model_with_only_a_generator_is_refused(tiny_model, tmp_path):

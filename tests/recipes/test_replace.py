@@ -20,7 +20,7 @@ def test_the_probabilities_are_those_of_the_corrupted_text(tiny_model):
     judged = replace_and_detect(tiny_model, TEXT)
     ids = [tiny_model.tokenizer.backend.token_to_id(token.token) for token in judged]
     framed = torch.tensor([[tiny_model.tokenizer.cls_id, *ids, tiny_model.tokenizer.sep_id]])
-    expected = tiny_model.network(framed).sigmoid()[0, 1:-1].tolist()
+    expected = tiny_model.network(framed).scores.sigmoid()[0, 1:-1].tolist()
     assert [token.probability for token in judged] == pytest.approx(expected, abs=1e-6)
 
 

@@ -204,12 +204,12 @@ def _nest(settings: Settings) -> dict[str, Any]:
 
 def _with_tags(schema: type[Section], nested: dict[str, Any]) -> dict[str, Any]:
     """Set missing tags to the first variant of a union, so that configs from before the union keep their meaning."""
-    for path, union in unions(schema):
-        section: Any = nested
-        for part in path.split("."):
-            section = section.get(part) if isinstance(section, dict) else None
-        if isinstance(section, dict):
-            section.setdefault(str(union.discriminator), tags_of(variants(union)[0], union)[0])
+    for name, field in schema.model_fields.items():
+        section, chosen = nested.get(name), next(iter(variants(field)), None)
+        if isinstance(section, dict) and chosen:
+            if tag := field.discriminator:
+                chosen = variant_of(field, section.setdefault(str(tag), tags_of(chosen, field)[0]))
+            nested[name] = _with_tags(chosen, section) if chosen else section
     return nested
 
 

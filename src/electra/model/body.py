@@ -72,7 +72,7 @@ class Body(nn.Module):
 
     @abstractmethod
     def height(self, name: str) -> int:
-        """Return the block that a parameter belongs to, counted from 1; 0 for what comes before the blocks."""
+        """Return the block that a parameter belongs to, from 1; 0 before the blocks, the last one after them."""
 
     @classmethod
     @abstractmethod

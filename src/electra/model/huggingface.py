@@ -123,7 +123,7 @@ def _read_config(body: type[Body], described: Mapping[str, Any], path: Path) -> 
 
 def _with_head(encoder: Body, names: Collection[str], described: Mapping[str, Any], path: Path) -> AnyNetwork:
     """Put the head on an encoder that the file has tensors for."""
-    kind = _find_head(names, (described.get("architectures") or [""])[0])
+    kind = _find_head(names, (described.get("architectures") or [""])[0], encoder.family)
     if kind is None:
         return encoder
     if issubclass(kind, DiscriminatorHead):
@@ -144,7 +144,7 @@ def _with_head(encoder: Body, names: Collection[str], described: Mapping[str, An
     return TaskNetwork(encoder, make(encoder.config, len(labels)), labels, problem)
 
 
-def _find_head(names: Collection[str], architecture: str) -> type[Head] | None:
+def _find_head(names: Collection[str], architecture: str, family: str) -> type[Head] | None:
     """Return the class of the head that a file holds: the one it declares, or else the one whose tensors it has."""
 
     def present(head: type[Head]) -> list[bool]:
@@ -153,8 +153,10 @@ def _find_head(names: Collection[str], architecture: str) -> type[Head] | None:
     declared: type[Head] | None = find_head(architecture)
     if declared and any(present(declared)):
         return declared
+    related: type[Head] | None = find_head(f"{family}For{architecture.partition('For')[2]}")  # as BERT's taggers
     # A single `classifier` is a tagger's only where it is declared: other heads of BERT have that name too.
-    return next((head for head in HEADS.values() if all(found := present(head)) and len(found) > 1), None)
+    others = [head for head in HEADS.values() if list(head.names.values()) != ["classifier"]]
+    return next((head for head in (related, *others) if head and all(present(head))), None)
 
 
 def _check_tied(network: MaskedLM, tensors: dict[str, Tensor], folder: Path) -> None:

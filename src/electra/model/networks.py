@@ -88,7 +88,7 @@ class EnergyModel(TokenScorer):
 
 
 class MaskedLM(Network):
-    """An encoder that predicts tokens: the generator of ELECTRA, and the whole BERT baseline."""
+    """An encoder that predicts tokens: the generator of ELECTRA, and all of the BERT baseline."""
 
     purpose = "masked-LM"
     sees_masks = True  # [MASK] hides the tokens to predict from it
@@ -128,22 +128,8 @@ class TwoTower(nn.Module):
         return Predicted(hidden, self.head(chosen, self.left.vocabulary))
 
 
-class Uniform(nn.Module):
-    """A generator for which every token is equally likely."""
-
-    sees_masks = True
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.vocab_size = config.vocab_size
-
-    def forward(self, ids: Tensor, attention: Tensor | None, types: Tensor | None, positions: Tensor) -> Predicted:
-        """Return logits that are all zero."""
-        return Predicted(None, torch.zeros((), device=positions.device).expand(*positions.shape, self.vocab_size))
-
-
 class Unigram(nn.Module):
-    """A generator that knows how often each token occurs, and nothing of the context."""
+    """A generator that knows how often each token occurs, and nothing of the context; nothing is trained."""
 
     sees_masks = True
     logits: Tensor
@@ -170,7 +156,7 @@ class TaskNetwork(Network):
         return self.head(self.encoder(ids, attention, types))
 
 
-GeneratorNetwork = MaskedLM | TwoTower | Uniform | Unigram
+GeneratorNetwork = MaskedLM | TwoTower | Unigram
 
 
 def build_networks(
@@ -182,7 +168,7 @@ def build_networks(
     """
     match generator:
         case config.UniformGenerator():
-            return build_body(model), Uniform(model)
+            return build_body(model), Unigram(torch.ones(model.vocab_size))
         case config.UnigramGenerator():
             if counts is None:
                 raise ConfigError("the unigram generator draws tokens by their frequency; it needs their counts")

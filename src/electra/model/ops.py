@@ -51,7 +51,6 @@ class Dropout(nn.Dropout):
     """Dropout."""
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Set each number to zero with probability p, and scale up the others."""
         if self.training and self.p and choose("dropout", hidden) == "cpu":
             return cpu.dropout(hidden, self.p)
         return super().forward(hidden)

@@ -38,9 +38,9 @@ class AllTokensMLM(CorruptingObjective, kind="all_tokens_mlm"):
         nll = -torch.logaddexp(copied, F.logsigmoid(-copy) + predicted)
         weights = real_tokens(batch).float()
         with torch.no_grad():
-            anew = F.logsigmoid(-copy)[..., None] + logits.log_softmax(-1)
-            of_input = torch.logaddexp(F.logsigmoid(copy), anew.gather(-1, corrupted.ids[..., None]).squeeze(-1))
-            best, token = anew.max(-1)
+            generated = F.logsigmoid(-copy)[..., None] + logits.log_softmax(-1)
+            of_input = torch.logaddexp(F.logsigmoid(copy), generated.gather(-1, corrupted.ids[..., None]).squeeze(-1))
+            best, token = generated.max(-1)
             guess = torch.where(of_input >= best, corrupted.ids, token)
         predictions = Predictions(nll.detach(), guess, guess == batch.ids, everywhere(batch), weights)
         terms = corrupted.loss, weighted_sum(nll, weights)

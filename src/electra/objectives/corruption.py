@@ -32,7 +32,6 @@ class TwoNetworks(Objective):
 
     @classmethod
     def build(cls, config: Any, model: ModelConfig, tokenizer: Tokenizer, counts: Tensor | None = None) -> Self:
-        """Build the main network and the generator of its config."""
         encoder, generator = build_networks(model, config.generator, counts)
         return cls(config, tokenizer, generator, cls.main(encoder))
 

@@ -31,7 +31,6 @@ class MaskedLanguageModelling(Objective, kind="mlm"):
     def build(
         cls, config: MLMObjective, model: ModelConfig, tokenizer: Tokenizer, counts: Tensor | None = None
     ) -> Self:
-        """Build the one network."""
         return cls(config, tokenizer, MaskedLM(build_body(model)))
 
     def forward(self, batch: Batch[Tensor], draws: Draws) -> Step:

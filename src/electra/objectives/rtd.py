@@ -24,7 +24,6 @@ class ReplacedTokenDetection(CorruptingObjective, kind="electra"):
 
     @classmethod
     def build(cls, config: Detecting, model: ModelConfig, tokenizer: Tokenizer, counts: Tensor | None = None) -> Self:
-        """Build both networks; the discriminator expects the share of replaced tokens that the config says."""
         objective = super().build(config, model, tokenizer, counts)
         objective.network.expect(config.first_chance)
         return objective

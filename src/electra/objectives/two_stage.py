@@ -29,7 +29,6 @@ class TwoStageRTD(ReplacedTokenDetection, kind="two_stage"):
 
     @classmethod
     def build(cls, config: Any, model: ModelConfig, tokenizer: Tokenizer, counts: Tensor | None = None) -> Self:
-        """Build two networks of the same size that share nothing."""
         generator, network = MaskedLM(build_body(model)), Discriminator(build_body(model))
         network.expect(config.first_chance)
         return cls(config, tokenizer, generator, network)

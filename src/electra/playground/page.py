@@ -137,7 +137,7 @@ def _task_tab(tuned: Tuned) -> None:
 
     boxes = [
         gr.Textbox(label=field.label, info=field.hint or None, lines=field.lines, max_length=tokens.LONGEST_TEXT)
-        for field in forms.fields(tuned)
+        for field in tuned.task.fields
     ]
     ask = gr.Button("Ask the model", variant="primary")
     found = gr.HTML(show(*("" for _ in boxes)), elem_id="answer")

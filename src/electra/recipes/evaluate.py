@@ -19,11 +19,11 @@ from electra.model.precision import as_used, autocast
 from electra.model.pretrained import find_folder
 from electra.model.task_model import read_task, read_task_model
 from electra.recipes.tuning import check_length, check_types
-from electra.tasks.base import Feature, Known, Notes, Output, Prediction, Split
+from electra.tasks.base import AnyTask, Feature, Notes, Output, Prediction, Split
 from electra.tasks.batches import evaluation_order, make_batch
-from electra.tasks.build import AnyTask, build_task
-from electra.tasks.table.task import known_of
+from electra.tasks.build import build_task, serve
 
+FOREIGN = {"head": "huggingface"}  # settings of a model that another program fine-tuned
 ROWS, BLOCK = 64, 1024  # examples in an evaluation batch, and in memory at a time during prediction
 FILES = {"train_file", "dev_file", "test_file"}  # that replace those in the data folder
 
@@ -98,15 +98,20 @@ def predict(
 def load_tuned(run: str | Path, overrides: Iterable[str] = ()) -> Tuned:
     """Load a fine-tuned run with its task, as its stored config and the `overrides` say."""
     stored = read_task(find_folder(run))
-    config, device = _configured(stored.get("config", "table"), overrides)
+    config, device = _configured(stored.get("config", FOREIGN), overrides)
     model = read_task_model(run, device)
     network, shape = model.network, model.network.encoder.config
-    config = config.model_copy(update={"max_length": config.max_length or shape.max_length})
-    task = build_task(config, _known(stored, network, run))
+    if "config" in stored and "known" not in stored:
+        raise TaskError(f"the task.json of {run} is damaged: it has no entry 'known'")
+    name, known = (config.task, stored["known"]) if "config" in stored else serve(network)
+    usual = {"task": config.task or name, "max_length": config.max_length or shape.max_length}
+    config = config.model_copy(update=usual)
+    task = build_task(config, known)
     check_length(config, shape)
-    if task.labels != network.labels:
-        ours, theirs = (", ".join(labels) or "spans" for labels in (network.labels, task.labels))
-        raise TaskError(f"the head of {run} does not fit task {task.name}: it predicts {ours}, not {theirs}")
+    if not task.fits(network):
+        found = ", ".join(network.labels) or network.head.architecture
+        wanted = f", not {', '.join(task.labels)}" if task.labels else ""
+        raise TaskError(f"the head of {run} does not fit task {task.name}: it predicts {found}{wanted}")
     return Tuned(network, model.tokenizer, task, config)
 
 
@@ -118,16 +123,6 @@ def _configured(source: str | Mapping[str, Any], overrides: Iterable[str]) -> tu
         settings = {key: setting for key, setting in settings.items() if key not in FILES}
     config = validate(FinetuneConfig, settings)
     return config, config.device if "device" in said else None
-
-
-def _known(stored: Mapping[str, Any], network: TaskNetwork, run: str | Path) -> Known:
-    """Return what is known of a model's task: found in training, or from the head of a model tuned elsewhere."""
-    if "config" not in stored:
-        return known_of(network)
-    if "known" not in stored:
-        raise TaskError(f"the task.json of {run} is damaged: it has no entry 'known'")
-    known: Known = stored["known"]
-    return known
 
 
 @torch.inference_mode()

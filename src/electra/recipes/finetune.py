@@ -178,9 +178,9 @@ class _Seed(Training):
         if not (self.folder / "model").is_dir():
             (self.folder / "result.json").unlink(missing_ok=True)  # not done, if this training is interrupted
             self._fit()
-        with atomic_folder(place, overwrite=True) as beside:
-            shutil.copytree(self.folder / "model", beside, dirs_exist_ok=True)
-            write_json(beside / kept.name, self.seed)
+        with atomic_folder(place, overwrite=True) as written:
+            shutil.copytree(self.folder / "model", written, dirs_exist_ok=True)
+            write_json(written / kept.name, self.seed)
 
     def _fit(self) -> None:
         config = self.tuning.config
@@ -220,11 +220,9 @@ class _Seed(Training):
             listener({"seed": self.seed, **record})
 
     def begin(self) -> None:
-        """Record the machine that trains."""
         record_environment(self.run, self.processes)
 
     def updates(self, step: int) -> Iterator[tuple[int, list[tuple[Batch]]]]:
-        """Yield one batch after the other, from a step on."""
         self.step = step  # at once, not with the first batch: `enough` looks at it
         return self._stream()
 
@@ -268,7 +266,6 @@ class _Seed(Training):
         return scored.metrics
 
     def enough(self) -> bool:
-        """Return whether there were enough epochs without a better score."""
         patience, epoch = self.tuning.config.early_stopping, self.tuning.steps_per_epoch
         if patience is None or self.best is None:
             return False

@@ -35,7 +35,7 @@ class Flops(NamedTuple):
 class Cost:
     """What a run takes, all of its stages together."""
 
-    parameters: dict[str, int]  # embeddings, each network by itself, and joint: shared ones counted once
+    parameters: dict[str, int]  # embeddings, each network that has any, and joint: shared ones counted once
     tokens: int
     forward_flops: float  # one sequence through all networks
     train_flops: float
@@ -90,7 +90,8 @@ def count_parameters(objective: base.Objective) -> dict[str, int]:
     borrowed = network.encoder.embeddings.source
     elsewhere = 0 if borrowed is network.encoder.embeddings else _count(borrowed)
     found = {"embeddings": _count(network.encoder.embeddings) - elsewhere, network.purpose: _count(network) - elsewhere}
-    return found | ({"generator": _count(generator)} if generator else {}) | {"joint": _count(objective)}
+    own = _count(generator) if generator else 0
+    return found | ({"generator": own} if own else {}) | {"joint": _count(objective)}
 
 
 def _build(model: ModelConfig, objective: Objective) -> base.Objective:

@@ -1,6 +1,6 @@
 """Pre-training, top to bottom: corpora, objective, batches, evaluation, and the model folder at the end.
 
-The loop that calls it is `electra.training.loop`; together they are the whole of a run.
+The loop that calls it is `electra.training.loop`; together they are all there is to a run.
 """
 
 from collections.abc import Iterator, Sequence
@@ -151,13 +151,11 @@ class Pretraining(Training):
         return objective
 
     def begin(self) -> None:
-        """Record how the coming updates are made."""
         if self.processes.first:
             self.run.write_config(self.config)
             record_environment(self.run.folder, self.processes)
 
     def updates(self, step: int) -> Iterator[tuple[int, Iterator[Input]]]:
-        """Yield the tokens and micro-batches of every update from a step on."""
         train = self.config.train
         number = micro_batches_before(train, step)
         stream = self._loader().batches(number)
@@ -197,8 +195,8 @@ class Pretraining(Training):
         parts = self.config.train.batch_size // self._heldout_rows
         for micro in range(self.config.evaluate.batches * parts):
             batch = self.heldout.batch(micro)
-            whole, part = divmod(micro, parts)
-            draws = draw(FIXED, whole, *batch.ids.shape, part=part, parts=parts, device=batch.ids.device)
+            number, part = divmod(micro, parts)
+            draws = draw(FIXED, number, *batch.ids.shape, part=part, parts=parts, device=batch.ids.device)
             steps.append(network(batch, draws))
             shares.append(objective.share(batch, draws))
             if micro == 0:

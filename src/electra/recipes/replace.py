@@ -7,7 +7,7 @@ import torch
 
 from electra.config.objectives import ElectraObjective
 from electra.data.feeding.batch import Batch
-from electra.model.networks import Uniform
+from electra.model.networks import Unigram
 from electra.model.pretrained import Pretrained, as_discriminator
 from electra.objectives.draws import draw
 from electra.objectives.metrics import auc
@@ -38,11 +38,11 @@ def replace_and_detect(model: Pretrained, text: str, seed: int = 0) -> list[Judg
     pieces = tokenizer.encode([text])[0].ids[: model.window]
     ids = torch.tensor([[tokenizer.cls_id, *pieces, tokenizer.sep_id]], device=model.device)
     settings = ElectraObjective(mask_token_fraction=1.0, forbid_original=True)
-    generator = model.generator or Uniform(model.encoder.config)
+    generator = model.generator or Unigram(torch.ones(model.encoder.config.vocab_size, device=model.device))
     pair = ReplacedTokenDetection(settings, tokenizer, generator, discriminator).eval()
     draws = draw(seed, 0, 1, ids.size(1), device=model.device)
     corrupted = pair.corrupt(Batch(ids, None, None), draws).ids
-    probabilities = discriminator(corrupted).sigmoid()
+    probabilities = discriminator(corrupted).scores.sigmoid()
     rows = zip(corrupted[0].tolist(), ids[0].tolist(), probabilities[0].tolist(), strict=True)
     return [Judged(tokenizer.token(new), tokenizer.token(old), probability) for new, old, probability in rows][1:-1]
 

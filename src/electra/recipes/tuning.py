@@ -13,9 +13,9 @@ from electra.model.bodies import build_body
 from electra.model.networks import TaskNetwork
 from electra.model.pretrained import Pretrained, find_folder, load
 from electra.model.task_model import read_task
-from electra.tasks.base import Feature, Notes, Split
+from electra.tasks.base import AnyTask, Feature, Notes, Split
 from electra.tasks.batches import batches_per_epoch
-from electra.tasks.build import AnyTask, build_task
+from electra.tasks.build import build_task
 
 PAPER = {256: (3e-4, 0.8), 768: (1e-4, 0.8), 1024: (5e-5, 0.9)}  # by width: learning rate, layer decay
 
@@ -95,19 +95,19 @@ def prepare(config: FinetuneConfig) -> Tuning:
     if isinstance(start.network, TaskNetwork):
         tuned_on = read_task(find_folder(config.model)).get("name", "an unknown task")
     _check_protocol(config, tuned_on)
-    whole = complete(config, task, start.encoder.config)
-    assert whole.max_length is not None
+    completed = complete(config, task, start.encoder.config)
+    assert completed.max_length is not None
     parts: dict[Split, Examples] = {}
     for split in ("train", "dev"):
         notes = Notes()
         examples = task.read(split, notes)
-        features = task.features(examples, start.tokenizer, whole.max_length, notes, training=split == "train")
+        features = task.features(examples, start.tokenizer, completed.max_length, notes, training=split == "train")
         if not features:
             why = "".join(f"; {count:,} {what}" for what, count in notes.counts.items())
             raise TaskError(f"no usable {split} data among {len(examples):,} examples{why}")
         check_types(features, start.encoder.config)
         parts[split] = Examples(examples, features, dict(notes.counts))
-    return Tuning(whole, task, start, tuned_on, parts["train"], parts["dev"])
+    return Tuning(completed, task, start, tuned_on, parts["train"], parts["dev"])
 
 
 def complete(config: FinetuneConfig, task: AnyTask, model: ModelConfig) -> FinetuneConfig:

@@ -5,19 +5,21 @@ Shapes: B rows, L tokens, H hidden size. A batch always has B rows; those beyond
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from torch import Tensor
 
+from electra.config.finetune import FinetuneConfig
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import TaskError
 from electra.model.body import Body
 from electra.model.heads import Head
-from electra.model.networks import Problem
+from electra.model.networks import Problem, TaskNetwork
+from electra.tasks.shown import Block, Field
 
 Split = Literal["train", "dev", "test"]
 Known = Mapping[str, Any]  # what `Task.describe` gave when a model was stored; empty before
@@ -79,12 +81,20 @@ class Task(ABC, Generic[Example, AnyFeature, HeadType]):
 
     @property
     @abstractmethod
-    def fields(self) -> tuple[str, ...]:
-        """Name the texts that an example is made of, as a form asks for them."""
+    def fields(self) -> tuple[Field, ...]:
+        """The texts of an example, as a form asks for them."""
 
     @abstractmethod
     def example(self, texts: Sequence[str]) -> Example:
         """Make an example of such texts, without a label."""
+
+    @abstractmethod
+    def show(self, texts: Sequence[str], prediction: Prediction) -> list[Block]:
+        """Return what a form shows of the prediction for such texts."""
+
+    def fits(self, network: TaskNetwork) -> bool:
+        """Return whether the head of a stored network has the outputs that the task reads."""
+        return self.labels == network.labels
 
     def describe(self) -> dict[str, Any]:
         """Give what a stored model has to know beside the config, such as labels found in the training data."""
@@ -159,6 +169,25 @@ class Task(ABC, Generic[Example, AnyFeature, HeadType]):
     def pictures(self, examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, str]:
         """Draw what the scores do not show, of labelled examples: names and content of SVG files."""
         return {}
+
+
+AnyTask = Task[Any, Any, Any]
+MakeTask = Callable[[str, FinetuneConfig, Known], AnyTask]
+
+
+class Served(NamedTuple):
+    """How a network that another program fine-tuned is used."""
+
+    task: str
+    known: Known
+
+
+class Family(NamedTuple):
+    """What a folder of `electra.tasks` registers as `FAMILY`."""
+
+    tasks: Collection[str]  # their names
+    make: MakeTask
+    serve: Callable[[TaskNetwork], Served | None]  # None for a network whose head the family does not know
 
 
 def mean_where(losses: Tensor, weights: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from electra.training.streams import SideBySide
 from electra.training.weights import ALIGNED, Group, Weights
 
 NORM_PART = 2**16  # numbers whose squares a CPU sums at a time
-PIECES = 32  # a group is cut into so many, so that a small one occupies the whole GPU
+PIECES = 32  # a group is cut into so many, so that a small one occupies all of the GPU
 
 Rate = Callable[[str], float]
 

@@ -4,9 +4,9 @@ import math
 
 import torch
 import torch.nn.functional as F
-from electra.model.kernels.stack import Settings
 from torch import Tensor
 
+from electra.model.bodies.electra_stack import Settings
 from electra.model.kernels.dropout import threshold
 
 WORD = 2**32 - 1

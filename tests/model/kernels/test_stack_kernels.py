@@ -2,9 +2,10 @@
 
 import pytest
 import torch
-from electra.model.kernels.stack import Settings, run_blocks
 
-from electra.model.kernels import draw_seeds, stack
+from electra.model.bodies import electra_stack as stack
+from electra.model.bodies.electra_stack import Settings, run_blocks
+from electra.model.ops import dropout_seeds
 
 from . import plain
 
@@ -29,7 +30,7 @@ def make(normal, dtype, device):
         torch.manual_seed(0)
         texts = torch.randint(0, 3, (sequences, length)).to(device)
         states, gradient = normal(sequences, length, HIDDEN), normal(sequences, length, HIDDEN)
-        return states, weights, texts, draw_seeds(layers, device), gradient.detach()
+        return states, weights, texts, dropout_seeds(layers, device), gradient.detach()
 
     return draw
 
@@ -76,7 +77,7 @@ def test_groups_respect_the_byte_limit_and_hold_at_least_one_layer(layers, size,
 
 def test_blocks_may_share_their_weights(make, agree):
     states, weights, texts, _, gradient = make(1)
-    check(agree, states, weights * 2, texts, draw_seeds(2, states.device), gradient)
+    check(agree, states, weights * 2, texts, dropout_seeds(2, states.device), gradient)
 
 
 def test_weights_and_states_may_be_frozen(make, agree):

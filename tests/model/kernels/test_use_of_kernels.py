@@ -5,8 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from electra.model.encoder import DisentangledEmbeddings, Embeddings
 
+from electra.model import ops
+from electra.model.bodies.electra import DisentangledEmbeddings, ElectraBody, ElectraEmbeddings, Layer
 from electra.model.kernels import attention
 from electra.model.pretrained import load
 
@@ -29,7 +30,7 @@ def test_encode_and_detect_are_the_same_with_the_kernels(tiny_folder, device, mo
 @pytest.mark.parametrize("segments", [False, True])
 @pytest.mark.parametrize("disentangled", [False, True])
 def test_16_bit_embeddings_stay_16_bit_so_that_the_kernels_are_used(tiny_config, device, segments, disentangled):
-    embeddings = Embeddings(tiny_config.model)
+    embeddings = ElectraEmbeddings(tiny_config.model)
     if disentangled:
         embeddings = DisentangledEmbeddings(tiny_config.model, embeddings)
     embeddings.to(device, torch.bfloat16)
@@ -37,6 +38,41 @@ def test_16_bit_embeddings_stay_16_bit_so_that_the_kernels_are_used(tiny_config,
     with torch.autocast(device.type, torch.bfloat16):
         embedded = embeddings(ids, ids % 2 if segments else None)
     assert embedded.dtype == torch.bfloat16
+
+
+def test_the_table_says_what_the_kernels_compute(device):
+    expected = {operation: faster for operation, faster in ops.FASTER.items() if faster == "triton"}
+    assert ops.table(device, torch.bfloat16).items() >= expected.items()
+
+
+def test_an_attention_mask_may_be_a_view_of_one_row(tiny_config, device):
+    torch.manual_seed(0)
+    body = ElectraBody(tiny_config.model).to(device, torch.float32 if device.type == "cpu" else torch.bfloat16).eval()
+    ids, row = torch.arange(24, device=device).view(2, 12), (torch.arange(12, device=device) < 7).long()
+    assert torch.equal(body(ids, row.expand(2, -1)), body(ids, row.repeat(2, 1)))
+
+
+class ScaledLayer(Layer):
+    """A block with one more layer."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.scale = torch.nn.Linear(config.hidden_size, config.hidden_size)
+
+    def forward(self, hidden, mask):
+        return self.scale(super().forward(hidden, mask))
+
+
+def test_a_layer_that_was_added_to_a_block_is_not_lost_in_the_kernels(tiny_config, device, monkeypatch):
+    torch.manual_seed(0)
+    body = ElectraBody(tiny_config.model)
+    body.layers = torch.nn.ModuleList(ScaledLayer(tiny_config.model) for _ in body.layers)
+    body.to(device, torch.float32 if device.type == "cpu" else torch.bfloat16).eval()
+    ids = torch.arange(12, device=device).view(2, 6)
+    found = body(ids)
+    monkeypatch.setattr(ops, "choose", lambda operation, tensor: "plain")
+    bound = 2e-5 if device.type == "cpu" else 2e-2
+    torch.testing.assert_close(found, body(ids), rtol=0, atol=bound * found.abs().max().item())
 
 
 @pytest.mark.parametrize(

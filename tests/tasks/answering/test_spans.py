@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from electra.model.heads import HuggingFaceSpanHead, QuestionAnsweringHead
 from electra.tasks.answering import spans
+from electra.tasks.answering.head import HuggingFaceSpanHead, QuestionAnsweringHead
 from electra.tasks.answering.questions import Question
 from electra.tasks.answering.spans import best_answers, best_spans
 from electra.tasks.answering.windows import cut_windows

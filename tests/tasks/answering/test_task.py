@@ -7,6 +7,7 @@ from transformers import ElectraConfig, ElectraForQuestionAnswering
 
 from electra.config.load import load_finetune_config
 from electra.errors import TaskError
+from electra.model.bodies import build_body
 from electra.model.body import Body
 from electra.model.huggingface import read_network
 from electra.tasks.answering.datasets import DatasetAnswering
@@ -65,7 +66,7 @@ def test_the_loss_is_that_of_the_paper(squad_folder, tiny_config, tokenizer, nam
     task = make_task(squad_folder, name, kind)
     _, features = prepared(task, tokenizer)
     torch.manual_seed(0)
-    head = task.head(tiny_config.model)
+    head = task.head(build_body(tiny_config.model))
     hidden = torch.randn(5, LENGTH, tiny_config.model.hidden_size)
     expected = [
         plain_loss(head, states, window, kind, unanswerable=name == "squad-2.0")
@@ -81,7 +82,7 @@ def test_a_window_that_lacks_the_answer_counts_as_unanswerable(squad_folder, tin
     features = task.features(examples[:1], tokenizer, 16, Notes(), True)
     assert next(window.target == (0, 0) for window in features) is False
     assert [window.target == (0, 0) for window in features][-1] is True
-    head = task.head(tiny_config.model)
+    head = task.head(build_body(tiny_config.model))
     with torch.no_grad():
         for parameter in head.parameters():
             parameter.zero_()
@@ -105,7 +106,7 @@ def test_logits_are_those_of_transformers(tiny_model, tmp_path, tokenizer):
     ours = read_network(tmp_path)
     task = make_task(tmp_path, head="huggingface")
     encoder = ours if isinstance(ours, Body) else ours.encoder
-    head = task.head(encoder.config)
+    head = task.head(encoder)
     head.linear.load_state_dict(theirs.qa_outputs.state_dict())
     ids = torch.randint(5, tokenizer.vocab_size, (2, 20))
     with torch.no_grad():
@@ -156,7 +157,7 @@ def test_the_best_spans_of_a_batch_are_kept_small(squad_folder, tiny_config, tok
     task = make_task(squad_folder)
     _, features = prepared(task, tokenizer)
     hidden = torch.randn(4, LENGTH, tiny_config.model.hidden_size)
-    found = task.outputs(task.head(tiny_config.model), hidden, batch_of(task, features, 4))
+    found = task.outputs(task.head(build_body(tiny_config.model)), hidden, batch_of(task, features, 4))
     assert {name: tuple(values.shape) for name, values in found.items()} == {
         "first": (4, 20),
         "last": (4, 20),
@@ -248,7 +249,7 @@ def test_half_precision_changes_little(squad_folder, tiny_config, tokenizer, kin
     task = make_task(squad_folder, head=kind)
     _, features = prepared(task, tokenizer)
     torch.manual_seed(0)
-    head = task.head(tiny_config.model).cuda()
+    head = task.head(build_body(tiny_config.model)).cuda()
     hidden = torch.randn(3, LENGTH, tiny_config.model.hidden_size, device="cuda")
     batch = {name: part.cuda() for name, part in batch_of(task, features, 3).items()}
     exact = task.loss(head, hidden, batch)

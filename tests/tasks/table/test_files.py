@@ -163,7 +163,7 @@ def test_the_file_that_the_model_was_tuned_on_is_known_by_any_name(tmp_path, mon
             read("test", f"data={name}", tuned_on=path)
 
 
-@pytest.mark.parametrize("name", ["dev.tsv", "valid.tsv", "validation.tsv", "val.tsv"])
+@pytest.mark.parametrize("name", ["dev.tsv", "valid.tsv", "validation.tsv", "val.tsv", "mine_dev.tsv", "Mine-val.tsv"])
 def test_a_folder_has_a_file_for_each_split(tmp_path, name):
     (tmp_path / "train.csv").write_text(ROWS)
     (tmp_path / name).write_text("text\tlabel\nheld out\t0\n")
@@ -191,8 +191,8 @@ def test_files_can_be_named_with_or_without_a_folder(tmp_path):
     [
         ({}, [], r"which table\? set data=FILE"),
         ({"x.md": ""}, ["data={}"], r"no train\.csv, \.tsv, \.jsonl or \.parquet in .*; found x\.md"),
-        ({"train.csv": ""}, ["data={}"], r"train\.csv is empty: no row in it"),
-        ({"train.csv": "text,label\n"}, ["data={}"], r"train\.csv is empty: no row in it"),
+        ({"train.csv": ""}, ["data={}"], r"train\.csv has no rows"),
+        ({"train.csv": "text,label\n"}, ["data={}"], r"train\.csv has no rows"),
         ({"train.csv": "text,label\none,0\n"}, ["data={}"], r"has 1 text: too few to hold one out; .* dev_file=FILE"),
         ({"train.csv": ROWS}, ["data={}", "dev_file=b.csv"], r"no file b\.csv, here or in .* \(dev_file\)"),
         ({"train.csv": "text,label\none\n"}, ["data={}"], r"line 2: 1 fields, but the header has 2"),

@@ -5,6 +5,7 @@ import torch
 from electra.config.tasks import TaggingConfig
 from electra.data.tokens.tokenizer import SPECIAL_TOKENS, wordpiece
 from electra.errors import TaskError
+from electra.model.bodies import build_body
 from electra.tasks.base import Notes
 from electra.tasks.batches import make_batch
 from electra.tasks.tagging.task import Sentence, TaggingTask, learn_tags
@@ -145,7 +146,7 @@ def test_plain_tags_are_scored_by_accuracy(tokenizer):
 def test_the_loss_is_the_mean_over_words_and_no_other_token(tokenizer, tiny_config):
     task = tagging()
     torch.manual_seed(0)
-    head = task.head(tiny_config.model)
+    head = task.head(build_body(tiny_config.model))
     examples = [sentence("the cats", "B-NP I-NP"), sentence("ate", "B-VP")]
     features = task.features(examples, tokenizer, 16, Notes(), training=True)
     batch = make_batch(task, features, 4, 16, tokenizer.pad_id)

@@ -1,8 +1,9 @@
 import pytest
 import torch
 
-from electra.model.heads import ClassificationHead, HuggingFaceClassificationHead
+from electra.model.bodies import build_body
 from electra.tasks.base import Notes
+from electra.tasks.texts.head import ClassificationHead, HuggingFaceClassificationHead
 from electra.tasks.texts.task import TextExample, shorten
 
 
@@ -54,8 +55,9 @@ def test_pairs_without_order_are_doubled_in_training_alone(task, tokenizer):
 
 
 def test_the_head_is_the_papers_or_hugging_faces(task, tiny_config):
-    assert isinstance(task("mnli").head(tiny_config.model), ClassificationHead)
-    assert isinstance(task("mnli", "head=huggingface").head(tiny_config.model), HuggingFaceClassificationHead)
+    body = build_body(tiny_config.model)
+    assert isinstance(task("mnli").head(body), ClassificationHead)
+    assert isinstance(task("mnli", "head=huggingface").head(body), HuggingFaceClassificationHead)
 
 
 @pytest.mark.parametrize(("name", "label"), [("cola", "1"), ("sts-b", 2.5)])
@@ -63,7 +65,7 @@ def test_padding_rows_do_not_change_the_loss(task, tokenizer, tiny_config, name,
     chosen = task(name)
     examples = [TextExample(("the cat",) * (2 if name == "sts-b" else 1), label)] * 3
     features = chosen.features(examples, tokenizer, 16, Notes(), training=False)
-    head = chosen.head(tiny_config.model).eval()
+    head = chosen.head(build_body(tiny_config.model)).eval()
     hidden = torch.randn(5, 16, tiny_config.model.hidden_size)
     few = chosen.batch(features, 3, 16) | {"weights": torch.ones(3)}
     many = chosen.batch(features, 5, 16) | {"weights": torch.tensor([1.0, 1, 1, 0, 0])}

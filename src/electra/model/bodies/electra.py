@@ -72,7 +72,6 @@ class ElectraEmbeddings(Embeddings):
 
     @property
     def vocabulary(self) -> Tensor:
-        """The (V, E) embeddings of all tokens."""
         return self.words.weight
 
     def forward(self, ids: Tensor, types: Tensor | None) -> Tensor:
@@ -97,12 +96,10 @@ class DisentangledEmbeddings(ElectraEmbeddings):
 
     @property
     def source(self) -> Embeddings:
-        """The embeddings of the other network."""
         return self.shared
 
     @property
     def vocabulary(self) -> Tensor:
-        """The (V, E) embeddings of all tokens; only the difference gets a gradient."""
         return self.shared.words.weight.detach() + self.words.weight
 
     def forward(self, ids: Tensor, types: Tensor | None) -> Tensor:
@@ -127,7 +124,6 @@ class DisentangledEmbeddings(ElectraEmbeddings):
 
     @torch.no_grad()
     def plain(self) -> ElectraEmbeddings:
-        """Return the same function as plain embeddings."""
         plain = ElectraEmbeddings(self.config).to(self.words.weight.device)
         for table in TABLES:
             summed, own, shared = (getattr(module, table).weight for module in (plain, self, self.shared))
@@ -196,7 +192,6 @@ class ElectraBody(Body):
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
 
     def forward(self, ids: Tensor, attention: Tensor | None = None, types: Tensor | None = None) -> Tensor:
-        """Encode (B, L) ids as (B, L, H) hidden states."""
         hidden: Tensor = self.project(self.embeddings(ids, types))
         hidden = hidden.to(next(self.layers.parameters()).dtype)  # under autocast a norm widens them
         if self._fits_stack(hidden) and ops.choose("post_norm_stack", hidden) == "triton":
@@ -211,7 +206,6 @@ class ElectraBody(Body):
 
     @classmethod
     def make_embeddings(cls, config: ModelConfig, shared: Embeddings | None = None) -> Embeddings:
-        """Make embeddings to share, or (GDES) embeddings that learn the difference to `shared` ones."""
         assert isinstance(config, ElectraModel)
         return DisentangledEmbeddings(config, shared) if shared else ElectraEmbeddings(config)
 
@@ -221,13 +215,12 @@ class ElectraBody(Body):
         return {name: 3 if QUERY_KEY_VALUE in name else 1 for name, weight in named if weight.dim() == 2}
 
     def height(self, name: str) -> int:
-        """Return the block that a parameter belongs to, counted from 1; 0 for embeddings and projection."""
-        in_layer = re.match(r"layers\.(\d+)\.", name)
-        return int(in_layer[1]) + 1 if in_layer else 0
+        if in_layer := re.match(r"layers\.(\d+)\.", name):
+            return int(in_layer[1]) + 1
+        return 0 if name.startswith(("embeddings.", "project.")) else self.config.layers
 
     @classmethod
     def read_config(cls, described: Mapping[str, Any]) -> ElectraModel:
-        """Read the shape of an ELECTRA or BERT."""
         for key, needed in REQUIRED.items():
             if described.get(key, needed) != needed:
                 raise CheckpointError(f"{key} = {described[key]!r} is not supported, only {needed!r}")
@@ -244,12 +237,10 @@ class ElectraBody(Body):
 
     @classmethod
     def describe(cls, config: ElectraModel) -> dict[str, Any]:
-        """Return a shape as Hugging Face's `config.json` has it."""
         values = {theirs: getattr(config, ours) for ours, (theirs, *_) in CONFIG_KEYS.items()}
         return values | {"hidden_act": "gelu"}
 
     def file_names(self, name: str) -> list[str]:
-        """Return the tensor of a file that a parameter is, or the three that it is joined from."""
         module, _, kind = name.rpartition(".")
         in_layer = re.fullmatch(r"layers\.(\d+)\.(.+)", module)
         number, part = in_layer.groups() if in_layer else (None, module)
@@ -260,19 +251,19 @@ class ElectraBody(Body):
 
     @classmethod
     def current_name(cls, name: str) -> str:
-        """Return today's ELECTRA name of a tensor of BERT or of an old file."""
         name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name))
         name = re.sub(r"^(electra|bert)\.", "", name)
         module, _, kind = name.rpartition(".")
         return f"{BERT_HEAD[module]}.{kind}" if module in BERT_HEAD else name
 
     def _fits_stack(self, hidden: Tensor) -> bool:
-        """True for the shapes that the fused stack is made for."""
+        """True for the blocks and shapes that the fused stack is made for."""
         config = self.config
         head_size = config.hidden_size // config.heads
         power_of_two = 16 <= head_size <= kernels.WIDEST and head_size & (head_size - 1) == 0  # for the matrix units
         indexed = hidden.shape[:2].numel() * max(config.feed_forward_size, 3 * config.hidden_size) < 2**31  # in 32 bits
         usual = self.direction == "both" and not config.activation_checkpointing
+        usual = usual and all(type(layer) is Layer for layer in self.layers)  # not what a subclass computes
         return usual and power_of_two and indexed and hidden.size(1) <= kernels.LONGEST
 
     def _run_stack(self, hidden: Tensor, texts: Tensor | None) -> Tensor:
@@ -282,6 +273,7 @@ class ElectraBody(Body):
         chances = (config.attention_dropout, config.dropout) if self.training else (0.0, 0.0)
         weights = [weight for layer in self.layers for weight in layer.weights()]  # type: ignore[operator]
         seeds = ops.dropout_seeds(len(self.layers), hidden.device)
+        texts = None if texts is None else texts.contiguous()
         return run_blocks(hidden, weights, texts, seeds, Settings(config.heads, *chances, config.layer_norm_eps))
 
     def _mask(self, ids: Tensor, attention: Tensor | None) -> Tensor | None:

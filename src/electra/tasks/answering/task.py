@@ -17,12 +17,14 @@ from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import TaskError
 from electra.model.body import Body
 from electra.model.heads import find_head
+from electra.model.networks import TaskNetwork
 from electra.tasks.answering.head import QuestionAnsweringHead
 from electra.tasks.answering.questions import Question
 from electra.tasks.answering.scores import Graded, grade, score_answers
 from electra.tasks.answering.spans import AnswerHead, best_answers, best_spans, score_spans
 from electra.tasks.answering.windows import Window, cut_windows
-from electra.tasks.base import Batch, Defaults, Notes, Output, Prediction, Task, mean_where
+from electra.tasks.base import Batch, Defaults, Notes, Output, Prediction, Served, Task, mean_where
+from electra.tasks.shown import Block, Field, Headline, Marked, Piece, Shares
 
 UNANSWERABLE_WEIGHT = 0.5
 THRESHOLDS = {"paper": -2.75, "huggingface": 0.0}  # null odds; the original's, and where both are equally likely
@@ -47,14 +49,30 @@ class QuestionAnswering(Task[Question, Window, AnswerHead]):
         self._paper_head = head == "paper"
 
     @property
-    def fields(self) -> tuple[str, ...]:
-        """Name the two texts."""
-        return ("question", "context")
+    def fields(self) -> tuple[Field, ...]:
+        """A question and its context."""
+        return Field("Question", lines=1), Field("Context", "The text that holds the answer.", lines=6)
 
     def example(self, texts: Sequence[str]) -> Question:
         """Take a question and the text to look for its answer in."""
         question, context = texts
         return Question("", question, context)
+
+    def show(self, texts: Sequence[str], prediction: Prediction) -> list[Block]:
+        """Return the answer, its place in the context, and the other answers considered."""
+        best: list[dict[str, Any]] = prediction["best"]
+        others = [(found["text"], found["probability"]) for found in best]
+        if not prediction["text"]:
+            return [Headline("The text holds no answer"), *([Shares(others, "If there were one")] if best else [])]
+        start = best[0]["start"]
+        stop = start + len(best[0]["text"])
+        context = texts[1]
+        marked = Marked([Piece(context[:start]), Piece(context[start:stop], 1), Piece(context[stop:])])
+        return [Headline(prediction["text"]), marked, Shares(others, "Answers that were considered")]
+
+    def fits(self, network: TaskNetwork) -> bool:
+        """Return whether the head scores spans."""
+        return isinstance(network.head, AnswerHead)
 
     def calibrate(self, examples: Sequence[Question], predictions: Sequence[Prediction]) -> dict[str, Any]:
         """Give the threshold of the null odds that leads to the best F1 on questions whose answers are known."""
@@ -147,6 +165,14 @@ class QuestionAnswering(Task[Question, Window, AnswerHead]):
         if not self.unanswerable:
             return {"text": text, "best": best}
         return {"text": "" if odds > self.threshold else text, "null_odds": odds, "best": best}
+
+
+def serve(network: TaskNetwork) -> Served | None:
+    """Use a model that another program fine-tuned to answer questions on a table; its columns are not known."""
+    if not isinstance(network.head, AnswerHead):
+        return None
+    columns = {"kind": "answering", "text": "question", "pair": "context", "label": "answers"}
+    return Served("table", {"columns": columns, "unanswerable": False})
 
 
 def best_text(prediction: Prediction) -> str:

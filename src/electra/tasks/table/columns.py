@@ -38,20 +38,20 @@ class Columns:
     def read_texts(self, cells: Cells, where: str) -> tuple[str, ...]:
         """Give the text or the two texts of a row; an empty cell is an empty text."""
         keys = zip(self.texts, ("table.text", "table.pair"), strict=False)
-        found = [_cell(cells, column, where, key) for column, key in keys]
+        found = [find_cell(cells, column, where, key) for column, key in keys]
         if any(isinstance(text, (list, dict)) for text in found):
             raise TaskError(f"{where}: a list or a record where a text is meant, in {' or '.join(self.texts)}")
         return tuple("" if text is None else str(text) for text in found)
 
     def read_words(self, cells: Cells, where: str) -> tuple[str, ...]:
         """Give the words of a row: a list, or a text with spaces between."""
-        return split_words(_cell(cells, self.text, where, "table.text"), where)
+        return split_words(find_cell(cells, self.text, where, "table.text"), where)
 
     def read_label(self, cells: Cells, where: str, labelled: bool = True) -> Any:
         """Give what stands in the column of labels, None where nothing is known; `labelled` rows have to have one."""
         if self.label is None or (self.label not in cells and not labelled):
             return None
-        raw = _cell(cells, self.label, where, "table.label")
+        raw = find_cell(cells, self.label, where, "table.label")
         raw = raw.strip() if isinstance(raw, str) else "" if raw is None else raw
         if raw != "" or self.kind in MAY_BE_EMPTY:
             return raw
@@ -86,7 +86,8 @@ def missing_column(wanted: str, names: Iterable[str], where: str, key: str) -> s
     return f"{where}: no column {wanted!r} ({key}){did_you_mean(wanted, names)}; found {', '.join(names) or 'none'}"
 
 
-def _cell(cells: Cells, column: str, where: str, key: str) -> Any:
+def find_cell(cells: Cells, column: str, where: str, key: str) -> Any:
+    """Return a cell of a row, whose column was set by a config key."""
     if column not in cells:
         raise TaskError(missing_column(column, cells, where, key))
     return read_cell(cells[column], where)

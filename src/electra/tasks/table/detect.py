@@ -37,7 +37,7 @@ def find_columns(rows: Sequence[Row], settings: TableConfig) -> Columns:
         wanted = getattr(settings, key)
         if wanted is not None and wanted not in names:
             raise TaskError(missing_column(wanted, names, where, f"table.{key}"))
-    label = settings.label or _usual(names, LABELS) or _fewest_values(sample, names, settings)
+    label = settings.label or usual_column(names, LABELS) or _fewest_values(sample, names, settings)
     text, pair = settings.text, settings.pair
     if text is None:
         others = [name for name in names if name not in (label, pair)]
@@ -48,10 +48,10 @@ def find_columns(rows: Sequence[Row], settings: TableConfig) -> Columns:
         if values and all(isinstance(value, str) and LISTS.fullmatch(value) for value in values):
             raise TaskError(f"{where}: column {name!r} holds lists or records as text; write JSON lines, or Parquet")
     kind, separator = _find_kind(rows, text, pair, label, settings)
-    return Columns(kind, text, pair, label, settings.id or _usual(names, IDS), separator)
+    return Columns(kind, text, pair, label, settings.id or usual_column(names, IDS), separator)
 
 
-def _usual(names: Sequence[str], usual: Iterable[str]) -> str | None:
+def usual_column(names: Sequence[str], usual: Iterable[str]) -> str | None:
     """Give the first column that has one of the usual names, however it is spelt."""
     plain = {name.lower().replace(" ", "_").replace("-", "_"): name for name in reversed(names)}
     return next((plain[name] for name in usual if name in plain), None)
@@ -65,7 +65,7 @@ def _values(rows: Sequence[Row], name: str) -> list[Any]:
 
 def _fewest_values(rows: Sequence[Row], names: Sequence[str], settings: TableConfig) -> str:
     """Take the column that repeats itself most for the label."""
-    taken = {settings.text, settings.pair, settings.id, _usual(names, IDS)}
+    taken = {settings.text, settings.pair, settings.id, usual_column(names, IDS)}
     counts = {name: len({str(value) for value in _values(rows, name)}) for name in names if name not in taken}
     best = min(counts, key=lambda name: counts[name], default=None)
     if best is None or counts[best] < 2 or counts[best] > len(rows) / 2:
@@ -80,10 +80,10 @@ def _fewest_values(rows: Sequence[Row], names: Sequence[str], settings: TableCon
 def _find_texts(rows: Sequence[Row], names: Sequence[str]) -> tuple[str, str | None]:
     """Take two columns with the names of a pair, one with the name of a text, or those with several words a cell."""
     for first, second in (*QUESTIONS, *PAIRS):
-        pair = _usual(names, [first]), _usual(names, [second])
+        pair = usual_column(names, [first]), usual_column(names, [second])
         if pair[0] and pair[1]:
             return pair[0], pair[1]
-    if text := _usual(names, TEXTS):
+    if text := usual_column(names, TEXTS):
         return text, None
     words = {name: _mean(rows, name, lambda value: len(value.split())) for name in names}
     wordy = [name for name in names if words[name] >= 2]

@@ -3,7 +3,8 @@
 import base64
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,15 @@ class Table:
     are told by their texts, since a file may be copied, named from another folder, or have grown.
     """
 
-    def __init__(self, config: FinetuneConfig, known: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        config: FinetuneConfig,
+        known: Mapping[str, Any],
+        read_file: Callable[[str], Iterable[Row]] = read_rows,
+        endings: Sequence[str] = ENDINGS,
+    ) -> None:
         self._data = config.data
+        self._read_file, self._endings = read_file, endings
         self.texts: Sequence[str] = ()  # the columns that tell a row from others
         self._rows: str | None = known.get("rows")  # the fingerprint of the training file's rows
         self._learned: str = known.get("learned_texts", "")  # short ones of rows learned from
@@ -57,7 +65,7 @@ class Table:
         source = self._find(split)
         if source is None and split != "train":
             return self._read_held_out(split, notes)
-        rows = _read(source) if source else self.read_training_file()
+        rows = self._read_all(source) if source else self.read_training_file()
         learned, _ = self._parted(rows)
         if split == "train" and self._tuned_on(rows):
             return learned
@@ -80,7 +88,7 @@ class Table:
     def read_training_file(self) -> list[Row]:
         """Read all rows of the training file, also those that are held out: labels need not stand in both parts."""
         if source := self._find("train"):
-            return _read(source)
+            return self._read_all(source)
         if self._data is None:
             raise TaskError("which table? set data=FILE (.csv, .tsv, .jsonl, .parquet), or data=FOLDER with train.csv")
         if is_dataset(self._data):
@@ -100,11 +108,17 @@ class Table:
         if data is None:
             return None
         if folder.is_dir():
-            return _find_in(folder, STEMS[split])
+            return _find_in(folder, STEMS[split], self._endings)
         if not is_dataset(data):
             return data if split == "train" else None
         name = data if ":" in data else f"{data}:"
         return f"{name}:{HUB[split]}" if HUB[split] in dataset_splits(data) else None
+
+    def _read_all(self, source: str) -> list[Row]:
+        rows = list(self._read_file(source))
+        if not rows:
+            raise TaskError(f"{source} has no rows")
+        return rows
 
     def _held_out(self, rows: Sequence[Row]) -> frozenset[bytes]:
         """Draw the texts that are held out, in all rows that have them."""
@@ -140,18 +154,13 @@ def _json(value: Any) -> bytes:
     return json.dumps(value, default=str).encode()
 
 
-def _find_in(folder: Path, stems: Sequence[str]) -> str | None:
+def _find_in(folder: Path, stems: Sequence[str], endings: Sequence[str]) -> str | None:
+    """Return the file of a split: `train.csv`, or else a name that ends so, such as `mine_train.csv`."""
     files = sorted(entry for entry in folder.iterdir() if entry.is_file())
-    for stem in stems:
-        for path in files:
-            name = path.name.lower()
-            if name.startswith(f"{stem}.") and any(ending in name for ending in ENDINGS):
-                return str(path)
+    for begin in ("", ".*[_-]"):
+        for stem in stems:
+            for path in files:
+                name = path.name.lower()
+                if re.match(rf"{begin}{stem}\.", name) and any(ending in name for ending in endings):
+                    return str(path)
     return None
-
-
-def _read(source: str) -> list[Row]:
-    rows = list(read_rows(source))
-    if not rows:
-        raise TaskError(f"{source} is empty: no row in it")
-    return rows

@@ -5,15 +5,14 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from electra.config.finetune import FinetuneConfig
-from electra.config.tasks import Kind
 from electra.data.reading.records import Row
 from electra.errors import TaskError
-from electra.model.networks import Problem, TaskNetwork
 from electra.tasks.answering.files import read_answers
 from electra.tasks.answering.questions import Question, make_question
 from electra.tasks.answering.task import QuestionAnswering
 from electra.tasks.base import Known, Notes, Split, Task
 from electra.tasks.lines import read_inputs
+from electra.tasks.shown import Field, column_label
 from electra.tasks.table.columns import Columns, split_words
 from electra.tasks.table.detect import find_columns
 from electra.tasks.table.files import Table
@@ -42,18 +41,6 @@ def table_task(name: str, config: FinetuneConfig, known: Known) -> Task[Any, Any
     return TableTexts(name, config, table, columns, rows, known)
 
 
-def known_of(network: TaskNetwork) -> dict[str, Any]:
-    """Say what is known of the task of a model that others tuned: its kind and its labels, not its columns."""
-    labels = list(network.labels)
-    if network.head.labelled == "tokens":
-        return {"columns": asdict(Columns("tagging", "words", label="tags")), "labels": labels}
-    if network.problem is None:
-        return {"columns": asdict(Columns("answering", "question", "context", "answers")), "unanswerable": False}
-    kinds: dict[Problem, Kind] = {"multi_label_classification": "multilabel", "regression": "regression"}
-    columns = Columns(kinds.get(network.problem, "classification"), "text", label="label")
-    return {"columns": asdict(columns), "labels": labels, "low": 0.0, "high": 1.0}
-
-
 class TableTexts(TextTask):
     """One text or two to a class, several labels or a value."""
 
@@ -65,9 +52,9 @@ class TableTexts(TextTask):
         super().__init__(config, _labels(columns, self._known))
 
     @property
-    def fields(self) -> tuple[str, ...]:
-        """Name the texts as their columns are called."""
-        return self._columns.texts
+    def fields(self) -> tuple[Field, ...]:
+        """The texts under the names of their columns."""
+        return tuple(Field(column_label(name)) for name in self._columns.texts)
 
     def describe(self) -> dict[str, Any]:
         """Give the columns, and the labels of the training rows."""

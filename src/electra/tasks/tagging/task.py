@@ -6,6 +6,7 @@ Shapes: B rows, L tokens, T tags.
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -17,8 +18,11 @@ from electra.config.tasks import TaggingConfig
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import TaskError
 from electra.model.body import Body
-from electra.model.heads import Head, find_head
-from electra.tasks.base import Batch, Defaults, Feature, Notes, Output, Prediction, Split, Task, mean_where
+from electra.model.heads import find_head
+from electra.model.networks import TaskNetwork
+from electra.tasks.base import Batch, Defaults, Feature, Notes, Output, Prediction, Served, Split, Task, mean_where
+from electra.tasks.shown import Block, Details, Field, Headline, Marked, Piece
+from electra.tasks.tagging.head import TaggingHead
 from electra.tasks.tagging.spans import OUTSIDE, TAG, Span, find_spans, marks_spans, scheme_of, span_scores, write_tags
 from electra.tasks.texts.labels import listed
 
@@ -47,7 +51,7 @@ class TaggingFeature(Feature[Targets]):
     starts: tuple[int, ...] = ()
 
 
-class TaggingTask(Task[Sentence, TaggingFeature, Head]):
+class TaggingTask(Task[Sentence, TaggingFeature, TaggingHead]):
     """A task on words, wherever they come from; what is `known` of its tags is what `learn_tags` gives."""
 
     defaults = Defaults(max_length=256)
@@ -61,13 +65,33 @@ class TaggingTask(Task[Sentence, TaggingFeature, Head]):
         self.metric = "accuracy" if self._plain else "f1"
 
     @property
-    def fields(self) -> tuple[str, ...]:
-        """Name the one text."""
-        return ("sentence",)
+    def fields(self) -> tuple[Field, ...]:
+        """One sentence."""
+        return (Field("Sentence", "Put a space between words, and before a full stop or a comma."),)
 
     def example(self, texts: Sequence[str]) -> Sentence:
         """Split a text at its spaces."""
         return Sentence(tuple(texts[0].split()))
+
+    def show(self, texts: Sequence[str], prediction: Prediction) -> list[Block]:
+        """Return the words with their spans marked, or without spans each word with its tag."""
+        words: list[str] = prediction["words"]
+        if "spans" in prediction:
+            found = [(span["start"], span["end"] + 1, span["type"]) for span in prediction["spans"]]
+            headline = f"{len(found)} found" if found else "Nothing found"
+            kinds = sorted({label[2:] for label in self.labels if label != OUTSIDE})
+        else:
+            found = [(place, place + 1, tag) for place, tag in enumerate(prediction["tags"])]
+            headline, kinds = f"{len(found)} words tagged", list(self.labels)
+        pieces: list[Piece] = []
+        for (_, end, _), (start, stop, kind) in pairwise([(0, 0, ""), *found, (len(words), len(words), "")]):
+            pieces += map(Piece, words[end:start])
+            if stop > start:
+                pieces.append(Piece(" ".join(words[start:stop]), kinds.index(kind), kind))
+        spaced = [part for piece in pieces for part in (Piece(" "), piece)][1:]
+        chances = ["not read" if chance is None else chance for chance in prediction["probabilities"]]
+        rows = list(zip(words, prediction["tags"], chances, strict=True))
+        return [Headline(headline), Marked(spaced), Details("Every word, its tag and probability", rows)]
 
     def describe(self) -> dict[str, Any]:
         """Give the tags of the training data and the scheme that they are written in."""
@@ -108,9 +132,9 @@ class TaggingTask(Task[Sentence, TaggingFeature, Head]):
             features.append(TaggingFeature(number, ids, [0] * len(ids), targets, seen))
         return features
 
-    def head(self, encoder: Body) -> Head:
+    def head(self, encoder: Body) -> TaggingHead:
         """Make the head of `ForTokenClassification`, one linear map for every token: the paper's is the same."""
-        head: Head = find_head(f"{encoder.family}ForTokenClassification")(encoder.config, len(self.labels))
+        head: TaggingHead = find_head(f"{encoder.family}ForTokenClassification")(encoder.config, len(self.labels))
         return head
 
     def batch(self, features: Sequence[TaggingFeature], rows: int, length: int) -> Batch:
@@ -123,12 +147,12 @@ class TaggingTask(Task[Sentence, TaggingFeature, Head]):
                     tags[row, start], weights[row, start] = tag, 1
         return {"tags": tags, "tag_weights": weights}
 
-    def loss(self, head: Head, hidden: Tensor, batch: Batch) -> Tensor:
+    def loss(self, head: TaggingHead, hidden: Tensor, batch: Batch) -> Tensor:
         """Give the mean loss of the words."""
         losses = F.cross_entropy(head(hidden).float().transpose(1, 2), batch["tags"], reduction="none")  # (B, L)
         return mean_where(losses, batch["tag_weights"])
 
-    def outputs(self, head: Head, hidden: Tensor, batch: Batch) -> Batch:
+    def outputs(self, head: TaggingHead, hidden: Tensor, batch: Batch) -> Batch:
         """Give the likeliest tag of every token and its probability."""
         best = head(hidden).float().softmax(-1).max(-1)
         return {"tags": best.indices, "probabilities": best.values}
@@ -175,6 +199,15 @@ class TaggingTask(Task[Sentence, TaggingFeature, Head]):
 
     def _gold(self, example: Sentence) -> list[str]:
         return network_tags(example, self._settings, self._plain)
+
+
+def serve(network: TaskNetwork) -> Served | None:
+    """Use a tagger that another program fine-tuned on a table; its columns are not known."""
+    if network.head.labelled != "tokens":
+        return None
+    return Served(
+        "table", {"columns": {"kind": "tagging", "text": "words", "label": "tags"}, "labels": [*network.labels]}
+    )
 
 
 def network_tags(example: Sentence, settings: TaggingConfig, plain: bool) -> list[str]:

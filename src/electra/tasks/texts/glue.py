@@ -7,6 +7,7 @@ from electra.config.finetune import FinetuneConfig
 from electra.errors import TaskError
 from electra.tasks.base import Defaults, Known, Notes, Prediction, Split
 from electra.tasks.lines import read_inputs
+from electra.tasks.shown import Field, column_label
 from electra.tasks.texts.glue_files import Benchmark, GlueRow, MissingFileError, Part, is_own, read_own, read_part
 from electra.tasks.texts.labels import Classes, Value
 from electra.tasks.texts.task import TextExample, TextTask
@@ -48,9 +49,9 @@ class GlueTask(TextTask):
         self._data, self._file = config.data, config.file
 
     @property
-    def fields(self) -> tuple[str, ...]:
-        """Name the texts as the hub's dataset does: the columns of the files are called #1 String and the like."""
-        return self.benchmark.hub[1:]
+    def fields(self) -> tuple[Field, ...]:
+        """The texts under their names in the hub's dataset: the files have columns such as #1 String."""
+        return tuple(Field(column_label(name)) for name in self.benchmark.hub[1:])
 
     def read(self, split: Split, notes: Notes) -> list[TextExample]:
         """Read a split; the second part of MNLI's dev and test may be missing, and is noted then."""
@@ -77,7 +78,7 @@ class GlueTask(TextTask):
         """Read texts to predict: GLUE's own files, a table with the columns of those or of the hub's, or lines."""
         columns = self.benchmark.columns
         own = read_own(Path(source), self.benchmark, columns, notes)
-        table = read_inputs(source, columns, dict(zip(self.fields, columns, strict=True)))
+        table = read_inputs(source, columns, dict(zip(self.benchmark.hub[1:], columns, strict=True)))
         for row in own if is_own(Path(source), self.benchmark) else table:
             yield TextExample(tuple(str(row.cells[column]) for column in columns), id=row.cells.get("index"))
 

@@ -14,6 +14,7 @@ from electra.config.keys import did_you_mean
 from electra.errors import TaskError
 from electra.model.networks import Problem
 from electra.tasks.base import Prediction
+from electra.tasks.shown import Block, Headline, Scale, Shares
 
 LISTED = 30  # labels that a line names at most
 FLAT = 0.01  # of the distance between the bounds: values that differ less are one value
@@ -47,6 +48,10 @@ class Labels(ABC, Generic[Label]):
     @abstractmethod
     def read(self, logits: np.ndarray) -> Prediction:
         """Read the logits (outputs,) of one example."""
+
+    @abstractmethod
+    def show(self, prediction: Prediction) -> list[Block]:
+        """Return what a form shows of a prediction."""
 
     @abstractmethod
     def is_constant(self, predictions: Sequence[Prediction]) -> bool:
@@ -88,6 +93,10 @@ class Classes(Labels[str]):
             "label": self.names[int(logits.argmax())],
             "probabilities": dict(zip(self.names, probabilities, strict=True)),
         }
+
+    def show(self, prediction: Prediction) -> list[Block]:
+        """Return the class and the probabilities of all classes."""
+        return [Headline(prediction["label"]), Shares([*prediction["probabilities"].items()])]
 
     def is_constant(self, predictions: Sequence[Prediction]) -> bool:
         """Say whether all predictions are of one class."""
@@ -141,6 +150,11 @@ class LabelSets(Labels[tuple[str, ...]]):
             "probabilities": dict(zip(self.names, probabilities, strict=True)),
         }
 
+    def show(self, prediction: Prediction) -> list[Block]:
+        """Return the labels that apply and the probabilities of all labels."""
+        headline = Headline(", ".join(prediction["labels"]) or "None of the labels")
+        return [headline, Shares([*prediction["probabilities"].items()])]
+
     def is_constant(self, predictions: Sequence[Prediction]) -> bool:
         """Say whether all predictions are the same set."""
         return len({tuple(prediction["labels"]) for prediction in predictions}) == 1
@@ -184,6 +198,10 @@ class Value(Labels[float]):
     def read(self, logits: np.ndarray) -> Prediction:
         """Give the value in the units of the task."""
         return {"value": float(self.low + logits[0] * (self.high - self.low))}
+
+    def show(self, prediction: Prediction) -> list[Block]:
+        """Return the value, and where it is between the bounds."""
+        return [Headline(f"{prediction['value']:.2f}"), Scale(prediction["value"], self.low, self.high)]
 
     def is_constant(self, predictions: Sequence[Prediction]) -> bool:
         """Say whether all values lie closer together than could tell one text from another."""

@@ -11,7 +11,9 @@ from electra.config.finetune import FinetuneConfig
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.model.body import Body
 from electra.model.heads import Head, find_head
-from electra.tasks.base import Batch, Feature, Notes, Output, Prediction, Task, mean_where
+from electra.model.networks import TaskNetwork
+from electra.tasks.base import Batch, Feature, Notes, Output, Prediction, Served, Task, mean_where
+from electra.tasks.shown import Block
 from electra.tasks.texts.head import ClassificationHead
 from electra.tasks.texts.labels import Classes, Labels
 from electra.tasks.texts.pictures import MOST_CLASSES, calibration, confusion
@@ -40,6 +42,10 @@ class TextTask(Task[TextExample, Feature[list[float]], Head]):
     def example(self, texts: Sequence[str]) -> TextExample:
         """Take one text or two."""
         return TextExample(tuple(texts))
+
+    def show(self, texts: Sequence[str], prediction: Prediction) -> list[Block]:
+        """Return the labels and their probabilities, or the value on its scale."""
+        return self.kind.show(prediction)
 
     def features(
         self, examples: Sequence[TextExample], tokenizer: Tokenizer, max_length: int, notes: Notes, training: bool
@@ -113,6 +119,15 @@ class TextTask(Task[TextExample, Feature[list[float]], Head]):
             "confusion.svg": confusion(self.kind.names, truth, guess),
             "calibration.svg": calibration(confidence, right),
         }
+
+
+def serve(network: TaskNetwork) -> Served | None:
+    """Use a classifier or a regression that another program fine-tuned on a table; its columns are not known."""
+    if network.head.labelled != "texts":
+        return None
+    kinds = {"multi_label_classification": "multilabel", "regression": "regression"}
+    columns = {"kind": kinds.get(network.problem or "", "classification"), "text": "text", "label": "label"}
+    return Served("table", {"columns": columns, "labels": list(network.labels), "low": 0.0, "high": 1.0})
 
 
 def shorten(pieces: list[list[int]], room: int) -> bool:

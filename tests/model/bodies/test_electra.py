@@ -68,9 +68,9 @@ def test_losses_at_the_start_are_those_of_guessing(small):
     """About ln V for the generator and ln 2 for the discriminator, the latter spread by its Glorot head (fact P31)."""
     ids = torch.randint(1000, 30_000, (8, 128), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
-        logits = small.generator(ids, None, None, torch.arange(19).expand(8, -1))
+        logits = small.generator(ids, None, None, torch.arange(19).expand(8, -1)).logits
         masked_lm = nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, :19].flatten()).item()
-        scores = small.discriminator(ids)
+        scores = small.discriminator(ids).scores
         labels = (torch.rand(scores.shape, generator=torch.Generator().manual_seed(0)) < 0.15).float()
         replaced = nn.functional.binary_cross_entropy_with_logits(scores, labels).item()
     assert masked_lm == pytest.approx(math.log(30_522), abs=0.05)
@@ -145,9 +145,8 @@ def test_dropout_is_active_in_training_alone(encoder):
 
 
 @pytest.mark.parametrize(("heads", "fits"), [(1, False), (2, True), (16, True), (32, False)])
-def test_the_kernels_take_heads_that_fit_on_the_chip(heads, fits, monkeypatch):
-    monkeypatch.setattr("electra.model.kernels.serve", lambda hidden: True)
+def test_the_kernels_take_heads_that_fit_on_the_chip(heads, fits):
     config = load_config("small", [f"model.heads={heads}"]).model
     with torch.device("meta"):
-        assert build_body(config)._fits_kernels(torch.empty(2, 128, 256)) == fits
-        assert not build_body(config)._fits_kernels(torch.empty(2**21, 128, 256))  # more numbers than 32 bits count
+        assert build_body(config)._fits_stack(torch.empty(2, 128, 256)) == fits
+        assert not build_body(config)._fits_stack(torch.empty(2**21, 128, 256))  # more numbers than 32 bits count

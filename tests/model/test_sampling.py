@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from electra.objectives.base import sample
+from electra.model.ops import sample
 
 DRAWS = 40_000
 

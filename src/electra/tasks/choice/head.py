@@ -1,0 +1,43 @@
+"""The heads of multiple choice: one score for each pair of context and option.
+
+Shapes: B pairs, L tokens, H hidden size.
+"""
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from electra.config.bodies import ModelConfig
+from electra.tasks.texts.head import ClassificationHead, HuggingFaceClassificationHead
+
+
+class HuggingFaceChoiceHead(
+    HuggingFaceClassificationHead,
+    architecture="ElectraForMultipleChoice",
+    names={"dense": "sequence_summary.summary", "linear": "classifier"},
+):
+    """The head of `ElectraForMultipleChoice`, which has no dropout before the first layer."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config, 1)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Return (B,) scores of (B, L, H) hidden states."""
+        scores: Tensor = self.linear(self.dropout(F.gelu(self.dense(hidden[:, 0]))))
+        return scores.squeeze(-1)
+
+
+class ChoiceHead(ClassificationHead, architecture="PaperChoice", names={"linear": "paper_choice"}):
+    """One linear map of the first token, as the paper's heads have it; the paper has no multiple choice."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config, 1)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Return (B,) scores of (B, L, H) hidden states."""
+        return super().forward(hidden).squeeze(-1)
+
+    def exported(self, config: ModelConfig) -> HuggingFaceChoiceHead:
+        """Return the same function as the two layers of `ElectraForMultipleChoice`."""
+        head = HuggingFaceChoiceHead(config).to(self.linear.weight.device)
+        head.load_state_dict(super().exported(config).state_dict())
+        return head

@@ -1,0 +1,69 @@
+"""What a form asks for and shows, in terms that any front end can render: a page, a notebook, a terminal."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Field(NamedTuple):
+    """A text that a form asks for."""
+
+    label: str
+    hint: str = ""
+    lines: int = 2
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The answer itself."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Names with their probabilities, under an optional title."""
+
+    rows: Sequence[tuple[str, float]]
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A value between two bounds."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Piece(NamedTuple):
+    """A part of a text; marked if it has a color, which is counted from 0."""
+
+    text: str
+    color: int | None = None
+    kind: str = ""  # shown next to a marked piece
+
+
+@dataclass(frozen=True)
+class Marked:
+    """A text with marked pieces, which follow each other without spaces between."""
+
+    pieces: Sequence[Piece]
+
+
+@dataclass(frozen=True)
+class Details:
+    """Rows that are shown on request; a number is a probability."""
+
+    title: str
+    rows: Sequence[Sequence[str | float]]
+
+
+Block = Headline | Shares | Scale | Marked | Details
+
+
+def column_label(column: str) -> str:
+    """Return the name of a column as the label of a field: `sentence1` is "Sentence 1"."""
+    return re.sub(r"(?<=[a-z])(?=\d)|_", " ", column).capitalize()

@@ -1,0 +1,85 @@
+"""Which implementation an operation gets, and that the faster ones compute what the plain one does."""
+
+import pytest
+import torch
+from torch import nn
+
+from electra.model import ops
+from electra.model.bodies import build_body
+
+CPU = torch.device("cpu")
+SCARCE = 1e-9  # a probability of dropout that reaches its implementations and drops nothing
+EVERY = {
+    "post_norm_stack": "plain",
+    "norm_and_drop": "plain",
+    "dropout": "cpu",
+    "attend": "cpu",
+    "token_logits": "plain",
+    "cross_entropy": "plain",
+    "sample": "plain",
+}
+
+
+def normal(*shape: int) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(len(shape)), requires_grad=True)
+
+
+def call(operation: str, config, tensor: torch.Tensor) -> torch.Tensor:
+    """Compute something of a (2, 3, 6, 8) tensor through the operation, without chance."""
+    tokens, dropout = torch.arange(18).view(3, 6) % 8, ops.Dropout(SCARCE).train()
+    body = build_body(config.model_copy(update={"dropout": 0.0, "attention_dropout": 0.0})).train()
+    torch.manual_seed(1)
+    for parameter in body.parameters():
+        nn.init.normal_(parameter, std=0.2)
+    calls = {
+        "post_norm_stack": lambda: body(tokens) * tensor.sum(),
+        "norm_and_drop": lambda: ops.norm_and_drop(tensor, nn.LayerNorm(8), dropout),
+        "dropout": lambda: dropout(tensor),
+        "attend": lambda: ops.attend(tensor, tensor.sin(), tensor.cos(), None, dropout),
+        "token_logits": lambda: ops.token_logits(tensor[0], tensor[1, 0], tensor[1, 1, :, 0]),
+        "cross_entropy": lambda: ops.cross_entropy(tensor[0], tokens)[0],
+        "sample": lambda: ops.sample(tensor[0], torch.linspace(0, 0.99, 18).view(3, 6)) * tensor.sum(),
+    }
+    output: torch.Tensor = calls[operation]()
+    return output
+
+
+def test_the_table_names_the_implementation_of_every_operation_in_training():
+    assert ops.table(CPU, torch.float32) == EVERY
+    assert set(EVERY) == set(ops.FASTER)
+
+
+def test_everything_is_plain_in_bf16_and_without_gradients():
+    plain = dict.fromkeys(ops.FASTER, "plain")
+    assert ops.table(CPU, torch.bfloat16) == plain
+    with torch.no_grad():
+        assert ops.table(CPU, torch.float32) == plain
+
+
+def test_an_unknown_operation_is_a_mistake_of_the_program():
+    with pytest.raises(KeyError, match="convolve"):
+        ops.choose("convolve", torch.zeros(1))
+
+
+@pytest.mark.parametrize("operation", ops.FASTER)
+def test_the_chosen_implementation_equals_the_plain_one_with_its_gradient(operation, tiny_config, monkeypatch):
+    tensor = normal(2, 3, 6, 8)
+    found = call(operation, tiny_config.model, tensor)
+    monkeypatch.setattr(ops, "choose", lambda operation, tensor: "plain")
+    expected = call(operation, tiny_config.model, tensor)
+    assert expected.isfinite().all()
+    torch.testing.assert_close(found, expected)
+    (ours,), (theirs,) = (torch.autograd.grad(output.square().sum(), [tensor]) for output in (found, expected))
+    torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("operation", [name for name, faster in ops.FASTER.items() if faster == "cpu"])
+def test_the_hand_written_implementation_is_used_where_the_table_says_so(operation, tiny_config, monkeypatch):
+    def refuse(*inputs):
+        raise NotImplementedError(operation)
+
+    monkeypatch.setattr(ops.cpu, operation, refuse)
+    with pytest.raises(NotImplementedError, match=operation):
+        call(operation, tiny_config.model, normal(2, 3, 6, 8))
+    with torch.no_grad():
+        call(operation, tiny_config.model, normal(2, 3, 6, 8))
