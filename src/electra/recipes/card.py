@@ -50,12 +50,10 @@ def model_card(model: Pretrained, dtype: torch.dtype, facts: Mapping[str, str]) 
     parameters = sum(parameter.numel() for parameter in model.network.parameters())
     architecture = architecture_of(model.network)
     loaded_as = "AutoModel" if architecture.startswith("Paper") else architecture
-    generator = (
-        "\nThe folder `generator` holds the generator of its pre-training: "
-        f'`{architecture_of(model.generator)}.from_pretrained(FOLDER, subfolder="generator")`.\n'
-        if model.generator
-        else ""
-    )
+    generator = ""
+    if model.generator:
+        loaded = f'`{architecture_of(model.generator)}.from_pretrained(FOLDER, subfolder="generator")`'
+        generator = f"\nThe folder `generator` holds the generator of its pre-training: {loaded}.\n"
     tags = "" if isinstance(model.network, TaskNetwork) else "- replaced-token-detection\n"
     sizes = {key: value for key, value in config.shape.items() if key not in ModelConfig.model_fields}
     own = "".join(f"| {key.replace('_', ' ')} | {value} |\n" for key, value in sizes.items())

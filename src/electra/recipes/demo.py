@@ -13,7 +13,7 @@ from electra.data.corpus.build import build_corpus
 from electra.data.files import write_atomically
 from electra.data.reading.prose import gather_prose
 from electra.data.settings import Reading
-from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
+from electra.data.tokens.tokenizer import load_tokenizer
 from electra.data.tokens.vocab import REPORT, train_vocab
 from electra.errors import CheckpointError
 from electra.model.bodies import build_body
@@ -70,14 +70,19 @@ def demo(
     if (folder / "config.toml").is_file() and not (folder / "text").is_dir():
         raise CheckpointError(f"{folder} holds a run that demo did not start; choose another out")
     _write_text(folder / "text", min(MOST_CHARACTERS, round(minutes * CHARACTERS_PER_MINUTE)), say)
-    tokenizer = _vocabulary(folder, say)
-    seen, place = folder / "text/seen.txt", folder / "corpus"
+    seen, words, place = folder / "text/seen.txt", folder / "tokenizer", folder / "corpus"
+    if not (words / REPORT).is_file():
+        train_vocab(seen, size=VOCABULARY, out=words, reading=READING)
+    tokenizer = load_tokenizer(words)
+    say(f"vocabulary  {tokenizer.vocab_size:,} pieces")
     corpus = build_corpus(seen, tokenizer, length=LENGTH, out=place, heldout=HELDOUT, reading=READING)
     say(f"corpus      {corpus.manifest.tokens:,} tokens in {corpus.manifest.sequences:,} sequences of {LENGTH}")
     end = min(END_SECONDS, 15 * minutes)
     seconds = max(1.0, 60 * minutes - end - (time.monotonic() - began))
     hours = load_config(folder).train.hours if begun(folder) else None
-    config = _config(folder, tokenizer, hours or seconds / 3600)
+    shape = [f"model.vocab_size={tokenizer.vocab_size}", f"model.max_length={LENGTH}", f"train.length={LENGTH}"]
+    places = [text_override("data", place), text_override("out", folder), f"train.hours={hours or seconds / 3600!r}"]
+    config = load_config("tiny", [*shape, *SETTINGS, *places])
     reused = f", as {folder} was started with; to change it, choose another --out" if hours else ""
     say(f"training    tiny, {(config.train.hours or 0) * 60:.1f} minutes of pre-training{reused}")
     pretrain(config, listeners)
@@ -98,21 +103,6 @@ def _write_text(folder: Path, characters: int, say: Say) -> None:
 
 def _as_text(documents: Sequence[Sequence[str]]) -> str:
     return "\n\n".join(map("\n".join, documents)) + "\n"
-
-
-def _vocabulary(folder: Path, say: Say) -> Tokenizer:
-    place = folder / "tokenizer"
-    if not (place / REPORT).is_file():
-        train_vocab([folder / "text/seen.txt"], size=VOCABULARY, out=place, reading=READING)
-    tokenizer = load_tokenizer(place)
-    say(f"vocabulary  {tokenizer.vocab_size:,} pieces")
-    return tokenizer
-
-
-def _config(folder: Path, tokenizer: Tokenizer, hours: float) -> PretrainConfig:
-    shape = [f"model.vocab_size={tokenizer.vocab_size}", f"model.max_length={LENGTH}", f"train.length={LENGTH}"]
-    places = [text_override("data", folder / "corpus"), text_override("out", folder), f"train.hours={hours!r}"]
-    return load_config("tiny", [*shape, *SETTINGS, *places])
 
 
 def _compare(folder: Path, config: PretrainConfig) -> Demonstration:

@@ -175,17 +175,10 @@ def published(task: str, width: int) -> dict[str, float]:
 
 
 def _score(results: Results, width: int) -> Score:
-    metric: str = COMPARED.get(results["task"]) or results["metric"]
-    return Score(
-        task=results["task"],
-        metric=metric,
-        score=round(100 * results["median"][metric], 2),
-        std=round(100 * results["std"][metric], 2),
-        seeds=len(results["seeds"]),
-        protocol=results["protocol"],
-        published=published(results["task"], width),
-        caveat=_caveat(results),
-    )
+    task, seeds = results["task"], len(results["seeds"])
+    metric: str = COMPARED.get(task) or results["metric"]
+    score, std = (round(100 * results[kind][metric], 2) for kind in ("median", "std"))
+    return Score(task, metric, score, std, seeds, results["protocol"], published(task, width), _caveat(results))
 
 
 def _caveat(results: Results) -> str:

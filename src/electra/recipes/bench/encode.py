@@ -75,11 +75,8 @@ def invent_texts(count: int, most_words: int) -> list[str]:
 def vocabulary_of(texts: Texts, size: int) -> Tokenizer:
     """Build a tokenizer from the most common words of the texts; the speed does not depend on which they are."""
     splitter = wordpiece(SPECIAL_TOKENS).backend
-    words: Counter[str] = Counter()
-    for text in texts:
-        words.update(
-            word for word, _ in splitter.pre_tokenizer.pre_tokenize_str(splitter.normalizer.normalize_str(text))
-        )
+    split = (splitter.pre_tokenizer.pre_tokenize_str(splitter.normalizer.normalize_str(text)) for text in texts)
+    words = Counter(word for pieces in split for word, _ in pieces)
     return wordpiece([*SPECIAL_TOKENS, *(word for word, _ in words.most_common(size - len(SPECIAL_TOKENS)))])
 
 

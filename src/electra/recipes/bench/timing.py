@@ -3,7 +3,7 @@
 import math
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
@@ -90,12 +90,11 @@ def take_turns(trials: Sequence[Trial[Any]], seconds: float) -> None:
 
 
 def measured(
-    trials: Mapping[str, Trial[Any]],
+    trials: dict[str, Trial[Given]],
     work: Work,
     size: str,
     batch: int,
     length: int,
-    *,
     tokens: int,
     peak_seconds: float | None,
 ) -> list[Row]:
