@@ -36,11 +36,9 @@ def training_facts(run: Path) -> dict[str, str]:
         "objective": tomllib.loads((run / "config.toml").read_text(encoding="utf-8"))["objective"]["name"],
         "updates, tokens read": f"{latest.get('step', 0):,}, {latest.get('tokens', 0):,}",
     }
-    shown = {
-        "heldout_discriminator_auc": "AUC of replaced tokens",
-        "heldout_mlm_hidden_accuracy": "accuracy on masked tokens",
-    }
-    found = [f"{what} {latest[name]:.3f}" for name, what in shown.items() if latest.get(name) is not None]
+    shown = {"discriminator_auc": "AUC of replaced tokens", "mlm_hidden_accuracy": "accuracy on masked tokens"}
+    heldout = {what: latest.get(f"heldout_{name}") for name, what in shown.items()}
+    found = [f"{what} {value:.3f}" for what, value in heldout.items() if value is not None]
     return facts | ({"on held-out text": ", ".join(found)} if found else {})
 
 

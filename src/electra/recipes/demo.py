@@ -77,8 +77,7 @@ def demo(
     say(f"vocabulary  {tokenizer.vocab_size:,} pieces")
     corpus = build_corpus(seen, tokenizer, length=LENGTH, out=place, heldout=HELDOUT, reading=READING)
     say(f"corpus      {corpus.manifest.tokens:,} tokens in {corpus.manifest.sequences:,} sequences of {LENGTH}")
-    end = min(END_SECONDS, 15 * minutes)
-    seconds = max(1.0, 60 * minutes - end - (time.monotonic() - began))
+    seconds = max(1.0, 60 * minutes - min(END_SECONDS, 15 * minutes) - (time.monotonic() - began))
     hours = load_config(folder).train.hours if begun(folder) else None
     shape = [f"model.vocab_size={tokenizer.vocab_size}", f"model.max_length={LENGTH}", f"train.length={LENGTH}"]
     places = [text_override("data", place), text_override("out", folder), f"train.hours={hours or seconds / 3600!r}"]

@@ -110,9 +110,7 @@ def glue(
     return suite
 
 
-def plan_suite(
-    model: str, data: Sequence[str], out: str | Path, overrides: Sequence[str], tasks: Sequence[str]
-) -> Plan:
+def plan_suite(model: str, data: list[str], out: str | Path, overrides: Sequence[str], tasks: Sequence[str]) -> Plan:
     """Read the files of every task, or of the named ones, and return the tasks found with their settings."""
     for name in tasks:
         find_task(name)
@@ -141,13 +139,11 @@ def _one_by_one(tasks: Mapping[str, Sequence[str]], listeners: Sequence[Listener
         yield finetune(load_finetune_config(PRESET, keys), listeners)
 
 
-def _find(
-    name: str, model: str, shape: ModelConfig, data: Sequence[str], folder: Path, overrides: Sequence[str]
-) -> Planned:
+def _find(name: str, model: str, shape: ModelConfig, data: list[str], out: Path, overrides: Sequence[str]) -> Planned:
     """Plan a task with the first folder that has its files."""
     problem: TaskError | DataError | None = None
     for place in data:
-        places: dict[str, str | Path] = {"model": model, "data": place, "out": folder / name}
+        places: dict[str, str | Path] = {"model": model, "data": place, "out": out / name}
         keys = [f"task={name}", *(text_override(*setting) for setting in places.items()), *_for_task(name, overrides)]
         try:
             config = load_finetune_config(PRESET, keys)
@@ -198,11 +194,10 @@ def _submit(folder: Path, tasks: Sequence[str]) -> dict[str, str]:
     """Write the predictions for GLUE's test files into one archive; return each task's files, or why it has none."""
     outcome: dict[str, str] = {}
     files: dict[str, str] = {}
-    for name, run, keys in [*((task, task, []) for task in tasks if task in BENCHMARKS), ("ax", "mnli", ["task=ax"])]:
-        if run not in tasks:
-            continue
+    runs = {task: task for task in tasks if task in BENCHMARKS} | ({"ax": "mnli"} if "mnli" in tasks else {})
+    for name, run in runs.items():
         try:
-            found = evaluate(folder / run, keys, "test").files
+            found = evaluate(folder / run, [f"task={name}"], "test").files
         except (TaskError, DataError) as problem:
             outcome[name] = str(problem)
             continue

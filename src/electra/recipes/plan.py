@@ -205,9 +205,7 @@ def measure_text(names: Sequence[str], tally: Tally | None = None) -> tuple[int,
     return int(size * max(1.0, tally.total_bytes / tally.bytes_read)), True
 
 
-def _training(
-    preset: str, budget: Sequence[str], overrides: Sequence[str], speed: Speed, affordable: float
-) -> list[str]:
+def _training(preset: str, budget: list[str], overrides: Sequence[str], speed: Speed, affordable: float) -> list[str]:
     """Return the batch size, halved until there are enough updates, and all settings that depend on their number."""
     asked = load_layers(preset, budget, overrides).train
     tokens, batch, length = asked.tokens or affordable, asked.batch_size, asked.length

@@ -57,7 +57,14 @@ def train(
         return pretrain(load_config(folder, places), listeners)
     pieces = load_tokenizer(folder / "tokenizer").vocab_size  # may be less than requested, if the text is short
     plan = replace(plan, overrides=[*plan.overrides, f"model.vocab_size={pieces}"])
-    return pretrain(plan.config(*places, f"train.hours={_hours_left(plan, began)!r}"), listeners)
+    spent = (time.monotonic() - began) / 3600
+    if spent >= plan.hours:
+        raise ConfigError(
+            f"preparing the text took {written_time(spent)}, but the budget is {written_time(plan.hours)}; "
+            "run the same command again to train on the prepared text"
+        )
+    hours_left = min(plan.hours - spent, plan.train_hours)
+    return pretrain(plan.config(*places, f"train.hours={hours_left!r}"), listeners)
 
 
 def _prepare(folder: Path, plan: Plan, heldout: float, say: Callable[[str], None]) -> None:
@@ -153,14 +160,3 @@ def _recall(folder: Path, names: list[str], hours: float, overrides: Sequence[st
 def _how_to_resume(folder: Path) -> str:
     """Return a hint how to resume a started run without its text and its plan."""
     return f"; to continue this run: electra pretrain {folder / 'config.toml'} [train.hours=H]" if begun(folder) else ""
-
-
-def _hours_left(plan: Plan, began: float) -> float:
-    """Return the hours that the earlier stages left for training."""
-    spent = (time.monotonic() - began) / 3600
-    if spent >= plan.hours:
-        raise ConfigError(
-            f"preparing the text took {written_time(spent)}, but the budget is {written_time(plan.hours)}; "
-            "run the same command again to train on the prepared text"
-        )
-    return min(plan.hours - spent, plan.train_hours)

@@ -67,8 +67,7 @@ class Checkpoints:
             return None
         damaged: list[Path] = []
         for path in reversed(self.steps()):
-            state = _verified_state(path)
-            if state is not None:
+            if (state := _verified_state(path)) is not None:
                 _load(path / WEIGHTS, _tensors_of(module))
                 _load(path / OPTIMIZER, optimizer.tensors())
                 optimizer.weights.refresh(frozen=True)
@@ -121,9 +120,9 @@ def _load(path: Path, wanted: dict[str, Tensor]) -> None:
 
 def _tensors_of(module: nn.Module) -> dict[str, Tensor]:
     """Return all tensors by name, those shared between modules only once."""
-    return dict(module.named_parameters()) | {
-        name: buffer for name, buffer in module.state_dict().items() if name in dict(module.named_buffers())
-    }
+    buffers = dict(module.named_buffers())
+    kept = {name: tensor for name, tensor in module.state_dict().items() if name in buffers}
+    return dict(module.named_parameters()) | kept
 
 
 def _verified_state(path: Path) -> dict[str, Any] | None:

@@ -62,7 +62,7 @@ def bench_encode(
     take_turns(list(trials.values()), seconds)
     real = [count for count in counts if count <= length]
     rows = measured(trials, "encode", size, batch, max(real), tokens=sum(real), peak_seconds=None)
-    return Bench(rows, [], {})
+    return Bench(list(rows), [], {})
 
 
 def invent_texts(count: int, most_words: int) -> list[str]:

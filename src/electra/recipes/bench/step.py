@@ -47,7 +47,7 @@ def bench_step(
     assert isinstance(ours, JointStep)
     peak = matrix_peak(device)
     peak_seconds = count_flops(config.model, config.objective, length).train * batch / peak if peak else None
-    rows = measured(trials, "pretrain", size, batch, length, tokens=batch * length, peak_seconds=peak_seconds)
+    rows = list(measured(trials, "pretrain", size, batch, length, tokens=batch * length, peak_seconds=peak_seconds))
     return Bench(rows, profile(ours, ids), ours.operations()) if profiled else Bench(rows, [], {})
 
 

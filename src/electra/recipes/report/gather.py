@@ -19,6 +19,7 @@ FILES = ("metrics.jsonl", "results.json")  # a folder with one of them is a run
 MOST_POINTS, ALL_POINTS = 400, 8000  # per curve, and per metric over all runs
 MOST_SAMPLES = 5  # steps at which sample sentences are shown
 POSITION = ("step", "tokens", "seconds")
+NO_METRICS = (*POSITION, "progress", "warning")
 UNSEEN = "heldout_"  # prefix of metrics on held-out text
 
 
@@ -127,7 +128,9 @@ def _latest(training: Sequence[Record], heldout: Sequence[Record]) -> Data:
     """Return the newest metrics; held-out metrics of step 0 only count if there are no training metrics."""
     measured = heldout[-1] if heldout and (heldout[-1]["step"] or not training) else {}
     return {
-        "training": {name: value for name, value in (training[-1] if training else {}).items() if _is_metric(name)},
+        "training": {
+            name: value for name, value in (training[-1] if training else {}).items() if name not in NO_METRICS
+        },
         "heldout": {name.removeprefix(UNSEEN): value for name, value in measured.items() if name.startswith(UNSEEN)},
     }
 
@@ -154,14 +157,10 @@ def _median(records: Sequence[Record], name: str) -> float | None:
     return statistics.median(values) if values else None
 
 
-def _is_metric(name: str) -> bool:
-    return name not in (*POSITION, "progress", "warning")
-
-
 def _curves(records: Sequence[Record], points: int) -> dict[str, list[float | None]]:
     """Return positions and metrics as columns of at most `points` rows; all but the last row average neighbors."""
     names = [name for name in dict.fromkeys(key for record in records for key in record) if name in POSITION]
-    names += [name for name in dict.fromkeys(key for record in records for key in record) if _is_metric(name)]
+    names += [name for name in dict.fromkeys(key for record in records for key in record) if name not in NO_METRICS]
     before, last = records[:-1], records[-1:]
     size = max(1, -(-len(before) // (points - 1)))
     groups = [*(before[start : start + size] for start in range(0, len(before), size)), *([last] if last else [])]
