@@ -4,7 +4,7 @@ from electra.config.finetune import FinetuneConfig
 from electra.config.load import dump_config, load_finetune_config, preset_names
 from electra.errors import ConfigError
 
-PRESETS = ["base", "glue", "large", "small", "squad", "table", "tagging"]
+PRESETS = ["base", "choice", "glue", "large", "small", "squad", "table", "tagging"]
 
 
 def test_there_is_a_preset_for_each_family_and_size():
@@ -40,12 +40,21 @@ def test_the_protocol_decides_on_the_seeds():
 @pytest.mark.parametrize(
     ("overrides", "reason"),
     [
-        (["protocol=paper", "seeds=5"], "protocol = paper is the median of 10 seeds; drop seeds=5"),
+        (["protocol=paper", "seeds=5"], "protocol = paper is the median of 10 seeds; remove seeds=5"),
         (["protocol=mnli-init", "task=cola"], "protocol = mnli-init is for rte, mrpc, sts-b, not for task = cola"),
-        (["protocol=paper", "start=untrained"], "protocol = paper has start = pretrained; drop start = untrained"),
-        (["protocol=paper", "head=huggingface"], "protocol = paper has head = paper; drop head = huggingface"),
-        (["protocol=paper", "early_stopping=2"], "protocol = paper has no early_stopping; drop early_stopping = 2"),
-        (["protocol=paper", "learning_rates=[1e-4]"], r"has no learning_rates; drop learning_rates = \[0.0001\]"),
+        (
+            ["protocol=paper", "start=untrained"],
+            "protocol = paper requires start = pretrained; remove start = untrained",
+        ),
+        (["protocol=paper", "head=huggingface"], "protocol = paper requires head = paper; remove head = huggingface"),
+        (
+            ["protocol=paper", "early_stopping=2"],
+            "protocol = paper does not allow early_stopping; remove early_stopping = 2",
+        ),
+        (
+            ["protocol=paper", "learning_rates=[1e-4]"],
+            r"does not allow learning_rates; remove learning_rates = \[0.0001\]",
+        ),
         (["sedes=5"], "unknown config key sedes .* did you mean seeds?"),
         (["seeds"], "'seeds' is not of the form key=value, such as seeds=5"),
         (["learning_rates=[0.0]"], "learning_rates"),

@@ -9,11 +9,11 @@ from transformers import (
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
     BertConfig,
+    BertForMultipleChoice,
     BertForQuestionAnswering,
     BertForSequenceClassification,
     BertForTokenClassification,
     ElectraConfig,
-    ElectraForMultipleChoice,
     ElectraForQuestionAnswering,
     ElectraForSequenceClassification,
     ElectraForTokenClassification,
@@ -173,7 +173,7 @@ def test_a_bert_is_read_with_its_head(kind, tokenizer, tmp_path):
     "build",
     [
         lambda shape: BertForSequenceClassification(BertConfig(**shape)),  # has a pooler, unlike our heads
-        lambda shape: ElectraForMultipleChoice(ElectraConfig(**shape)),
+        lambda shape: BertForMultipleChoice(BertConfig(**shape)),
     ],
 )
 def test_an_unknown_head_is_dropped_and_the_encoder_is_loaded(build, tokenizer, tmp_path):

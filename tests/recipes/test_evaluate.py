@@ -19,7 +19,7 @@ def config(tasks_folder):
 def network(tiny_config, config):
     torch.manual_seed(0)
     encoder, task = build_body(tiny_config.model), build_task(config)
-    return TaskNetwork(encoder, task.head(encoder.config), task.labels, task.problem)
+    return TaskNetwork(encoder, task.head(encoder), task.labels, task.problem)
 
 
 def features(*lengths: int) -> list[Feature[list[float]]]:

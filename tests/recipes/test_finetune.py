@@ -53,7 +53,7 @@ def test_a_seeds_result_that_is_cut_short_is_refused_and_its_advice_works(tune, 
     tune("epochs=0.1")
     folder = tmp_path / "run" / "seeds" / "0"
     (folder / "result.json").write_text('{"seed"')
-    with pytest.raises(CheckpointError, match=rf"result\.json is damaged; remove {folder} to train this seed anew"):
+    with pytest.raises(CheckpointError, match=rf"result\.json is damaged; remove {folder} to train this seed again"):
         tune("epochs=0.1")
     shutil.rmtree(folder)
     assert len(tune("epochs=0.1")["seeds"]) == 1
@@ -77,7 +77,7 @@ def test_what_a_run_does_not_depend_on_may_be_damaged(tune, tmp_path):
 
 def test_data_that_nothing_is_left_of_is_refused(tune, monkeypatch):
     monkeypatch.setattr("electra.tasks.texts.task.TextTask.features", lambda *_, **__: [])
-    with pytest.raises(TaskError, match=r"^nothing of the train data is left to use, of 200 examples"):
+    with pytest.raises(TaskError, match=r"^no usable train data among 200 examples"):
         tune()
 
 
@@ -181,7 +181,7 @@ def test_a_killed_run_goes_on(tune, arguments, tmp_path, checkpoints):
 
 
 def test_a_signal_stops_the_run_with_one_line(tune):
-    with pytest.raises(ElectraError, match=r"seeds/0: stopped at step 5; the same command starts it anew$"):
+    with pytest.raises(ElectraError, match=r"seeds/0: stopped at step 5; the same command starts it again$"):
         tune(listeners=[lambda record: record["step"] == 5 and signal.raise_signal(signal.SIGTERM)])
     assert len(tune()["seeds"]) == 1
 
@@ -262,7 +262,7 @@ def test_a_resumed_seed_counts_all_its_seconds(tune, tmp_path):
             signal.raise_signal(signal.SIGTERM)
 
     keys = ["checkpoint_every=2", "epochs=0.5", "log_every=1"]
-    with pytest.raises(ElectraError, match="goes on"):
+    with pytest.raises(ElectraError, match="resumes it"):
         tune(*keys, listeners=[slow])
     (seed,) = tune(*keys)["seeds"]
     assert seed["seconds"] > 4 * 0.3
@@ -327,7 +327,7 @@ def test_mnli_init_starts_from_a_model_tuned_on_mnli(tune, tmp_path, tiny_folder
 
 def test_a_head_that_does_not_fit_is_one_line(tune, tmp_path):
     tune("epochs=0.1")
-    with pytest.raises(TaskError, match=r"the head of .* does not fit task mnli: it has 0, 1, not entailment"):
+    with pytest.raises(TaskError, match=r"the head of .* does not fit task mnli: it predicts 0, 1, not entailment"):
         electra.evaluate(tmp_path / "run", ["task=mnli"])
 
 
@@ -336,7 +336,7 @@ def test_a_model_without_a_task_is_one_line(tiny_folder):
         electra.evaluate(tiny_folder)
 
 
-@pytest.mark.parametrize(("missing", "reason"), [("model", "which model"), ("out", "where to"), ("task", "which task")])
+@pytest.mark.parametrize(("missing", "reason"), [("model", "set model=MODEL"), ("out", "set out=RUN"), ("task", "which task")])
 def test_what_is_missing_is_asked_for(arguments, missing, reason):
     keys = [key for key in arguments() if not key.startswith(f"{missing}=")]
     with pytest.raises((ConfigError, TaskError), match=reason):

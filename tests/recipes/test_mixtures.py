@@ -8,7 +8,8 @@ import pytest
 
 from electra.data.corpus.build import build_corpus
 from electra.errors import DataError
-from electra.recipes.pretrain import _token_counts, pretrain
+from electra.recipes.corpora import Corpora
+from electra.recipes.pretrain import pretrain
 
 
 @pytest.mark.parametrize(("weights", "warned"), [(None, False), ([1.0, 3.0], True)])
@@ -46,8 +47,11 @@ def test_the_unigram_generator_knows_a_mixture_by_its_weights():
         shard = np.array([[2, *tokens, 3]])
         return SimpleNamespace(shards=lambda split: [shard], manifest=SimpleNamespace(special_ids=special))
 
-    corpora = [corpus(5, 5, 5, 6), corpus(6, 1)]
-    assert _token_counts(corpora, None, 7).tolist() == [0, 1, 0, 0, 0, 3, 2]
-    mixed = _token_counts(corpora, [1.0, 3.0], 7)
+    corpora = Corpora.__new__(Corpora)
+    corpora.extend([corpus(5, 5, 5, 6), corpus(6, 1)])
+    corpora.weights = None
+    assert corpora.token_counts(7).tolist() == [0, 1, 0, 0, 0, 3, 2]
+    corpora.weights = [1.0, 3.0]
+    mixed = corpora.token_counts(7)
     assert mixed.sum() == 6
     assert (mixed / 6).tolist() == pytest.approx([0, 0.375, 0, 0, 0, 0.1875, 0.4375])

@@ -52,7 +52,7 @@ def test_truncated_examples_are_counted(run, tmp_path):
 def test_the_requested_device_is_used_and_not_that_of_the_run(run, tmp_path):
     (tmp_path / "one.txt").write_text("the cat sat\n")
     if not torch.cuda.is_available():
-        with pytest.raises(electra.ElectraError, match="device=cuda, but PyTorch finds no GPU here"):
+        with pytest.raises(electra.ElectraError, match="device=cuda, but PyTorch finds no NVIDIA GPU"):
             list(electra.predict(run, tmp_path / "one.txt", ["device=cuda"]))
     assert load_tuned(run, ["device=cpu"]).network.encoder.embeddings.words.weight.device.type == "cpu"
     shutil.copytree(run / "model", tmp_path / "elsewhere")

@@ -103,7 +103,7 @@ def test_a_signal_saves_and_the_run_goes_on_bit_for_bit(config, records, weights
     before = signal.getsignal(number)
     whole = pretrain(config(out="whole"))
     run = Path(config().out)
-    with pytest.raises(ElectraError, match=r"run: stopped at step 3; the same command goes on$"):
+    with pytest.raises(ElectraError, match=r"run: stopped at step 3; the same command resumes it$"):
         pretrain(config(), [lambda record: record["step"] == 3 and signal.raise_signal(number)])
     assert signal.getsignal(number) == before
     assert newest(run) == "step-00000003"
@@ -122,7 +122,7 @@ def test_a_command_that_is_told_to_stop_saves_and_says_so(arguments, config, num
     output, errors = process.communicate(timeout=PATIENCE)
     assert (process.returncode, output) == (2, "")
     *warnings, last = errors.splitlines()
-    assert re.fullmatch(rf"electra: {run}: stopped at step [\d,]+; the same command goes on", last)
+    assert re.fullmatch(rf"electra: {run}: stopped at step [\d,]+; the same command resumes it", last)
     assert all(line.startswith("warning: ") for line in warnings)
     assert electra.load(run).detect("the cat sat .")
     assert newest(run) > "step-00000000"  # which is written at the start

@@ -52,7 +52,7 @@ def test_the_columns_are_shown_before_anything_is_trained(pairs, tiny_folder):
     shown = run("finetune", "table", f"data={pairs}", f"model={tiny_folder}", "out=nowhere", "--dry-run")
     assert "table.kind=classification table.text='first sentence' table.pair='second sentence'" in shown
     assert "2 labels: other, same" in shown
-    assert "2 of the rows are held out of the training file" in shown
+    assert "2 rows are held out from the training file" in shown
 
 
 def test_an_exported_model_that_comes_in_again_knows_its_task(tuned, pairs, tmp_path):
@@ -95,7 +95,7 @@ def test_an_exported_model_can_be_scored(tuned, tmp_path):
 def test_by_any_name_of_its_table_a_model_is_scored_on_the_rows_held_out(tuned, pairs, monkeypatch):
     monkeypatch.chdir(pairs.parent)
     for name in ("pairs.csv", "./pairs.csv"):
-        assert evaluate(tuned, [f"data={name}"]).notes == {"of the rows are held out of the training file": 2}
+        assert evaluate(tuned, [f"data={name}"]).notes == {"rows are held out from the training file": 2}
 
 
 def test_the_file_that_is_named_is_scored_whatever_the_run_was_made_with(tiny_folder, tmp_path):
@@ -107,7 +107,7 @@ def test_the_file_that_is_named_is_scored_whatever_the_run_was_made_with(tiny_fo
     assert len(evaluate(tmp_path / "run").predictions) == 3
     assert len(evaluate(tmp_path / "run", [f"data={tmp_path / 'other.csv'}"]).predictions) == 5
     found = evaluate(tmp_path / "run", [f"dev_file={tmp_path / 'train.csv'}"])
-    assert (len(found.predictions), found.notes) == (4, {"of the rows stand in the training data too": 4})
+    assert (len(found.predictions), found.notes) == (4, {"rows are also in the training data": 4})
 
 
 def test_rows_without_a_label_are_not_scored_and_noted(tuned, tmp_path):

@@ -4,6 +4,10 @@ import pytest
 
 from electra.config.load import load_finetune_config
 from electra.errors import ConfigError
+from electra.model.bodies import build_body
+from electra.model.networks import Discriminator
+from electra.model.pretrained import Pretrained
+from electra.recipes.finetune import TaskLoss
 from electra.recipes.tuning import Examples, Tuning, check_types, complete, new_network
 from electra.tasks.base import Feature
 from electra.tasks.build import build_task
@@ -54,7 +58,7 @@ def test_what_the_user_sets_stays(tuning):
 
 def test_inputs_are_cut_to_what_the_model_takes(tuning, tiny_model):
     assert tuning("rte", 10).config.max_length == tiny_model.encoder.config.max_length == 16
-    with pytest.raises(ConfigError, match="max_length=32, but the model takes at most 16 tokens"):
+    with pytest.raises(ConfigError, match="max_length=32 exceeds the model's maximum of 16 tokens"):
         tuning("rte", 10, "max_length=32")
 
 
@@ -63,15 +67,46 @@ def test_pairs_need_a_model_that_tells_a_second_text_from_a_first(tiny_model):
     one_type = tiny_model.encoder.config.model_copy(update={"token_types": 1})
     check_types([single, pair], tiny_model.encoder.config)
     check_types([single], one_type)
-    with pytest.raises(ConfigError, match="pairs of texts, and the model knows token_types=1 alone"):
+    with pytest.raises(ConfigError, match="pairs of texts, but the model has only token_types=1"):
         check_types([single, pair], one_type)
 
 
-def test_the_slip_of_the_original_is_an_option(tuning):
-    ours, theirs = tuning("rte", 10), tuning("rte", 10, "layer_decay_off_by_one=true")
-    top = f"encoder.layers.{ours.start.encoder.config.layers - 1}.expand.weight"
-    assert (ours.factor(top), theirs.factor(top)) == pytest.approx((0.8, 0.64))
-    assert ours.factor("head.linear.weight") == theirs.factor("head.linear.weight") == 1.0
+@pytest.fixture
+def rates(tuning, tiny_model):
+    """A function from a number of layers and further keys to the learning rate of each parameter."""
+
+    def make(layers, *overrides):
+        prepared = tuning("rte", 10, *overrides)
+        shape = {"layers": layers, "hidden_size": 8, "heads": 1, "feed_forward_size": 8}
+        body = build_body(tiny_model.encoder.config.model_copy(update=shape))
+        prepared = replace(prepared, start=Pretrained(Discriminator(body), tiny_model.tokenizer))
+        module = TaskLoss(new_network(prepared), prepared)
+        base = prepared.config.learning_rate
+        return {name: base * module.rate(name) for name, _ in module.named_parameters()}
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("layers", "rate", "decay", "expected"),
+    [
+        (12, 1e-4, 0.8, {"embeddings": 4.39805e-6, 0: 5.49756e-6, 5: 1.67772e-5, 11: 6.4e-5, "head": 1e-4}),  # P18
+        (24, 5e-5, 0.9, {"embeddings": 3.23054e-6, 0: 3.58949e-6, 12: 1.27093e-5, 23: 4.05e-5, "head": 5e-5}),  # P19
+    ],
+)
+def test_layer_rates_are_the_originals_and_one_power_up_without_its_slip(rates, layers, rate, decay, expected):
+    keys = [f"learning_rate={rate}", f"layer_decay={decay}"]
+    ours, theirs = rates(layers, *keys), rates(layers, *keys, "layer_decay_off_by_one=true")
+    names = {"embeddings": "encoder.embeddings.words.weight", "head": "head.linear.weight"}
+    for part, published in expected.items():
+        name = names.get(part, f"encoder.layers.{part}.expand.bias")
+        assert theirs[name] == pytest.approx(published, rel=1e-5)
+        assert ours[name] == pytest.approx(published if part == "head" else published / decay, rel=1e-5)
+
+
+def test_the_projection_learns_with_the_embeddings(rates):
+    found = rates(2, "learning_rate=1.0", "layer_decay=0.5")
+    assert found["encoder.project.weight"] == found["encoder.embeddings.norm.bias"] == 1 / 8
 
 
 def test_a_tuning_is_complete(tuning):

@@ -1,4 +1,4 @@
-"""The knobs of single task families: how their files are to be read."""
+"""Settings of single task families: how their files are read."""
 
 from typing import Annotated, Literal
 
@@ -10,33 +10,37 @@ Kind = Literal["classification", "multilabel", "regression", "tagging", "answeri
 
 
 class TaggingConfig(Section):
-    """How words and their tags stand in files, and what the network is to predict."""
+    """Columns of words and tags, and what the network predicts."""
 
     word_column: PositiveInt | None = Field(
-        None, description="column of the word, counted from 1; the first when not set, in CoNLL-U the second"
+        None, description="column of the word, counted from 1; default: the first, in CoNLL-U the second"
     )
     tag_column: PositiveInt | None = Field(
-        None, description="column of the tag; the last when not set, in CoNLL-U the fourth"
+        None, description="column of the tag; default: the last, in CoNLL-U the fourth"
     )
     scheme: Literal["bio", "bioes"] = Field(
-        "bio", description="tags of the network's spans; bioes: ends and single words have tags too, as in the original"
+        "bio",
+        description="scheme that the network predicts; bioes: also marks ends and single words, as in the original",
     )
     spans: Literal["conlleval", "original"] = Field(
-        "conlleval", description="whether a change of type starts a span, or goes unseen as in the original's scorer"
+        "conlleval",
+        description="conlleval: a change of type starts a span; original: it is ignored, as in the original's scorer",
     )
 
 
 class TableConfig(Section):
-    """Which columns of the user's own table mean what; what is not set is detected, and shown."""
+    """Columns of a user's table; those that are not set are detected and shown."""
 
-    kind: Kind | None = Field(None, description="what is to be predicted")
+    kind: Kind | None = Field(None, description="what to predict")
     text: str | None = Field(
-        None, description="column of the text; of the words (tagging), of the question (answering)"
+        None, description="column of the text; of the words (tagging), question (answering) or context (choice)"
     )
-    pair: str | None = Field(None, description="column of the second text; of the context (answering)")
-    label: str | None = Field(None, description="column of the label, value, tags or answer")
-    id: str | None = Field(None, description="column that predictions repeat")
-    separator: str | None = Field(None, description="what stands between several labels in one cell")
+    pair: str | None = Field(
+        None, description="column of the second text; of the context (answering) or options (choice)"
+    )
+    label: str | None = Field(None, description="column of the label, value, tags, answer or right option")
+    id: str | None = Field(None, description="column of an identifier that predictions repeat")
+    separator: str | None = Field(None, description="separator of several labels (or options) in one cell")
     dev_fraction: Annotated[float, Field(gt=0, lt=1)] = Field(
-        0.1, description="share of the training rows that are held out where there is no dev file"
+        0.1, description="share of the training rows that is held out if there is no dev file"
     )

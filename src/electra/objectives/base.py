@@ -12,6 +12,7 @@ from electra.config.objectives import Masking
 from electra.data.feeding.batch import Batch
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.model import ops
+from electra.model.body import check_shape
 from electra.model.networks import Discriminator, EnergyModel, GeneratorNetwork, MaskedLM, TwoTower, adopt_generator
 from electra.model.pretrained import Pretrained
 from electra.objectives.draws import Draws
@@ -113,6 +114,7 @@ class Objective(nn.Module):
     def adopt(self, model: Pretrained) -> list[str]:
         """Start from a pre-trained model; return what it lacks, as the rest of a sentence about it."""
         theirs, lacks = model.network, []
+        check_shape(self.network.encoder.config, model.encoder.config, "the model")
         if isinstance(self.generator, MaskedLM):
             lacks.append(
                 adopt_generator(self.generator, self.network.encoder, model.generator, model.encoder.embeddings)

@@ -1,6 +1,7 @@
 """The corpora of a pre-training run: the sizes that follow from them, how long they last, how often tokens occur."""
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,13 +10,14 @@ from torch import Tensor
 
 from electra.config.bodies import ModelConfig
 from electra.config.keys import is_set
-from electra.config.load import gather, validate
+from electra.config.load import gather, load_config, validate
 from electra.config.schema import PretrainConfig
 from electra.data.corpus.shards import Corpus, open_corpus
 from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 from electra.errors import ConfigError
 from electra.model.huggingface import read_shape
 from electra.model.pretrained import find_folder, fits_vocabulary
+from electra.training.run import begun
 
 SHORTEST = 8  # tokens of the sequences that a run may start with
 
@@ -82,7 +84,7 @@ class Corpora(list[Corpus]):
         corpus, model = self[0], config.model
         if corpus.manifest.cut == "paper" and model.token_types < 2:
             raise ConfigError(f"{corpus.path} has two segments per sequence (--cut paper): set model.token_types=2")
-        if config.init is not None:
+        if config.init is not None and not _resumes(config):
             check_vocabulary(self.tokenizer, load_tokenizer(find_folder(config.init)), config.init)
         if not fits_vocabulary(model.vocab_size, self.tokenizer.vocab_size):
             raise ConfigError(
@@ -103,10 +105,15 @@ def check_vocabulary(ours: Tokenizer, theirs: Tokenizer, source: str) -> None:
 
 
 def _start(config: PretrainConfig) -> ModelConfig | None:
-    """Read the shape of the model to start from."""
+    """Read the shape of the model to start from; a run that resumes no longer needs that model."""
     if config.init is None:
         return None
-    return read_shape(find_folder(config.init))
+    return load_config(Path(config.out or "")).model if _resumes(config) else read_shape(find_folder(config.init))
+
+
+def _resumes(config: PretrainConfig) -> bool:
+    out = Path(config.out or "")
+    return config.out is not None and (out / "config.toml").is_file() and begun(out)
 
 
 def _start_length(config: PretrainConfig, length: int) -> dict[str, Any]:

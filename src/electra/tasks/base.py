@@ -1,6 +1,6 @@
-"""What the fine-tuning recipe asks of a task.
+"""The interface between fine-tuning and its tasks.
 
-Shapes: B rows, L tokens, H hidden size. A batch always has B rows; those beyond its features are padding.
+Shapes: B rows, L tokens, H hidden size. A batch always has B rows; rows after the last feature are padding.
 """
 
 from abc import ABC, abstractmethod
@@ -22,13 +22,13 @@ from electra.model.networks import Problem, TaskNetwork
 from electra.tasks.shown import Block, Field
 
 Split = Literal["train", "dev", "test"]
-Known = Mapping[str, Any]  # what `Task.describe` gave when a model was stored; empty before
-HUB: dict[Split, str] = {"train": "train", "dev": "validation", "test": "test"}  # what datasets of the hub call them
-Batch = dict[str, Tensor]  # ids, attention, types (B, L), weights (B,) that are 0 for padding, and the task's targets
-Output = dict[str, np.ndarray]  # what prediction needs of one feature
-Prediction = dict[str, Any]  # as it is written to a line of JSON
+Known = Mapping[str, Any]  # what `Task.describe` returned when the model was stored; empty before
+HUB: dict[Split, str] = {"train": "train", "dev": "validation", "test": "test"}  # names of splits on the hub
+Batch = dict[str, Tensor]  # ids, attention, types (B, L), weights (B,), 0 for padding, and the task's targets
+Output = dict[str, np.ndarray]  # of one feature, for its prediction
+Prediction = dict[str, Any]  # written as a line of JSON
 
-MOST_NAMES = 12  # of files in a message
+MOST_NAMES = 12  # files that a message lists
 
 Example = TypeVar("Example")
 Target = TypeVar("Target")
@@ -37,12 +37,12 @@ HeadType = TypeVar("HeadType", bound=Head)
 
 @dataclass(frozen=True)
 class Feature(Generic[Target]):
-    """What the encoder sees of an example: one for a sentence, several windows for a long context."""
+    """An input of the encoder: one per sentence, several windows for a long context."""
 
-    example: int  # its place in the list of examples
+    example: int  # index in the list of examples
     ids: list[int]
     types: list[int]
-    target: Target | None = None  # None without a label; what it is, is the task family's own matter
+    target: Target | None = None  # None without a label; its type depends on the family
 
 
 AnyFeature = TypeVar("AnyFeature", bound=Feature[Any])
@@ -50,7 +50,7 @@ AnyFeature = TypeVar("AnyFeature", bound=Feature[Any])
 
 @dataclass(frozen=True)
 class Defaults:
-    """What the paper sets by task; a config may say otherwise."""
+    """Settings that the paper chooses by task; a config can override them."""
 
     epochs: float = 3.0
     max_length: int = 128
@@ -59,7 +59,7 @@ class Defaults:
 
 @dataclass(frozen=True)
 class Notes:
-    """What was truncated, skipped or changed on the way, counted by a short name, so that nothing gets lost."""
+    """Counts of what was truncated, skipped or changed, by a short description."""
 
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -70,13 +70,13 @@ class Notes:
 
 
 class Task(ABC, Generic[Example, AnyFeature, HeadType]):
-    """A task: from files to features, from hidden states to a loss, from outputs to predictions and scores."""
+    """A task: files to features, hidden states to a loss, outputs to predictions and scores."""
 
     name: str
-    metric: str  # the one among the scores by which seeds and settings are ranked; larger is better
+    metric: str  # the score that ranks seeds and settings; larger is better
     defaults: Defaults = Defaults()
-    labels: tuple[str, ...] = ()  # one for each output of the head; none for spans
-    problem: Problem | None = None  # of a classification head: which of the three kinds
+    labels: tuple[str, ...] = ()  # one for each output of the head; empty for heads with fixed outputs
+    problem: Problem | None = None  # kind of a classification head
     group: int = 1  # consecutive features that a batch keeps together, so that a loss can compare them
 
     @property
@@ -86,7 +86,7 @@ class Task(ABC, Generic[Example, AnyFeature, HeadType]):
 
     @abstractmethod
     def example(self, texts: Sequence[str]) -> Example:
-        """Make an example of such texts, without a label."""
+        """Make an example without a label from the texts of a form."""
 
     @abstractmethod
     def show(self, texts: Sequence[str], prediction: Prediction) -> list[Block]:
@@ -97,29 +97,26 @@ class Task(ABC, Generic[Example, AnyFeature, HeadType]):
         return self.labels == network.labels
 
     def describe(self) -> dict[str, Any]:
-        """Give what a stored model has to know beside the config, such as labels found in the training data."""
+        """Return what a stored model needs besides the config, such as the labels of the training data."""
         return {}
 
     def detected(self) -> list[str]:
-        """Say what was found out about the data and may be set otherwise, a line each."""
+        """Return what was detected in the data and can be set by hand, one line each."""
         return []
 
     @abstractmethod
     def read(self, split: Split, notes: Notes) -> list[Example]:
-        """Read a split, or say in one line what is wrong with its file; what is skipped is noted."""
+        """Read a split, or raise a one-line error; skipped examples are noted."""
 
     @abstractmethod
     def inputs(self, source: str, notes: Notes) -> Iterator[Example]:
-        """Read examples to predict, with or without labels, one after the other; "-" is standard input.
-
-        What is skipped goes into the notes.
-        """
+        """Read examples to predict one by one; labels are ignored, "-" is standard input, skipped ones are noted."""
 
     @abstractmethod
     def features(
         self, examples: Sequence[Example], tokenizer: Tokenizer, max_length: int, notes: Notes, training: bool
     ) -> list[AnyFeature]:
-        """Turn examples into what the encoder sees, in the order of the examples."""
+        """Turn examples into inputs of the encoder, in the order of the examples."""
 
     @abstractmethod
     def head(self, encoder: Body) -> HeadType:
@@ -127,47 +124,47 @@ class Task(ABC, Generic[Example, AnyFeature, HeadType]):
 
     @abstractmethod
     def batch(self, features: Sequence[AnyFeature], rows: int, length: int) -> Batch:
-        """Give the targets of a batch of labelled features, padded to `rows` rows and `length` tokens."""
+        """Return the targets of labelled features, padded to `rows` rows and `length` tokens."""
 
     @abstractmethod
     def loss(self, head: HeadType, hidden: Tensor, batch: Batch) -> Tensor:
-        """Give the mean loss of the rows that count, of hidden states (B, L, H).
+        """Return the mean loss over rows that are not padding, given hidden states (B, L, H).
 
-        Shapes are static and nothing is read back by the host: a CUDA graph may hold the step.
+        Shapes must be static and nothing may be read back by the host, so that a CUDA graph can record the step.
         """
 
     @abstractmethod
     def outputs(self, head: HeadType, hidden: Tensor, batch: Batch) -> Batch:
-        """Give what prediction needs, each tensor with one row for each row of the batch."""
+        """Return what predictions need: tensors with one row per row of the batch."""
 
     @abstractmethod
     def predictions(
         self, examples: Sequence[Example], features: Sequence[AnyFeature], outputs: Sequence[Output]
     ) -> list[Prediction]:
-        """Give one prediction for each example, in order, from the outputs of each feature."""
+        """Return one prediction per example, in order, from the outputs of each feature."""
 
     @abstractmethod
     def score(self, examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, float]:
-        """Hold predictions against the labels: metrics as fractions of one, the task's own `metric` among them."""
+        """Compare predictions with the labels: metrics as fractions of 1, including `metric`."""
 
     def calibrate(self, examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, Any]:
-        """Give what a stored model has to know from its predictions on dev, such as a threshold."""
+        """Return what a stored model learns from its predictions on dev, such as a threshold."""
         return {}
 
     def is_constant(self, examples: Sequence[Example], predictions: Sequence[Prediction]) -> bool:
-        """Say whether all examples get the same answer, though the right ones differ: nothing was learned then."""
+        """Return whether all predictions are the same although the labels differ: nothing was learned."""
         return False
 
     def is_labelled(self, example: Example) -> bool:
-        """Say whether the right answer for an example is known."""
+        """Return whether the label of an example is known."""
         return True
 
     def files(self, examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, str]:
-        """Give the files in which the makers of the task want predictions: their names and content."""
+        """Return predictions in the official formats of the task: names and contents of files."""
         return {}
 
     def pictures(self, examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, str]:
-        """Draw what the scores do not show, of labelled examples: names and content of SVG files."""
+        """Draw plots for labelled examples: names and contents of SVG files."""
         return {}
 
 
@@ -191,30 +188,30 @@ class Family(NamedTuple):
 
 
 def mean_where(losses: Tensor, weights: Tensor) -> Tensor:
-    """Give the mean of losses where the weights are one, and zero where none is."""
+    """Return the mean of the losses with weight 1, or 0 if there are none."""
     return (losses * weights).sum() / weights.sum().clamp(min=1)
 
 
 def task_folder(data: str | Path | None, names: Sequence[str]) -> Path:
-    """Find the folder of a task: the first of its known names inside `data`, or `data` itself."""
+    """Return the folder of a task: the first of `names` inside `data`, or `data` itself."""
     if not data:
-        raise TaskError("the task needs its files: set data=DIR")
+        raise TaskError("no data: set data=DIR, the folder with the files of the task")
     folder = Path(data).expanduser()
     if not folder.is_dir():
-        raise TaskError(f"no folder {folder}; data=DIR is the folder with the task's files")
+        raise TaskError(f"no folder {folder}; set data=DIR to the folder with the files of the task")
     inside = {entry.name.lower(): entry for entry in sorted(folder.iterdir(), reverse=True) if entry.is_dir()}
     return next((inside[name.lower()] for name in names if name.lower() in inside), folder)
 
 
 def task_file(folder: Path, names: Sequence[str]) -> Path:
-    """Find the first of some files in a task's folder, or say what is there instead."""
+    """Return the first of some files that is in a folder, or raise an error that lists its contents."""
     for name in names:
         if (folder / name).is_file():
             return folder / name
-    raise TaskError(f"no {' or '.join(names)} in {folder}, which has {contents(folder)}")
+    raise TaskError(f"no {' or '.join(names)} in {folder}; found {contents(folder)}")
 
 
 def contents(folder: Path) -> str:
-    """Say what a folder holds, as far as a message can."""
+    """List the contents of a folder for a message, shortened if necessary."""
     names = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
     return ", ".join(names[:MOST_NAMES] + (["…"] if len(names) > MOST_NAMES else [])) or "nothing"

@@ -1,6 +1,6 @@
-"""From features to batches of similar length.
+"""Group features into batches of similar length.
 
-The order of training is a function of seed and epoch, so that a run can resume anywhere.
+The order in training is a function of seed and epoch, so that a run can resume at any step.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,8 +11,8 @@ import torch
 
 from electra.tasks.base import Batch, Feature, Task
 
-SMALLEST_STEP = 16  # tokens from one rounded length to the next
-BUCKET = 64  # batches whose features are sorted by length together
+SMALLEST_STEP = 16  # tokens between two rounded lengths
+BUCKET = 64  # batches whose features are sorted by length
 
 
 def batches_per_epoch(features: int, batch_size: int) -> int:
@@ -37,7 +37,7 @@ def training_order(lengths: np.ndarray, groups: int, seed: int, epoch: int, size
 
 
 def evaluation_order(lengths: np.ndarray, rows: int, size: int = 1) -> Iterator[np.ndarray]:
-    """Cut groups of `size` features into batches of about `rows`, longest first: running out of memory shows early."""
+    """Cut groups of `size` features into batches of about `rows`, longest first to run out of memory early."""
     order = np.argsort(-lengths.reshape(-1, size).max(1), kind="stable")
     groups = max(1, rows // size)
     for at in range(0, len(order), groups):
@@ -51,7 +51,7 @@ def _features(groups: np.ndarray, size: int) -> np.ndarray:
 
 
 def rounded_length(longest: int, most: int) -> int:
-    """Round a length up to one of a few, since a GPU records a graph for each shape: 16 of them up to 512."""
+    """Round a length up to one of a few, 16 up to 512 tokens: a GPU records a graph for each shape."""
     step = max(SMALLEST_STEP, 1 << (longest - 1).bit_length() >> 3)  # an eighth of the next power of two
     return min(-(-longest // step) * step, most)
 

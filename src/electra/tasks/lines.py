@@ -1,4 +1,4 @@
-"""What is to be predicted: a table that has the texts' columns, or plain lines with a tab between two texts."""
+"""Examples to predict: a table with the columns of the texts, or plain lines with tabs between the texts."""
 
 import json
 import re
@@ -17,7 +17,7 @@ def read_inputs(
 ) -> Iterator[Row]:
     """Read records that have the columns from a table, or from lines of text or JSON; `-` is standard input.
 
-    `other_names` says for a name that a column may also have which one it is.
+    `other_names` maps alternative column names to the expected ones.
     """
     plain = find_sources([source])[0][0].format == "text"
     for where, cells in _line_rows(source, columns) if plain else read_rows(source):
@@ -32,31 +32,31 @@ def read_inputs(
 
 
 def read_cell(value: Any, where: str) -> Any:
-    """Give a cell as it is meant: NaN, which pandas writes, is nothing, and bytes are text."""
+    """Return the value of a cell: NaN, which pandas writes, is None; bytes are decoded."""
     if isinstance(value, float) and value != value:
         return None
     try:
         return value.decode() if isinstance(value, bytes) else value
     except UnicodeDecodeError:
-        raise TaskError(f"{where}: bytes that are no UTF-8 text") from None
+        raise TaskError(f"{where}: bytes that are not UTF-8") from None
 
 
 def _is_header(line: str, columns: Sequence[str]) -> bool:
-    """Tell whether a line is the first of a table that has the columns that are wanted."""
+    """Return whether a line is the header of a table with these columns."""
     return set(columns) <= {name.strip().strip('"') for name in re.split("[,;\t]", line)}
 
 
 def _line_rows(source: str, columns: Sequence[str]) -> Iterator[Row]:
-    """Read an example a line; an empty one is refused, so that predictions stand beside their lines."""
-    empty: int | None = None  # the first empty line; at the end of a file they do no harm
+    """Read one example per line; empty lines are refused, so that predictions match line numbers."""
+    empty: int | None = None  # the first empty line; empty lines at the end are ignored
     for number, line in enumerate(read_lines(source), 1):
         where = f"{source} line {number}"
         if number == 1 and _is_header(line, columns):
-            raise TaskError(f"{where} names columns, as a table does: give it as a file that ends in .csv or .tsv")
+            raise TaskError(f"{where} is the header of a table; rename the file to .csv or .tsv")
         if not line.strip():
             empty = empty or number
         elif empty:
-            raise TaskError(f"{source} line {empty} is empty; every line is an example: take it out, or give a table")
+            raise TaskError(f"{source} line {empty} is empty; each line must be an example: remove it, or use a table")
         elif re.match(r'\{\s*["}]', line):
             try:
                 record = json.loads(line)
@@ -66,5 +66,5 @@ def _line_rows(source: str, columns: Sequence[str]) -> Iterator[Row]:
         else:
             texts = line.split("\t")
             if len(texts) != len(columns):
-                raise TaskError(f"{where}: {len(texts)} texts instead of {len(columns)}; a tab stands between texts")
+                raise TaskError(f"{where}: {len(texts)} texts instead of {len(columns)}; separate texts with a tab")
             yield Row(where, dict(zip(columns, texts, strict=True)))

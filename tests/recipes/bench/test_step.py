@@ -110,13 +110,13 @@ def count(module: torch.nn.Module) -> int:
 
 def test_another_objective_is_not_compared(config):
     other = load_config("tiny", ["objective.name=mlm"])
-    with pytest.raises(ConfigError, match="--against hf compares the objective electra"):
+    with pytest.raises(ConfigError, match="--against hf supports only the objective electra"):
         TypicalGlue(other, TOKENIZER.mask_id)
 
 
 def test_without_transformers_the_comparison_says_what_to_do(config, monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(ElectraError, match="pip install transformers, or take --against none"):
+    with pytest.raises(ElectraError, match="pip install transformers, or use --against none"):
         TypicalGlue(config, TOKENIZER.mask_id)
 
 

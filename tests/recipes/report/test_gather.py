@@ -9,7 +9,7 @@ import pytest
 from electra.config.load import load_config
 from electra.errors import CheckpointError
 from electra.recipes.finetune import CONSTANT
-from electra.recipes.flops import forward_flops
+from electra.recipes.flops import count_flops
 from electra.recipes.report.gather import MOST_POINTS, MOST_SAMPLES, gather, short_names
 
 
@@ -35,9 +35,8 @@ def test_a_finished_run_has_its_newest_metrics_curves_and_cost(make_run):
 def test_flops_are_counted_for_the_tokens_read(make_run):
     folder = make_run("a", "train.length=64")
     config = load_config(folder)
-    paper, standard = forward_flops(config.model, config.objective, 64)
-    found = only(folder)["cost"]["flops"]
-    assert found == pytest.approx({"paper": 2 * paper / 64 * 100_000, "standard": 3 * standard / 64 * 100_000})
+    each = count_flops(config.model, config.objective, 64).train
+    assert only(folder)["cost"]["flops"] == pytest.approx(each / 64 * 100_000)
 
 
 def test_the_cost_includes_the_first_stage(make_run):
@@ -48,8 +47,7 @@ def test_the_cost_includes_the_first_stage(make_run):
     assert (both["tokens"], both["seconds"]) == (200_000, 400.0)
     before = only(folder)["before"]
     assert (before["tokens"], before["seconds"], before["flops"]) == (100_000, 200.0, first["flops"])
-    for convention in ("paper", "standard"):
-        assert both["flops"][convention] == pytest.approx(second["flops"][convention] + first["flops"][convention])
+    assert both["flops"] == pytest.approx(second["flops"] + first["flops"])
 
 
 def test_the_cost_of_a_sweep_includes_all_rates(tmp_path):

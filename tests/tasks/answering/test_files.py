@@ -89,18 +89,15 @@ def test_lines_may_be_plain_questions(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("a,b\n", r"a\.json is no SQuAD file: the file: invalid JSON"),
-        ([], "is no SQuAD file: the file: input should be an object"),
-        ({"rows": []}, "is no SQuAD file: data: field required"),
+        ("a,b\n", r"a\.json is not a SQuAD file: the file: invalid JSON"),
+        ([], "is not a SQuAD file: the file: input should be an object"),
+        ({"rows": []}, "is not a SQuAD file: data: field required"),
         (
             {"data": [{"paragraphs": [{"context": 1, "qas": []}]}]},
             r"data\.0\.paragraphs\.0\.context: input should be a",
         ),
-        ({"data": []}, "holds no question"),
-        (
-            {"data": [{"paragraphs": [{"context": "", "qas": [{"id": "7", "question": ""}] * 2}]}]},
-            "the id 7 stands twice",
-        ),
+        ({"data": []}, "has no questions"),
+        ({"data": [{"paragraphs": [{"context": "", "qas": [{"id": "7", "question": ""}] * 2}]}]}, "id 7 occurs twice"),
     ],
 )
 def test_what_is_no_squad_file_is_refused_in_one_line(tmp_path, content, message):
@@ -112,8 +109,11 @@ def test_what_is_no_squad_file_is_refused_in_one_line(tmp_path, content, message
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"context": "a", "qas": [{"question": "b"}]}', r"a\.jsonl line 2 is no MRQA record: qas\.0\.qid: field req"),
-        ('{"text": "a"}', r"a\.jsonl line 2 is no question with its context: question: field required"),
+        (
+            '{"context": "a", "qas": [{"question": "b"}]}',
+            r"a\.jsonl line 2 is not an MRQA record: qas\.0\.qid: field req",
+        ),
+        ('{"text": "a"}', r"a\.jsonl line 2 is not a question with its context: question: field required"),
     ],
 )
 def test_a_broken_line_is_named(tmp_path, line, message):

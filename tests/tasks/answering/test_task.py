@@ -171,14 +171,12 @@ def test_the_best_spans_of_a_batch_are_kept_small(squad_folder, tiny_config, tok
 
 def test_questions_without_answers_cannot_be_scored(squad_folder):
     task = make_task(squad_folder)
-    with pytest.raises(TaskError, match="question 7 comes without answers"):
+    with pytest.raises(TaskError, match="question 7 has no answers"):
         task.score([Question("7", "Who?", "A cat.")], [{"id": "7", "text": "", "null_odds": 0.0, "best": []}])
 
 
 def test_a_missing_file_is_named(squad_folder):
-    with pytest.raises(
-        TaskError, match=r"no test-v2\.0\.json or test\.json in .*which has dev-v2\.0\.json, train-v2\.0"
-    ):
+    with pytest.raises(TaskError, match=r"no test-v2\.0\.json or test\.json in .*found dev-v2\.0\.json, train-v2\.0"):
         make_task(squad_folder).read("test", Notes())
 
 
@@ -240,7 +238,7 @@ def test_unanswerable_questions_in_a_task_without_them_are_noted(squad_folder):
     task = make_task(squad_folder, "squad-1.1")
     (squad_folder / "dev-v2.0.json").rename(squad_folder / "dev.json")
     assert len(task.read("dev", notes)) == 3
-    assert notes.counts == {"questions without an answer, which the model does not know of": 1}
+    assert notes.counts == {"questions without an answer, which the model cannot predict": 1}
 
 
 @pytest.mark.gpu

@@ -127,7 +127,7 @@ def test_an_answer_that_no_window_holds_is_counted(tokenizer):
     answers = (Answer(words(9), 0),)
     found = windows_of(tokenizer, words(20), answers=answers, length=12, training=True, notes=notes)
     assert {window.target for window in found} == {(0, 0)}
-    assert notes.counts == {"answers that no window holds as a whole": 1}
+    assert notes.counts == {"answers that do not fit into a window": 1}
 
 
 def test_an_answer_inside_a_word_takes_the_tokens_it_touches():
@@ -145,7 +145,7 @@ def test_a_question_without_a_usable_answer_is_left_out_of_training_and_counted(
     notes = Notes()
     answers = (Answer("dog", 0),)
     assert windows_of(tokenizer, "the cat", answers=answers, training=True, notes=notes) == []
-    assert notes.counts == {"answers not in their context": 1, "questions left out: no answer to learn from": 1}
+    assert notes.counts == {"answers not in their context": 1, "questions skipped: no answer to train on": 1}
     assert len(windows_of(tokenizer, "the cat", answers=answers)) == 1
     assert windows_of(tokenizer, "the cat", training=True) == []
 
@@ -154,7 +154,7 @@ def test_an_answer_at_another_place_is_repaired_and_counted(tokenizer):
     notes = Notes()
     [window] = windows_of(tokenizer, "the cat", answers=(Answer("cat", 0),), training=True, notes=notes)
     assert window.target == (window.begin + 1, window.begin + 1)
-    assert notes.counts == {"answers found at another place": 1}
+    assert notes.counts == {"answers found at another position": 1}
 
 
 def test_the_first_answer_that_is_found_is_learnt(tokenizer):
@@ -166,7 +166,7 @@ def test_a_long_question_is_cut_and_counted(tokenizer):
     notes = Notes()
     found = windows_of(tokenizer, "the cat", question=words(80), length=512, notes=notes)
     assert found[0].begin == 66
-    assert notes.counts == {"questions cut": 1}
+    assert notes.counts == {"truncated questions": 1}
     assert windows_of(tokenizer, words(30), question=words(80), length=16)[0].begin == 8  # half of a short model
 
 

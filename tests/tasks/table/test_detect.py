@@ -96,7 +96,7 @@ def test_questions_that_are_answered_with_yes_or_no_are_classified(answers):
     ],
 )
 def test_lists_that_are_written_as_text_are_refused(columns, wrong):
-    with pytest.raises(TaskError, match=rf"line 2: column '{wrong}' holds lists or records as text; write JSON lines"):
+    with pytest.raises(TaskError, match=rf"line 2: column '{wrong}' has lists or records as text; use JSON lines"):
         detect(*table(**columns))
 
 
@@ -140,13 +140,13 @@ def test_a_table_without_anything_like_a_label_is_refused():
 
 def test_numbers_with_a_comma_are_told_of():
     rows = table(text=[f"text {number}" for number in range(30)], label=[f"{number},5" for number in range(30)])
-    with pytest.raises(TaskError, match=r"column 'label' has numbers with a comma, such as 0,5; write points"):
+    with pytest.raises(TaskError, match=r"column 'label' has decimal commas, such as 0,5; write points"):
         detect(*rows)
 
 
 def test_a_column_of_free_text_is_no_label():
     rows = table(text=[f"text {number}" for number in range(30)], label=[f"remark {number}" for number in range(30)])
-    with pytest.raises(TaskError, match=r"column 'label' has 30 different values in 30 rows, hardly labels"):
+    with pytest.raises(TaskError, match=r"column 'label' has 30 different values in 30 rows, too many for labels"):
         detect(*rows)
     assert detect(*rows, kind="classification").label == "label"
 
@@ -154,7 +154,7 @@ def test_a_column_of_free_text_is_no_label():
 def test_a_table_without_text_is_refused():
     with pytest.raises(TaskError, match=r"which column is the text\? set table\.text, one of size"):
         detect(*table(size=["1", "2", "3", "4"], label=CLASSES))
-    with pytest.raises(TaskError, match=r"which column is the text\? there is none beside the label"):
+    with pytest.raises(TaskError, match=r"which column is the text\? there is no column besides the label"):
         detect(*table(label=CLASSES))
 
 
@@ -165,17 +165,17 @@ def test_what_was_detected_is_said_as_the_command_line_sets_it():
 
 def test_a_row_in_the_place_of_the_header_is_refused():
     rows = table(**{"it was good": SAID, "a": ["a", "b", "a", "b"]})
-    with pytest.raises(TaskError, match=r"^t\.csv line 2: the line above is no header: 'a', in it, is a label too"):
+    with pytest.raises(TaskError, match=r"^t\.csv line 2: 'a' in the header is also a label"):
         detect(*rows)
     assert detect(*rows, label="a").label == "a"
 
 
 @pytest.mark.parametrize("cell", [["a", "b"], {"a": 1}])
 def test_what_is_no_text_is_not_read_as_one(cell):
-    with pytest.raises(TaskError, match="line 3: a list or a record where a text is meant, in text"):
+    with pytest.raises(TaskError, match="line 3: a list or a record instead of a text in text"):
         Columns("classification", "text", label="label").read_texts({"text": cell}, "line 3")
 
 
 def test_a_record_is_no_list_of_words():
-    with pytest.raises(TaskError, match="line 3: a record where words are meant"):
+    with pytest.raises(TaskError, match="line 3: a record instead of words"):
         Columns("tagging", "words", label="tags").read_words({"words": {"a": 1}}, "line 3")

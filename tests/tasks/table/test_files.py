@@ -43,7 +43,7 @@ def test_of_one_file_a_tenth_is_held_out_and_noted(tmp_path):
     assert (len(train), len(dev)) == (18, 2)
     assert {*train, *dev} == {f"text {number}" for number in range(20)}
     assert set(dev) == {f"text {number}" for number in np.random.default_rng(0).permutation(20)[:2]}
-    assert (nothing, noted) == ({}, {"of the rows are held out of the training file": 2})
+    assert (nothing, noted) == ({}, {"rows are held out from the training file": 2})
 
 
 def test_rows_of_the_same_text_are_held_out_together(tmp_path):
@@ -103,9 +103,9 @@ def test_rows_that_the_model_learned_from_are_left_out_wherever_they_stand(tmp_p
     held_out, _ = read("dev", f"data={old}")
     texts, notes = read("dev", f"data={new}", tuned_on=old)
     assert sorted(texts) == sorted([*held_out, "one more"])
-    assert notes == {"of the rows were learned from and are left out": 18}
+    assert notes == {"rows were trained on and are skipped": 18}
     new.write_text("\n".join([head, *(row for row in rows[::-1] if row.split(",")[0] not in held_out)]) + "\n")
-    with pytest.raises(ElectraError, match="the model learned from every row of this table; score it on others"):
+    with pytest.raises(ElectraError, match="the model was trained on every row of this table; set data or dev_file"):
         read("dev", f"data={new}", tuned_on=old)
 
 
@@ -115,7 +115,7 @@ def test_rows_that_were_learned_from_are_known_by_their_texts_alone(tmp_path):
     new.write_text("label,text,source\n" + "".join(f"?,text {number},{number}\n" for number in range(20)))
     texts, notes = read("dev", f"data={new}", tuned_on=old)
     assert sorted(texts) == sorted(read("dev", f"data={old}")[0])
-    assert notes == {"of the rows were learned from and are left out": 18}
+    assert notes == {"rows were trained on and are skipped": 18}
 
 
 def test_a_dev_file_with_rows_that_were_learned_from_is_noted(tmp_path):
@@ -124,7 +124,7 @@ def test_a_dev_file_with_rows_that_were_learned_from_is_noted(tmp_path):
     tuned = learned(f"data={path}")
     again, notes = opened(f"dev_file={path}", known=tuned.describe()), Notes()
     assert len(again.read("dev", notes)) == 20
-    assert notes.counts == {"of the rows stand in the training data too": 18}
+    assert notes.counts == {"rows are also in the training data": 18}
 
 
 def test_no_row_of_the_training_file_counts_as_held_out_where_all_were_learned_from(tmp_path):
@@ -133,7 +133,7 @@ def test_no_row_of_the_training_file_counts_as_held_out_where_all_were_learned_f
     (tmp_path / "dev.csv").write_text("text,label\nanother,0\n")
     tuned = learned(f"data={path}", f"dev_file={tmp_path / 'dev.csv'}")
     again = opened(f"data={path}", known=tuned.describe())
-    with pytest.raises(ElectraError, match="the model learned from every row"):
+    with pytest.raises(ElectraError, match="the model was trained on every row"):
         again.read("dev", Notes())
 
 
@@ -189,12 +189,16 @@ def test_files_can_be_named_with_or_without_a_folder(tmp_path):
 @pytest.mark.parametrize(
     ("files", "overrides", "message"),
     [
-        ({}, [], r"which table\? set data=FILE"),
+        ({}, [], r"no table; set data=FILE"),
         ({"x.md": ""}, ["data={}"], r"no train\.csv, \.tsv, \.jsonl or \.parquet in .*; found x\.md"),
         ({"train.csv": ""}, ["data={}"], r"train\.csv has no rows"),
         ({"train.csv": "text,label\n"}, ["data={}"], r"train\.csv has no rows"),
-        ({"train.csv": "text,label\none,0\n"}, ["data={}"], r"has 1 text: too few to hold one out; .* dev_file=FILE"),
-        ({"train.csv": ROWS}, ["data={}", "dev_file=b.csv"], r"no file b\.csv, here or in .* \(dev_file\)"),
+        (
+            {"train.csv": "text,label\none,0\n"},
+            ["data={}"],
+            r"has only 1 text, so none can be held out; set dev_file=FILE",
+        ),
+        ({"train.csv": ROWS}, ["data={}", "dev_file=b.csv"], r"no file b\.csv here or in .* \(dev_file\)"),
         ({"train.csv": "text,label\none\n"}, ["data={}"], r"line 2: 1 fields, but the header has 2"),
         ({"train.csv": "text,text\na,b\n"}, ["data={}"], r"two columns are called 'text'"),
         ({}, ["data={}/nothing.csv"], r"no file or folder .*nothing\.csv"),
@@ -209,5 +213,5 @@ def test_files_that_cannot_be_used_are_refused(tmp_path, files, overrides, messa
 
 def test_a_split_without_a_file_is_refused(tmp_path):
     (tmp_path / "train.csv").write_text(ROWS)
-    with pytest.raises(ElectraError, match=r"no test file: name one with test_file=FILE"):
+    with pytest.raises(ElectraError, match=r"no test file; set test_file=FILE"):
         read("test", f"data={tmp_path}")

@@ -101,22 +101,22 @@ def test_questions_whose_ids_stand_twice_are_known_by_their_rows(write):
     row = {"id": "a document", "question": "who ate?", "context": "the cat ate", "answers": ["cat"]}
     notes = Notes()
     assert [question.id for question in write([row, row, row]).read("train", notes)] == ["0", "1", "2"]
-    assert dict(notes.counts) == {"questions are told apart by the numbers of their rows, as ids stand twice": 3}
+    assert dict(notes.counts) == {"questions are identified by row numbers, because ids repeat": 3}
 
 
 def test_questions_without_an_answer_are_noted_where_training_has_none(write):
     row = {"question": "who ate?", "context": "the cat ate", "answer": "cat"}
     notes = Notes()
     write([row], [row | {"question": "who slept?", "answer": ""}]).read("dev", notes)
-    assert notes.counts == {"questions without an answer, which the model does not know of": 1}
+    assert notes.counts == {"questions without an answer, which the model cannot predict": 1}
 
 
 @pytest.mark.parametrize(
     ("answers", "reason"),
     [
-        ({"text": "Paris", "answer_start": 3}, "has no answers with their places: text: input should be a valid list"),
-        ({"text": ["Paris"], "start": [3]}, "has no answers with their places: answer_start: field required"),
-        ({"text": ["Paris"], "answer_start": [3, 4]}, "1 texts, but 2 places"),
+        ({"text": "Paris", "answer_start": 3}, "has no answers with positions: text: input should be a valid list"),
+        ({"text": ["Paris"], "start": [3]}, "has no answers with positions: answer_start: field required"),
+        ({"text": ["Paris"], "answer_start": [3, 4]}, "1 texts, but 2 positions"),
     ],
 )
 def test_answers_that_are_none_are_one_line(write, answers, reason):
@@ -173,7 +173,7 @@ def test_inputs_come_from_tables_and_from_lines(write, tmp_path):
 
 def test_what_cannot_be_predicted_is_named_with_its_line(write, tmp_path):
     (tmp_path / "new.jsonl").write_text('{"text": "a cat", "words": "a cat"}\n{"text": ["a"], "words": ""}\n')
-    for rows, reason in [(TEXTS, "a list or a record"), ([{"words": "a cat", "tags": "O B-X"}], "without a word")]:
+    for rows, reason in [(TEXTS, "a list or a record"), ([{"words": "a cat", "tags": "O B-X"}], "without words")]:
         with pytest.raises(TaskError, match=rf"new\.jsonl line 2: .*{reason}"):
             list(write(rows).inputs(str(tmp_path / "new.jsonl"), Notes()))
     asked = write([{"question": "who?", "context": "a cat", "answer": "cat"}])
@@ -184,7 +184,7 @@ def test_what_cannot_be_predicted_is_named_with_its_line(write, tmp_path):
 
 def test_the_header_of_one_column_is_no_text_to_predict(write, tmp_path):
     (tmp_path / "new.txt").write_text("text\na cat\n")
-    with pytest.raises(TaskError, match=r"new\.txt line 1 names columns, as a table does"):
+    with pytest.raises(TaskError, match=r"new\.txt line 1 is the header of a table"):
         list(write(TEXTS).inputs(str(tmp_path / "new.txt"), Notes()))
 
 
@@ -209,14 +209,14 @@ def test_bytes_are_read_as_text(tmp_path):
     source = str(tmp_path / "train.parquet")
     assert [example.texts for example in task.inputs(source, Notes())] == [("good soup",), ("bad soup",)]
     parquet.write_table(pyarrow.table(table | {"text": table["picture"]}), tmp_path / "train.parquet")
-    with pytest.raises(TaskError, match=r"train\.parquet row 1: bytes that are no UTF-8 text"):
+    with pytest.raises(TaskError, match=r"train\.parquet row 1: bytes that are not UTF-8"):
         list(task.inputs(source, Notes()))
 
 
 @pytest.mark.parametrize("empty", ["", None])
 def test_an_empty_tag_is_refused_and_makes_no_single_tags_of_spans(write, empty):
     rows = [{"words": ["a", "cat"], "tags": ["O", "B-X"]}, {"words": ["a", "dog"], "tags": [empty, "B-X"]}]
-    with pytest.raises(TaskError, match=r"train\.jsonl line 2: an empty tag; every word needs its tag"):
+    with pytest.raises(TaskError, match=r"train\.jsonl line 2: an empty tag; every word needs a tag"):
         write(rows)
 
 
@@ -255,11 +255,11 @@ def test_empty_texts_are_noted(write):
             [{"text": "a b", "score": 0.5}] * 2,
             None,
             [],
-            r"all rows have the same label in column 'score': nothing to learn",
+            r"all rows have the same label in column 'score', so there is nothing to learn",
         ),
         ([{"words": "a cat", "tags": "O"}], None, [], r"train\.jsonl line 1: 2 words, but 1 tags"),
-        ([{"words": "", "tags": ""}], None, [], r"line 1: a sentence without a word"),
-        (TEXTS, None, ["table.kind=answering"], r"answering needs a column of contexts .* set table\.pair"),
+        ([{"words": "", "tags": ""}], None, [], r"line 1: a sentence without words"),
+        (TEXTS, None, ["table.kind=answering"], r"answering needs a column of contexts; set table\.pair"),
     ],
 )
 def test_rows_that_cannot_be_used_are_refused_in_one_line(write, train, dev, overrides, message):

@@ -60,8 +60,8 @@ def test_a_number_sign_is_a_word_in_plain_columns():
 @pytest.mark.parametrize(
     ("text", "settings", "message"),
     [
-        ("the DT O\nchef NN", {}, r"train\.txt line 2: 2 columns, the first line has 3; every word needs its tag"),
-        ("the\nchef", {}, r"train\.txt line 1: column 1 would be word and tag"),
+        ("the DT O\nchef NN", {}, r"train\.txt line 2: 2 columns, but the first line has 3; every word needs a tag"),
+        ("the\nchef", {}, r"train\.txt line 1: column 1 would be both word and tag"),
         ("the O", {"tag_column": 3}, r"train\.txt line 1: tagging\.tag_column is 3, but the line has 2"),
         ("the O", {"word_column": 9}, r"tagging\.word_column is 9, but the line has 2"),
     ],
@@ -72,7 +72,7 @@ def test_lines_without_their_tag_are_refused(text, settings, message):
 
 
 def test_an_empty_tag_is_refused():
-    with pytest.raises(TaskError, match=r"train\.txt line 1: an empty tag; every word needs its tag"):
+    with pytest.raises(TaskError, match=r"train\.txt line 1: an empty tag; every word needs a tag"):
         read("the\tB-NP\nchef\t\n")
 
 
@@ -84,7 +84,9 @@ def test_sentences_to_tag_have_a_word_a_line(task, tmp_path):
         new.write_text(text)
         assert [sentence.words for sentence in chunking.inputs(str(new), Notes())] == [("the", "chef")]
     new.write_text("the chef ate soup\n")
-    message = r"new\.txt line 1: 4 columns, the training file has 3; write a word a line, and a blank line after each"
+    message = (
+        r"new\.txt line 1: 4 columns, but the training file has 3; write one word per line, and a blank line after each"
+    )
     with pytest.raises(TaskError, match=message):
         list(chunking.inputs(str(new), Notes()))
     before = {name: value for name, value in chunking.describe().items() if name != "width"}
@@ -97,7 +99,7 @@ def test_without_a_dev_file_the_test_file_is_scored_and_noted(task, tmp_path):
     (tmp_path / "test.txt").write_text("a B-NP\ndog I-NP\n")
     notes = Notes()
     assert len(task("chunking").read("dev", notes)) == 1
-    assert notes.counts == {"sentences of the test file, for want of a dev file": 1}
+    assert notes.counts == {"sentences of the test file, because there is no dev file": 1}
     (tmp_path / "valid.conll").write_text("a B-NP\n\ndog B-NP\n")
     assert len(task("chunking").read("dev", Notes())) == 2
 
@@ -124,14 +126,14 @@ def test_a_missing_file_names_what_is_there(task, tmp_path):
 
 def test_an_empty_file_is_refused(task, tmp_path):
     (tmp_path / "train.txt").write_text("\n\n")
-    with pytest.raises(TaskError, match=r"train\.txt is empty: no sentence in it"):
+    with pytest.raises(TaskError, match=r"train\.txt has no sentences"):
         task("pos")
 
 
 def test_plain_tags_are_no_spans(task, tmp_path):
     (tmp_path / "train.txt").write_text("the DT\nchef NN\n")
     assert task("pos").metric == "accuracy"
-    with pytest.raises(TaskError, match=r"mark no spans .* but are DT, NN …; set tagging\.tag_column, or task=pos"):
+    with pytest.raises(TaskError, match=r"do not mark spans, .* found DT, NN …; set tagging\.tag_column, or task=pos"):
         task("ner")
 
 

@@ -124,13 +124,13 @@ def wrong(*parts: str):
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        wrong(
-            "index\tsentence1\tlabel\n0\tA\t1\n", "has no column 'sentence2'; its header has index, sentence1, label"
-        ),
+        wrong("index\tsentence1\tlabel\n0\tA\t1\n", "has no column 'sentence2'; found index, sentence1, label"),
         wrong("index\tsentence1\tsentence2\tlabel\n0\tA\tB\tmaybe\n", "line 2: unknown label 'maybe'.*known: entail"),
-        wrong('index\tsentence1\tsentence2\tlabel\n0\t"A\tB"\tC\tentailment\n', "line 2: 5 fields under a header of 4"),
-        wrong("index\tsentence1\tsentence2\tlabel\n", "the dev split of rte holds no example"),
-        wrong("", "the dev split of rte holds no example"),
+        wrong(
+            'index\tsentence1\tsentence2\tlabel\n0\t"A\tB"\tC\tentailment\n', "line 2: 5 fields, but the header has 4"
+        ),
+        wrong("index\tsentence1\tsentence2\tlabel\n", "the dev split of rte has no examples"),
+        wrong("", "the dev split of rte has no examples"),
     ],
 )
 def test_a_wrong_file_is_one_line(task, tmp_path, content, reason):
@@ -142,9 +142,7 @@ def test_a_wrong_file_is_one_line(task, tmp_path, content, reason):
 
 def test_a_missing_file_names_what_is_there(task, tmp_path):
     write(tmp_path / "RTE", "train_part.tsv", FILES["rte"][1])
-    with pytest.raises(
-        TaskError, match=r"no train\.tsv in .*, which has train_part\.tsv; name another with train_file"
-    ):
+    with pytest.raises(TaskError, match=r"no train\.tsv in .*; found train_part\.tsv; name another with train_file"):
         task("rte").read("train", Notes())
     assert len(task("rte", "train_file=train_part.tsv").read("train", Notes())) == 2
 
@@ -230,7 +228,7 @@ def test_the_benchmarks_own_files_are_new_examples_too(task, tmp_path, name):
 def test_a_file_in_another_encoding_is_one_line(task, tmp_path):
     (tmp_path / "SST-2").mkdir()
     (tmp_path / "SST-2/dev.tsv").write_bytes(b"sentence\tlabel\ncaf\xe9\t1\n")
-    with pytest.raises(TaskError, match=r"dev\.tsv is no UTF-8 \(byte 0xe9\); convert it with iconv"):
+    with pytest.raises(TaskError, match=r"dev\.tsv is not UTF-8 \(byte 0xe9\); convert it with iconv"):
         task("sst-2").read("dev", Notes())
 
 
@@ -239,10 +237,10 @@ def test_a_file_in_another_encoding_is_one_line(task, tmp_path):
     [
         ("pairs.csv", "sentence1,other\nA,B\n", "line 2: no column 'sentence2'; found sentence1, other"),
         ("pairs.txt", "only one text\n", "line 1: 1 texts instead of 2"),
-        ("pairs.txt", "A\tB\n\n\nC\tD\n", r"pairs\.txt line 2 is empty; every line is an example"),
+        ("pairs.txt", "A\tB\n\n\nC\tD\n", r"pairs\.txt line 2 is empty; each line must be an example"),
         ("pairs.txt", '{"sentence1": \n', "line 1: not a JSON record"),
-        ("pairs.txt", "id,sentence1,sentence2\n1,A,B\n", "line 1 names columns, as a table does"),
-        ("pairs.txt", "sentence1\tsentence2\nA\tB\n", "line 1 names columns, as a table does"),
+        ("pairs.txt", "id,sentence1,sentence2\n1,A,B\n", "line 1 is the header of a table"),
+        ("pairs.txt", "sentence1\tsentence2\nA\tB\n", "line 1 is the header of a table"),
     ],
 )
 def test_new_examples_that_do_not_fit_are_one_line(task, tmp_path, name, content, reason):

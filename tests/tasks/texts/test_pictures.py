@@ -33,4 +33,4 @@ def test_the_expected_error_is_the_distance_of_confidence_from_truth():
 @given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), max_size=30))
 def test_any_confidence_can_be_drawn(pairs):
     picture = calibration([value for value, _ in pairs], [right for _, right in pairs])
-    assert "expected error" in texts(picture)[1]
+    assert "expected calibration error" in texts(picture)[1]

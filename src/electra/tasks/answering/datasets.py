@@ -1,4 +1,4 @@
-"""The public datasets of question answering, in their own files or from the hub."""
+"""The public datasets of question answering, as files or from the hub."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ from electra.tasks.base import HUB, Notes, Split, task_file, task_folder
 
 @dataclass(frozen=True)
 class Dataset:
-    """How the files of a dataset are called, and whether it has questions without an answer."""
+    """The files of a dataset, and whether it has questions without an answer."""
 
-    files: tuple[str, ...]  # the names that are looked for, in this order
-    hub: str = "plain_text"  # config of the hub's dataset
+    files: tuple[str, ...]  # possible names, in order of preference
+    hub: str = "plain_text"  # config of the dataset on the hub
     unanswerable: bool = False
 
 
@@ -39,14 +39,14 @@ class DatasetAnswering(QuestionAnswering):
         self._data, self._file = config.data, config.file
 
     def read(self, split: Split, notes: Notes) -> list[Question]:
-        """Read a split from its file, or from the dataset of the hub (as a name or as Parquet files)."""
+        """Read a split from its file, or from the hub's dataset (by name, or as Parquet files)."""
         sources = self._sources(split)
         questions = checked(chain.from_iterable(map(read_questions, sources)), sources[0])
-        self.note_strange(questions, notes)
+        self.note_unanswerable(questions, notes)
         return questions
 
     def inputs(self, source: str, notes: Notes) -> Iterator[Question]:
-        """Read questions to answer: a SQuAD file, or records with question and context."""
+        """Read questions from a SQuAD file, or from records with question and context."""
         return read_questions(source)
 
     def _sources(self, split: Split) -> list[str]:

@@ -1,4 +1,4 @@
-"""The files of SQuAD (one JSON tree), of MRQA (JSON lines, a context each), and records with a question each."""
+"""Read SQuAD (one JSON tree), MRQA (JSON lines with one context each), and records with one question each."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import starmap
@@ -21,8 +21,8 @@ class _SquadAnswer(BaseModel):
 class _SquadQuestion(BaseModel):
     id: str | int
     question: str
-    answers: list[_SquadAnswer] | None = None  # a test file has none
-    is_impossible: bool = False  # 1.1 knows no such questions
+    answers: list[_SquadAnswer] | None = None  # missing in a test file
+    is_impossible: bool = False  # not in SQuAD 1.1
 
 
 class _SquadParagraph(BaseModel):
@@ -40,7 +40,7 @@ class _SquadFile(BaseModel):
 
 class _Detected(BaseModel):
     text: str
-    char_spans: list[tuple[int, int]]  # the last character is inside
+    char_spans: list[tuple[int, int]]  # the last character is included
 
 
 class _MrqaQuestion(BaseModel):
@@ -62,7 +62,7 @@ class _HubAnswers(BaseModel):
     @model_validator(mode="after")
     def _paired(self) -> Self:
         if len(self.text) != len(self.answer_start):
-            raise ValueError(f"{len(self.text)} texts, but {len(self.answer_start)} places")
+            raise ValueError(f"{len(self.text)} texts, but {len(self.answer_start)} positions")
         return self
 
     def answers(self) -> tuple[Answer, ...]:
@@ -73,30 +73,30 @@ class _Record(BaseModel):
     id: str | int | None = None
     question: str
     context: str
-    answers: _HubAnswers | list[str] | None = None  # SQuAD on the hub has places, other tables have texts
+    answers: _HubAnswers | list[str] | None = None  # SQuAD on the hub has positions, other tables only texts
 
 
 Layout = TypeVar("Layout", bound=BaseModel)
 
 
 def read_questions(source: str) -> Iterator[Question]:
-    """Read questions: a `.json` file is SQuAD's tree; anything else has records, of MRQA or a question each.
+    """Read questions from a `.json` file of SQuAD, or else from records of MRQA or with one question each.
 
-    Records are read one after the other from JSON lines, a table or a dataset of the hub; "-" is standard input.
+    Records are read one by one from JSON lines, a table or a dataset of the hub; "-" is standard input.
     """
     suffixes = Path(source).suffixes
     return _squad(source) if ".json" in suffixes[-2:] else _records(source)
 
 
 def checked(questions: Iterable[Question], where: str) -> list[Question]:
-    """Refuse files without questions, and ids that stand twice: predictions are told apart by them."""
+    """Return all questions; refuse an empty file, and repeated ids, which identify predictions."""
     listed = list(questions)
     if not listed:
-        raise TaskError(f"{where} holds no question")
+        raise TaskError(f"{where} has no questions")
     seen: set[str] = set()
     for question in listed:
         if question.id in seen:
-            raise TaskError(f"{where}: the id {question.id} stands twice; each question needs an id of its own")
+            raise TaskError(f"{where}: id {question.id} occurs twice; each question needs a unique id")
         seen.add(question.id)
     return listed
 
@@ -106,7 +106,7 @@ def _squad(source: str) -> Iterator[Question]:
     try:
         tree = _SquadFile.model_validate_json(content)
     except ValidationError as problem:
-        raise _complaint(f"{source} is no SQuAD file", problem) from None
+        raise _complaint(f"{source} is not a SQuAD file", problem) from None
     for paragraph in (paragraph for article in tree.data for paragraph in article.paragraphs):
         for entry in paragraph.qas:
             known = () if entry.is_impossible else entry.answers
@@ -117,16 +117,16 @@ def _squad(source: str) -> Iterator[Question]:
 def _records(source: str) -> Iterator[Question]:
     for number, (where, record) in enumerate(read_rows(source), 1):
         if "qas" in record:
-            part = _parse(_MrqaContext, record, f"{where} is no MRQA record")
+            part = _parse(_MrqaContext, record, f"{where} is not an MRQA record")
             yield from (_mrqa(entry, part.context) for entry in part.qas)
-        elif "header" not in record:  # with which MRQA's files begin
-            yield _single(_parse(_Record, record, f"{where} is no question with its context"), number)
+        elif "header" not in record:  # the first line of MRQA's files
+            yield _single(_parse(_Record, record, f"{where} is not a question with its context"), number)
 
 
 def _mrqa(entry: _MrqaQuestion, context: str) -> Question:
-    """Put the answers with a known place first: training takes the first that stands in the context.
+    """Put answers with a known position first: training uses the first that occurs in the context.
 
-    Where all are spelt otherwise than what was detected, the first has the first detected place.
+    If no answer is spelled like a detected one, the first answer gets the first detected position.
     """
     if entry.answers is None:
         return Question(entry.qid, entry.question, context)
@@ -148,8 +148,8 @@ def _single(record: _Record, number: int) -> Question:
 
 
 def read_answers(raw: Mapping[str, Any], where: str) -> tuple[Answer, ...]:
-    """Read answers as datasets of the hub have them: a list of texts and a list of their places."""
-    return _parse(_HubAnswers, raw, f"{where} has no answers with their places").answers()
+    """Read answers in the hub's format: a list of texts and a list of their positions."""
+    return _parse(_HubAnswers, raw, f"{where} has no answers with positions").answers()
 
 
 def _parse(layout: type[Layout], record: Mapping[str, Any], complaint: str) -> Layout:
@@ -160,7 +160,7 @@ def _parse(layout: type[Layout], record: Mapping[str, Any], complaint: str) -> L
 
 
 def _complaint(what: str, problem: ValidationError) -> TaskError:
-    """Name the first thing that does not fit by its place in the record."""
+    """Return an error that names the first invalid field."""
     first = problem.errors(include_url=False, include_input=False)[0]
     place = ".".join(map(str, first["loc"])) or "the file"
     return TaskError(f"{what}: {place}: {first['msg'][:1].lower() + first['msg'][1:]}")

@@ -17,15 +17,15 @@ from electra.model.initialize import glorot_linear, normal_linear
 
 
 class Spans(NamedTuple):
-    """Where answers start and end, K starts considered for each sequence."""
+    """Scores of answer spans, with K starts considered for each sequence."""
 
     start: Tensor  # (B, L) logits of the first token
-    starts: Tensor  # (B, K) the starts that the ends were conditioned on
+    starts: Tensor  # (B, K) starts that the ends are conditioned on
     end: Tensor  # (B, K, L) logits of the last token, given each start
-    unanswerable: Tensor | None  # (B,) logit of there being no answer; None for a head that has no such class
+    unanswerable: Tensor | None  # (B,) logit of "no answer"; None for a head without this class
 
 
-OUTSIDE = -1000.0  # added to the logits of tokens that no answer starts or ends at, as in the original
+OUTSIDE = -1000.0  # added to logits of tokens that cannot start or end an answer, as in the original
 
 
 def outside(allowed: Tensor) -> Tensor:
@@ -51,7 +51,7 @@ class QuestionAnsweringHead(
         self.answer = glorot_linear(self.WIDTH, 1)
 
     def forward(self, hidden: Tensor, allowed: Tensor, choose: Callable[[Tensor], Tensor]) -> Spans:
-        """Score spans within the `allowed` (B, L) tokens for the starts (B, K) that are chosen by their logits."""
+        """Score spans within the `allowed` (B, L) tokens; `choose` returns the starts (B, K) given their logits."""
         start = self.start(hidden).squeeze(-1).float() + outside(allowed)
         starts = choose(start)
         at_start = at_positions(hidden, starts)  # (B, K, H)
@@ -72,7 +72,7 @@ class QuestionAnsweringHead(
 
 
 class HuggingFaceSpanHead(Head, architecture="ElectraForQuestionAnswering", names={"linear": "qa_outputs"}):
-    """The head of `ElectraForQuestionAnswering`: start and end are scored apart; no answer is a span at [CLS]."""
+    """The head of `ElectraForQuestionAnswering`: start and end are independent; no answer is a span at [CLS]."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()

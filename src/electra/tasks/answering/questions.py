@@ -1,4 +1,4 @@
-"""A question about a text, and where its answers stand in that text."""
+"""A question about a text, and the positions of its answers."""
 
 import re
 from collections.abc import Sequence
@@ -10,32 +10,31 @@ class Answer:
     """A text that answers a question."""
 
     text: str
-    start: int | None = None  # its first character in the context, where the data say so
-    end: int | None = None  # the character behind it, where the data say so: there it may be spelt otherwise
+    start: int | None = None  # first character in the context, if known
+    end: int | None = None  # character after it, if known; the context may spell it differently
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question, the text to look for its answer in, and the answers that count as right."""
+    """A question, its context, and the accepted answers."""
 
     id: str
     question: str
     context: str
-    answers: tuple[Answer, ...] | None = None  # None: not known; (): the context holds no answer
+    answers: tuple[Answer, ...] | None = None  # None: unknown; (): the context has no answer
 
 
 def make_question(id: str, question: str, context: str, answers: Sequence[str] | None) -> Question:
-    """Make a question out of texts alone, such as the cells of a table; blank answers say that there is none."""
+    """Make a question from texts, such as the cells of a table; blank answers are dropped."""
     known = None if answers is None else tuple(Answer(text) for text in answers if text.strip())
     return Question(id, question, context, known)
 
 
 def locate(answer: Answer, context: str) -> tuple[int, int] | None:
-    """Give the first and the end character of an answer in its context, None where it does not occur.
+    """Return the first character of an answer in its context and the one after it, or None if it does not occur.
 
-    The place that the data name counts if they name its end too, or if the answer stands there. Else it is the
-    occurrence as a whole word that is nearest to that place, if need be one of another case, with other spaces or
-    inside a word.
+    A given position is used if its end is given too, or if the answer is there. Otherwise it is the nearest occurrence:
+    complete words before parts of words, the same case before any case, with any spaces.
     """
     if answer.start is not None and answer.end is not None:
         return answer.start, answer.end

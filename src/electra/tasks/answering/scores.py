@@ -1,6 +1,6 @@
-"""Exact match and F1 as SQuAD and MRQA define them, and the search for the threshold that 2.0 reports.
+"""Exact match and F1 of SQuAD and MRQA, and the threshold search of SQuAD 2.0.
 
-A prediction counts by its best match among the right answers. Scores are fractions of the questions.
+A prediction is compared with the accepted answer that matches best. Scores are means over questions.
 """
 
 import re
@@ -17,24 +17,24 @@ NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 class Threshold(NamedTuple):
-    """The best score that leaving out answers can reach, and the null odds above which they are left out."""
+    """The best score that withholding answers can reach, and the null odds above which they are withheld."""
 
     score: float
     odds: float
 
 
 def normalize(text: str) -> str:
-    """Lower the case, drop punctuation and articles, and make every gap one space."""
+    """Lower-case a text, drop punctuation and articles, and collapse whitespace."""
     return " ".join(ARTICLES.sub(" ", text.lower().translate(NO_PUNCTUATION)).split())
 
 
 def exact_match(prediction: str, answer: str) -> float:
-    """Give 1 for texts that are equal once normalised, else 0."""
+    """Return 1 if the normalized texts are equal, else 0."""
     return float(normalize(prediction) == normalize(answer))
 
 
 def overlap_f1(prediction: str, answer: str) -> float:
-    """Give the F1 of the words that the normalised texts share; 0 without any, as in SQuAD 1.1 and MRQA."""
+    """Return the F1 of shared words of the normalized texts; 0 if there are none, as in SQuAD 1.1 and MRQA."""
     ours, theirs = normalize(prediction).split(), normalize(answer).split()
     shared = sum((Counter(ours) & Counter(theirs)).values())
     if not shared:
@@ -44,14 +44,14 @@ def overlap_f1(prediction: str, answer: str) -> float:
 
 
 def overlap_f1_or_both_empty(prediction: str, answer: str) -> float:
-    """Give the F1 of SQuAD 2.0, in which two texts without any word agree."""
+    """Return the F1 of SQuAD 2.0, where two empty texts agree."""
     if not normalize(prediction) and not normalize(answer):
         return 1.0
     return overlap_f1(prediction, answer)
 
 
 def score_answers(predictions: Sequence[str], answers: Sequence[Sequence[str]]) -> dict[str, float]:
-    """Score predictions as SQuAD 1.1 and MRQA do; a question without a right answer counts as failed."""
+    """Score predictions as in SQuAD 1.1 and MRQA; a question without answers counts as wrong."""
     pairs = list(zip(predictions, answers, strict=True))
     return {
         "exact": _mean([max((exact_match(text, right) for right in rights), default=0.0) for text, rights in pairs]),
@@ -61,15 +61,15 @@ def score_answers(predictions: Sequence[str], answers: Sequence[Sequence[str]]) 
 
 @dataclass(frozen=True)
 class Graded:
-    """The best text of every question of SQuAD 2.0, graded as if it were given as the answer."""
+    """The scores of the best text for every question of SQuAD 2.0, as if no answer were withheld."""
 
     scores: dict[str, np.ndarray]  # by the metric's name
-    odds: np.ndarray  # null odds: log odds of there being no answer
+    odds: np.ndarray  # null odds: log odds that there is no answer
     answerable: np.ndarray
-    given: np.ndarray  # whether there is a text at all
+    given: np.ndarray  # whether there is a text
 
     def at(self, threshold: float) -> dict[str, float]:
-        """Score the answers, of all questions and of both kinds; null odds above the threshold withhold them."""
+        """Score all questions and both kinds; answers with null odds above the threshold are withheld."""
         withheld = self.odds > threshold
         found: dict[str, float] = {}
         for name, scores in self.scores.items():
@@ -82,36 +82,36 @@ class Graded:
     def best(self, metric: str) -> Threshold:
         """Find the best threshold by the official search.
 
-        It starts from giving no answer, which is right where there is none, and gives one after the other in the order
-        of their null odds: each adds its score, or takes away the point of a question that has no answer.
+        It starts with all answers withheld, and gives them one by one in the order of their null odds: each adds its
+        score, or loses the point of a question without an answer.
         """
         order, totals, best = self._search(metric)
         odds = float(self.odds[order[best - 1]]) if best else 0.0
         return Threshold(float(totals[best] / max(len(order), 1)), odds)
 
     def threshold(self, metric: str) -> float:
-        """Give the best threshold for other questions: with some room, and below all odds where no answer is best."""
+        """Return a threshold for new questions: the best one with a margin, or below all odds if none are answered."""
         _, _, answered = self._search(metric)
         return self.with_room(self.best(metric).odds) if answered else float(self.odds.min(initial=1.0) - 1)
 
     def _search(self, metric: str) -> tuple[np.ndarray, np.ndarray, int]:
-        """Give the order of the null odds, the score after so many answers, and how many answers are best."""
+        """Return the order of null odds, the score after each number of answers, and the best number."""
         order = np.argsort(self.odds, kind="stable")
         gains = np.where(self.answerable, self.scores[metric], -self.given.astype(float))[order]
         totals = (~self.answerable).sum() + np.concatenate([[0.0], gains.cumsum()])
-        return order, totals, int(totals.argmax())  # the first of equals, as the official search takes it
+        return order, totals, int(totals.argmax())  # the first maximum, as in the official search
 
     def with_room(self, threshold: float) -> float:
-        """Move a threshold half way to the next null odds, by one at most.
+        """Move a threshold halfway to the next null odds, by at most 1.
 
-        The same answers are withheld, and no rounding error of the one at the threshold decides over it.
+        The same answers are withheld, but rounding errors no longer matter.
         """
         above = self.odds[self.odds > threshold].min(initial=threshold + 2)
         return float((threshold + above) / 2)
 
 
 def grade(predictions: Sequence[str], odds: Sequence[float], answers: Sequence[Sequence[str]]) -> Graded:
-    """Grade predictions by the rules of SQuAD 2.0; answers without a word count as none."""
+    """Score predictions by the rules of SQuAD 2.0; empty answers are ignored."""
     rights = [[text for text in texts if normalize(text)] or [""] for texts in answers]
     pairs = list(zip(predictions, rights, strict=True))
     measures = {"exact": exact_match, "f1": overlap_f1_or_both_empty}

@@ -1,6 +1,6 @@
-"""From hidden states to the best spans of each window, on the device, and from these to answers, on the host.
+"""Find the best spans of each window on the device, and turn them into answers on the host.
 
-Shapes: B windows, L tokens, H hidden size, K starts considered, W tokens that an answer may have, N spans kept.
+Shapes: B windows, L tokens, H hidden size, K starts considered, W tokens of the longest answer, N spans kept.
 """
 
 import math
@@ -15,25 +15,26 @@ from electra.tasks.answering.head import OUTSIDE, HuggingFaceSpanHead, QuestionA
 from electra.tasks.answering.windows import LONGEST_ANSWER, Window
 from electra.tasks.base import Output
 
-BEAM = 20  # starts considered in a window
-KEPT = 20  # spans kept of a window, and answers listed for a question
+BEAM = 20  # starts considered per window
+KEPT = 20  # spans kept per window, and answers listed per question
 
 AnswerHead = QuestionAnsweringHead | HuggingFaceSpanHead
 
 
 class BestSpans(NamedTuple):
-    """The best spans of each window, best first; where there are fewer than N, the others score -inf."""
+    """The best spans of each window, best first; missing ones have score -inf."""
 
     first: Tensor  # (B, N) tokens
     last: Tensor  # (B, N) tokens
-    score: Tensor  # (B, N) log probability in its window
-    null_odds: Tensor  # (B,) log odds of there being no answer in the window
+    score: Tensor  # (B, N) log probability in the window
+    null_odds: Tensor  # (B,) log odds that the window has no answer
 
 
 def score_spans(head: AnswerHead, hidden: Tensor, allowed: Tensor, choose: Callable[[Tensor], Tensor]) -> Spans:
-    """Score spans for starts (B, K) chosen by their logits; the paper's head does so within `allowed` (B, L) tokens.
+    """Score spans; `choose` returns the starts (B, K) given their logits.
 
-    Hugging Face's head learns over all tokens, as it does there: its largest logits are an answer without any mask.
+    Only the paper's head is restricted to the `allowed` (B, L) tokens. Hugging Face's head learns over all tokens:
+    transformers applies no mask to its logits.
     """
     if isinstance(head, QuestionAnsweringHead):
         spans: Spans = head(hidden, allowed, choose)
@@ -46,8 +47,8 @@ def score_spans(head: AnswerHead, hidden: Tensor, allowed: Tensor, choose: Calla
 def best_spans(head: AnswerHead, hidden: Tensor, allowed: Tensor, candidates: Tensor, ends: Tensor) -> BestSpans:
     """Find the best spans that start at one of the `candidates` (B, L) and end before `ends` (B,).
 
-    The original cuts the beam before it discards starts outside the context or with more context in another window,
-    and ends that come too late; here these take no place in the beam.
+    The original applies the beam before it discards starts outside the context or with more context in another window,
+    and ends that are too far away; here these are excluded from the beam.
     """
     spans = score_spans(
         head, hidden, allowed, lambda start: (start + outside(candidates)).topk(min(BEAM, start.size(1))).indices
@@ -61,18 +62,18 @@ def best_spans(head: AnswerHead, hidden: Tensor, allowed: Tensor, candidates: Te
     score = (start.gather(1, spans.starts)[..., None] + at_last).masked_fill(~possible, -math.inf).flatten(1)
     best = score.topk(min(KEPT, score.size(1)))
     odds = spans.unanswerable
-    if odds is None:  # without a class of its own, "no answer" is the span at [CLS]; the end there asks no start
+    if odds is None:  # "no answer" is the span at [CLS]; this head's end is independent of the start
         odds = start[:, 0] + end[:, 0, 0] - best.values[:, 0].clamp(min=OUTSIDE)
     first = spans.starts[..., None].expand_as(last).flatten(1).gather(1, best.indices)
     return BestSpans(first, last.flatten(1).gather(1, best.indices), best.values, odds)
 
 
 def best_answers(windows: Iterable[tuple[Window, Output]]) -> tuple[list[dict[str, Any]], float]:
-    """Join the spans of a question's windows: different texts, best first, and the log odds of there being no answer.
+    """Merge the spans of a question's windows: distinct texts, best first, and the log odds of no answer.
 
-    Probabilities are shares among the listed texts, as in the original. An answer in any window is an answer.
+    Probabilities are relative to the listed texts, as in the original. The window with the lowest odds counts.
     """
-    found: dict[str, tuple[float, int]] = {}  # the text's best score, and where it starts
+    found: dict[str, tuple[float, int]] = {}  # best score of a text, and its first character
     odds = math.inf
     for window, output in windows:
         odds = min(odds, float(output["null_odds"]))

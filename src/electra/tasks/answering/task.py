@@ -1,4 +1,4 @@
-"""The task of finding the answer to a question in a text, or of saying that there is none.
+"""Extractive question answering: find the answer to a question in a text, or decide that there is none.
 
 Shapes: B windows, L tokens, H hidden size.
 """
@@ -27,14 +27,14 @@ from electra.tasks.base import Batch, Defaults, Notes, Output, Prediction, Serve
 from electra.tasks.shown import Block, Field, Headline, Marked, Piece, Shares
 
 UNANSWERABLE_WEIGHT = 0.5
-THRESHOLDS = {"paper": -2.75, "huggingface": 0.0}  # null odds; the original's, and where both are equally likely
+THRESHOLDS = {"paper": -2.75, "huggingface": 0.0}  # null odds: that of the original, and even odds
 
 
 class QuestionAnswering(Task[Question, Window, AnswerHead]):
-    """Extractive question answering; where the questions come from is a matter of its kinds.
+    """Question answering; subclasses read the questions.
 
-    Departures from the original: answerability is trained only where `unanswerable` questions exist, and a window that
-    lacks the answer of an answerable question is unanswerable (the original labels it answerable).
+    Departures from the original: answerability is only trained if there are `unanswerable` questions, and a window
+    without the answer of an answerable question counts as unanswerable (the original labels it answerable).
     """
 
     defaults = Defaults(epochs=2.0, max_length=512)
@@ -45,7 +45,7 @@ class QuestionAnswering(Task[Question, Window, AnswerHead]):
         self.name = name
         self.metric = "best_f1" if unanswerable else "f1"
         self.unanswerable = unanswerable
-        self.threshold: float = known.get("null_threshold", THRESHOLDS[head])  # above it there is no answer
+        self.threshold: float = known.get("null_threshold", THRESHOLDS[head])  # no answer above it
         self._paper_head = head == "paper"
 
     @property
@@ -54,7 +54,7 @@ class QuestionAnswering(Task[Question, Window, AnswerHead]):
         return Field("Question", lines=1), Field("Context", "The text that holds the answer.", lines=6)
 
     def example(self, texts: Sequence[str]) -> Question:
-        """Take a question and the text to look for its answer in."""
+        """Make an example of a question and its context."""
         question, context = texts
         return Question("", question, context)
 
@@ -75,7 +75,7 @@ class QuestionAnswering(Task[Question, Window, AnswerHead]):
         return isinstance(network.head, AnswerHead)
 
     def calibrate(self, examples: Sequence[Question], predictions: Sequence[Prediction]) -> dict[str, Any]:
-        """Give the threshold of the null odds that leads to the best F1 on questions whose answers are known."""
+        """Return the threshold of null odds with the best F1."""
         if not self.unanswerable:
             return {}
         return {"null_threshold": _grade(examples, predictions).threshold("f1")}
@@ -93,7 +93,7 @@ class QuestionAnswering(Task[Question, Window, AnswerHead]):
         return head
 
     def batch(self, features: Sequence[Window], rows: int, length: int) -> Batch:
-        """Give for each window where the answer, the context and the possible starts begin and end."""
+        """Return the bounds of the answer, the context and the possible starts in each window."""
         names = ("first", "last", "context_begin", "context_end", "starts_begin", "starts_end")
         bounds = torch.zeros(rows, len(names), dtype=torch.long)
         bounds[: len(features)] = torch.tensor(
@@ -105,7 +105,7 @@ class QuestionAnswering(Task[Question, Window, AnswerHead]):
         return dict(zip(names, bounds.unbind(1), strict=True))
 
     def loss(self, head: AnswerHead, hidden: Tensor, batch: Batch) -> Tensor:
-        """Give the mean of start and end loss, plus half of that of answerability where it is trained."""
+        """Return the mean of start and end loss, plus half the loss of answerability if it is trained."""
         spans = score_spans(head, hidden, _allowed(hidden, batch), lambda start: batch["first"][:, None])
         start = F.cross_entropy(spans.start, batch["first"], reduction="none")
         end = F.cross_entropy(spans.end[:, 0], batch["last"], reduction="none")
@@ -118,14 +118,14 @@ class QuestionAnswering(Task[Question, Window, AnswerHead]):
         return mean_where(losses, batch["weights"])
 
     def outputs(self, head: AnswerHead, hidden: Tensor, batch: Batch) -> Batch:
-        """Give the best few spans of each window: all scores of all windows would not fit into memory."""
+        """Return the best spans of each window; the scores of all spans would not fit into memory."""
         candidates = _between(hidden, batch["starts_begin"], batch["starts_end"])
         return best_spans(head, hidden, _allowed(hidden, batch), candidates, batch["context_end"])._asdict()
 
     def predictions(
         self, examples: Sequence[Question], features: Sequence[Window], outputs: Sequence[Output]
     ) -> list[Prediction]:
-        """Give for each question the text, the other good answers, and with unanswerable questions the null odds."""
+        """Return the text, the best answers, and the null odds if there are unanswerable questions."""
         pairs = zip(features, outputs, strict=True)
         found = [best_answers(windows) for _, windows in groupby(pairs, lambda pair: pair[0].example)]
         return [
@@ -134,23 +134,23 @@ class QuestionAnswering(Task[Question, Window, AnswerHead]):
         ]
 
     def score(self, examples: Sequence[Question], predictions: Sequence[Prediction]) -> dict[str, float]:
-        """Give exact match and F1 by the official rules of SQuAD 1.1 (and MRQA), or of 2.0."""
+        """Return exact match and F1 by the official rules of SQuAD 1.1 (and MRQA) or 2.0."""
         if not self.unanswerable:
             return score_answers(list(map(best_text, predictions)), list(map(_known, examples)))
         graded = _grade(examples, predictions)
         return graded.at(self.threshold) | {f"best_{name}": graded.best(name).score for name in graded.scores}
 
-    def note_strange(self, questions: Sequence[Question], notes: Notes) -> None:
-        """Note questions without an answer where training had none: the model always gives one."""
-        strange = 0 if self.unanswerable else sum(question.answers == () for question in questions)
-        notes.add("questions without an answer, which the model does not know of", strange)
+    def note_unanswerable(self, questions: Sequence[Question], notes: Notes) -> None:
+        """Note questions without an answer if training had none: the model always returns one."""
+        count = 0 if self.unanswerable else sum(question.answers == () for question in questions)
+        notes.add("questions without an answer, which the model cannot predict", count)
 
     def is_labelled(self, example: Question) -> bool:
-        """Say whether the right answers are known, or known not to exist."""
+        """Return whether the answers are known, or known not to exist."""
         return example.answers is not None
 
     def files(self, examples: Sequence[Question], predictions: Sequence[Prediction]) -> dict[str, str]:
-        """Give what the official scorers take, texts and chances of no answer, and the other answers weighed."""
+        """Return texts and no-answer probabilities for the official scorers, and the n-best answers."""
         contents = {"predictions.json": {prediction["id"]: prediction["text"] for prediction in predictions}}
         if self.unanswerable:
             contents["na_prob.json"] = {
@@ -160,7 +160,7 @@ class QuestionAnswering(Task[Question, Window, AnswerHead]):
         return {name: json.dumps(content, indent=2, ensure_ascii=False) for name, content in contents.items()}
 
     def _decide(self, best: list[dict[str, Any]], odds: float) -> Prediction:
-        """Give the best text, or "" where the odds are that there is no answer."""
+        """Return the best text, or "" if the null odds are above the threshold."""
         text = best[0]["text"] if best else ""
         if not self.unanswerable:
             return {"text": text, "best": best}
@@ -176,7 +176,7 @@ def serve(network: TaskNetwork) -> Served | None:
 
 
 def best_text(prediction: Prediction) -> str:
-    """Give the best text of a prediction, whether or not there is held to be an answer."""
+    """Return the best text of a prediction, even if it was withheld."""
     best: list[dict[str, Any]] = prediction["best"]
     return best[0]["text"] if best else ""
 
@@ -188,17 +188,17 @@ def _grade(examples: Sequence[Question], predictions: Sequence[Prediction]) -> G
 
 def _known(question: Question) -> list[str]:
     if question.answers is None:
-        raise TaskError(f"question {question.id} comes without answers, so predictions cannot be scored")
+        raise TaskError(f"question {question.id} has no answers, so predictions cannot be scored")
     return [answer.text for answer in question.answers]
 
 
 def _between(hidden: Tensor, begin: Tensor, end: Tensor) -> Tensor:
-    """Give (B, L): which tokens lie from `begin` (B,) up to before `end` (B,)."""
+    """Return a (B, L) mask of the tokens from `begin` (B,) to before `end` (B,)."""
     positions = torch.arange(hidden.size(1), device=hidden.device)
     return (begin[:, None] <= positions) & (positions < end[:, None])
 
 
 def _allowed(hidden: Tensor, batch: Batch) -> Tensor:
-    """Give (B, L): what starts and ends are chosen from, which is [CLS], the context, and as in the original [SEP]."""
+    """Return a (B, L) mask of possible starts and ends: [CLS], the context and, as in the original, [SEP]."""
     first = torch.arange(hidden.size(1), device=hidden.device).eq(0)
     return first | _between(hidden, batch["context_begin"], batch["context_end"] + 1)

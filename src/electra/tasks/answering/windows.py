@@ -1,7 +1,7 @@
-"""Windows over contexts that are longer than the model: [CLS] question [SEP] a stretch of the context [SEP].
+"""Windows over long contexts: [CLS] question [SEP] a part of the context [SEP].
 
-Character offsets come from the tokenizer itself, so a span of tokens is read off the context exactly as it stands
-there. The original rebuilds that text from word pieces and searches for it in the context, which can fail.
+The tokenizer's character offsets map a span of tokens to the exact text of the context. The original rebuilds the text
+from word pieces and searches for it in the context, which can fail.
 """
 
 from bisect import bisect_left, bisect_right
@@ -18,10 +18,10 @@ from electra.tasks.base import Feature, Notes
 
 LONGEST_QUESTION = 64  # tokens
 LONGEST_ANSWER = 30  # tokens; longer spans are never predicted
-STRIDE = 128  # tokens from one window to the next, at most
+STRIDE = 128  # at most so many tokens between the starts of two windows
 SPECIALS = 3  # [CLS] and two [SEP]
 
-Span = tuple[int, int]  # first and last token; (0, 0), that is [CLS]: no answer is in the window
+Span = tuple[int, int]  # first and last token; (0, 0), at [CLS], if the answer is not in the window
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,10 @@ class Context:
 
     text: str
     ids: list[int]
-    offsets: list[tuple[int, int]]  # the characters of each token, the second is behind it
+    offsets: list[tuple[int, int]]  # first character of each token, and the one after it
 
     def tokens(self, characters: tuple[int, int]) -> Span | None:
-        """Give the first and last token that a stretch of characters touches, None where it touches none."""
+        """Return the first and last token that overlap a range of characters, or None."""
         begin, end = characters
         first = bisect_right(self.offsets, begin, key=lambda offset: offset[1])
         last = bisect_left(self.offsets, end, key=lambda offset: offset[0]) - 1
@@ -42,36 +42,38 @@ class Context:
 
 @dataclass(frozen=True, kw_only=True)
 class Window(Feature[Span]):
-    """A question with one stretch of its context."""
+    """A question with a part of its context."""
 
     context: Context
-    begin: int  # where the stretch begins in `ids`
-    skipped: int  # tokens of the context before the stretch
-    starts: range  # tokens in `ids` that have more context here than in any other window of the question
+    begin: int  # start of the part in `ids`
+    skipped: int  # tokens of the context before the part
+    starts: range  # tokens in `ids` that have more context here than in other windows
 
     @property
     def end(self) -> int:
-        """Give where the stretch ends in `ids`: its last [SEP]."""
+        """The end of the part in `ids`: the last [SEP]."""
         return len(self.ids) - 1
 
     def answer(self, first: int, last: int) -> tuple[str, int]:
-        """Give the text of the context from one token of `ids` to another, and its first character."""
+        """Return the text of the context between two tokens of `ids`, and its first character."""
         move = self.skipped - self.begin
         begin, end = self.context.offsets[first + move][0], self.context.offsets[last + move][1]
         text = self.context.text[begin:end]
-        bare = text.lstrip()  # to some tokenizers the space before a word belongs to it
+        bare = text.lstrip()  # some tokenizers include the space before a word
         return bare.rstrip(), begin + len(text) - len(bare)
 
 
 def cut_windows(
     questions: Sequence[Question], tokenizer: Tokenizer, max_length: int, notes: Notes, training: bool
 ) -> list[Window]:
-    """Cut every question's context into windows; for training, questions without a usable answer are left out.
+    """Cut contexts into windows; in training, questions without a usable answer are skipped.
 
-    A window without the answer points to [CLS], so that its spans lose against those of the window with the answer.
+    The target of a window without the answer is [CLS], so that its spans lose to those of the window with the answer.
     """
     if max_length <= SPECIALS:
-        raise TaskError(f"max_length={max_length} leaves no room for a question and its context")
+        raise TaskError(
+            f"max_length={max_length} leaves no room for a question and its context; use at least {SPECIALS + 1}"
+        )
     longest = min(LONGEST_QUESTION, (max_length - SPECIALS) // 2)
     contexts = _tokenized(dict.fromkeys(question.context for question in questions), tokenizer)
     windows: list[Window] = []
@@ -80,13 +82,13 @@ def cut_windows(
         context = contexts[question.context]
         answer = _answer_tokens(question, context, notes) if question.answers else None
         if training and answer is None and question.answers != ():
-            notes.add("questions left out: no answer to learn from")
+            notes.add("questions skipped: no answer to train on")
             continue
-        notes.add("questions cut", len(encoding.ids) > longest)
+        notes.add("truncated questions", len(encoding.ids) > longest)
         head = [tokenizer.cls_id, *encoding.ids[:longest], tokenizer.sep_id]
         stretches = list(cut(len(context.ids), max_length - len(head) - 1))
         fits = answer is None or any(_holds(stretch, answer) for stretch in stretches)
-        notes.add("answers that no window holds as a whole", not fits)
+        notes.add("answers that do not fit into a window", not fits)
         for stretch, best in zip(stretches, max_context(stretches), strict=True):
             move = len(head) - stretch.start
             windows.append(
@@ -105,9 +107,9 @@ def cut_windows(
 
 
 def cut(count: int, room: int) -> Iterator[range]:
-    """Give stretches of at most `room` tokens that cover `count` tokens, each a stride after the one before.
+    """Return ranges of at most `room` tokens that cover `count` tokens.
 
-    A stride is at most half a stretch, so that an answer at the end of one is whole, with context, in the next.
+    The stride is at most half of `room`, so that an answer at the end of one range is complete in the next.
     """
     stride = min(STRIDE, max(1, room // 2))
     start = 0
@@ -118,22 +120,22 @@ def cut(count: int, room: int) -> Iterator[range]:
 
 
 def max_context(stretches: Sequence[range]) -> list[range]:
-    """Give the part of each stretch whose tokens have most context there: each token is in one part alone.
+    """Return the part of each stretch whose tokens have the most context there; every token is in exactly one part.
 
-    Context is the smaller number of tokens to the left and the right, plus a hundredth of the stretch's length.
+    Context is the smaller number of tokens to the left and right, plus 1 % of the length of the stretch.
     """
     positions = np.arange(max(stretch.stop for stretch in stretches))
     context = np.full((len(stretches), len(positions)), -1.0)
     for row, stretch in zip(context, stretches, strict=True):
         inside = positions[stretch.start : stretch.stop]
         row[inside] = np.minimum(inside - stretch.start, stretch.stop - 1 - inside) + 0.01 * len(stretch)
-    owners = context.argmax(0)  # the first of equals
-    edges = np.searchsorted(owners, np.arange(len(stretches) + 1)).tolist()  # parts follow each other as stretches do
+    owners = context.argmax(0)  # the first maximum
+    edges = np.searchsorted(owners, np.arange(len(stretches) + 1)).tolist()  # parts are in the order of stretches
     return [range(first, end) for first, end in pairwise(edges)]
 
 
 def _tokenized(texts: Iterable[str], tokenizer: Tokenizer) -> dict[str, Context]:
-    """Split each different context once: in SQuAD five questions share one."""
+    """Tokenize each distinct context once: in SQuAD five questions share one."""
     different = list(texts)
     encodings = tokenizer.encode(different)
     return {
@@ -142,12 +144,12 @@ def _tokenized(texts: Iterable[str], tokenizer: Tokenizer) -> dict[str, Context]
 
 
 def _answer_tokens(question: Question, context: Context, notes: Notes) -> Span | None:
-    """Give the tokens of the first answer that stands in the context."""
+    """Return the tokens of the first answer that occurs in the context."""
     for answer in question.answers or ():
         characters = locate(answer, context.text)
         tokens = context.tokens(characters) if characters else None
         if characters and tokens:
-            notes.add("answers found at another place", answer.start not in (None, characters[0]))
+            notes.add("answers found at another position", answer.start not in (None, characters[0]))
             too_long = tokens[1] - tokens[0] >= LONGEST_ANSWER
             notes.add(f"answers of more than {LONGEST_ANSWER} tokens, which are never predicted", too_long)
             return tokens
@@ -156,7 +158,7 @@ def _answer_tokens(question: Question, context: Context, notes: Notes) -> Span |
 
 
 def _target(answer: Span | None, stretch: range, move: int) -> Span:
-    """Place the answer in a window; what does not lie in it as a whole is not in it at all."""
+    """Return the answer's position in a window; only complete answers count."""
     return (answer[0] + move, answer[1] + move) if answer and _holds(stretch, answer) else (0, 0)
 
 

@@ -75,7 +75,7 @@ class ChoiceTask(Task[Choice, OptionFeature, AnyHead]):
         return Field("Context", lines=4), Field("Options", "One option per line, at least two.", lines=4)
 
     def example(self, texts: Sequence[str]) -> Choice:
-        """Take a context, and a text with one option per line."""
+        """Make an example of a context, and a text with one option per line."""
         options = tuple(line.strip() for line in texts[1].splitlines() if line.strip())
         if len(options) < 2:
             raise TaskError("write at least two options, one per line")

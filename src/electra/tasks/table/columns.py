@@ -1,4 +1,4 @@
-"""The columns of a table, and what a row holds in them."""
+"""The columns of a table, and the values of a row."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from electra.errors import TaskError
 from electra.tasks.lines import read_cell
 
 Cells = Mapping[str, Any]
-MAY_BE_EMPTY = ("multilabel", "answering")  # no label at all, and no answer, are answers too
+MAY_BE_EMPTY = ("multilabel", "answering")  # an empty cell is a label: no label applies, or there is no answer
 
 
 @dataclass(frozen=True)
@@ -21,34 +21,34 @@ class Columns:
     kind: Kind
     text: str
     pair: str | None = None
-    label: str | None = None  # None where labels are not known
+    label: str | None = None  # None if labels are not known
     id: str | None = None
     separator: str | None = None  # between several labels in one cell
 
     def __str__(self) -> str:
-        """Say it as the command line sets it."""
+        """Write the columns as the command line sets them."""
         known = {name: getattr(self, name) for name in ("kind", "text", "pair", "label", "id", "separator")}
         return " ".join(f"table.{name}={quote(value)}" for name, value in known.items() if value is not None)
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Name the columns that hold texts."""
+        """The columns that hold texts."""
         return (self.text, self.pair) if self.pair else (self.text,)
 
     def read_texts(self, cells: Cells, where: str) -> tuple[str, ...]:
-        """Give the text or the two texts of a row; an empty cell is an empty text."""
+        """Return the one or two texts of a row; an empty cell is an empty text."""
         keys = zip(self.texts, ("table.text", "table.pair"), strict=False)
         found = [find_cell(cells, column, where, key) for column, key in keys]
         if any(isinstance(text, (list, dict)) for text in found):
-            raise TaskError(f"{where}: a list or a record where a text is meant, in {' or '.join(self.texts)}")
+            raise TaskError(f"{where}: a list or a record instead of a text in {' or '.join(self.texts)}")
         return tuple("" if text is None else str(text) for text in found)
 
     def read_words(self, cells: Cells, where: str) -> tuple[str, ...]:
-        """Give the words of a row: a list, or a text with spaces between."""
+        """Return the words of a row: a list, or a text split at spaces."""
         return split_words(find_cell(cells, self.text, where, "table.text"), where)
 
     def read_label(self, cells: Cells, where: str, labelled: bool = True) -> Any:
-        """Give what stands in the column of labels, None where nothing is known; `labelled` rows have to have one."""
+        """Return the label of a row, None if it is unknown; `labelled` rows must have one."""
         if self.label is None or (self.label not in cells and not labelled):
             return None
         raw = find_cell(cells, self.label, where, "table.label")
@@ -60,28 +60,28 @@ class Columns:
         return None
 
     def read_id(self, cells: Cells, where: str) -> Any:
-        """Give what predictions are to be known by, None where nothing is."""
+        """Return the identifier of a row, or None."""
         return read_cell(cells.get(self.id), where) if self.id else None
 
     def split_labels(self, raw: Any) -> list[str]:
-        """Give the labels of one cell, where there may be several."""
+        """Return the labels in one cell."""
         parts = raw if isinstance(raw, list) else str(raw).split(self.separator or ",")
         return [part for part in (str(part).strip() for part in parts) if part]
 
 
 def split_words(raw: Any, where: str) -> tuple[str, ...]:
-    """Take a list of words, or split a text at its spaces."""
+    """Return a list of words, or split a text at its spaces."""
     if isinstance(raw, dict):
-        raise TaskError(f"{where}: a record where words are meant")
+        raise TaskError(f"{where}: a record instead of words")
     listed = raw if isinstance(raw, list) else str("" if raw is None else raw).split()
     words = tuple("" if word is None else str(word) for word in listed)
     if not words:
-        raise TaskError(f"{where}: a sentence without a word")
+        raise TaskError(f"{where}: a sentence without words")
     return words
 
 
 def missing_column(wanted: str, names: Iterable[str], where: str, key: str) -> str:
-    """Say that a column is not there, and what is."""
+    """Return the message for a missing column."""
     names = [str(name) for name in names]
     return f"{where}: no column {wanted!r} ({key}){did_you_mean(wanted, names)}; found {', '.join(names) or 'none'}"
 

@@ -1,4 +1,4 @@
-"""Which column is what: by what the user says, else by the names, else by what the cells hold."""
+"""Detect the columns of a table: by the settings, else by their names, else by their values."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,14 +23,14 @@ PAIRS = (
 WORDS = ("words", "tokens")
 TEXTS = (*WORDS, "text", "sentence", "review", "comment", "content", "document", "body", "message", "tweet", "question")
 IDS = ("id", "idx", "index", "guid", "uuid")
-SEPARATORS = ("|", ";")  # not the comma, which stands in many a label
-SAMPLE = 1000  # rows that are looked at to find the columns
-LISTS = re.compile(r"""\s*(\[\s*(['"\d-].*)?\]|\{\s*['"].*\})\s*""", re.DOTALL)  # as pandas writes them into a CSV
-MANY = 20  # whole numbers with more values than this are measured, not named
+SEPARATORS = ("|", ";")  # not the comma, which is part of many labels
+SAMPLE = 1000  # rows that are used to detect the columns
+LISTS = re.compile(r"""\s*(\[\s*(['"\d-].*)?\]|\{\s*['"].*\})\s*""", re.DOTALL)  # as pandas writes them to CSV
+MANY = 20  # more distinct integers than this are values, not classes
 
 
 def find_columns(rows: Sequence[Row], settings: TableConfig) -> Columns:
-    """Tell the columns of a table, and from all of its labels what they are."""
+    """Return the columns of a table, with the kind of labels from all of its rows."""
     sample, where = rows[:SAMPLE], rows[0].where
     names = list(dict.fromkeys(name for row in sample for name in row.cells))
     for key in ("text", "pair", "label", "id"):
@@ -46,39 +46,37 @@ def find_columns(rows: Sequence[Row], settings: TableConfig) -> Columns:
     for name in (text, label):
         values = _values(sample, name)
         if values and all(isinstance(value, str) and LISTS.fullmatch(value) for value in values):
-            raise TaskError(f"{where}: column {name!r} holds lists or records as text; write JSON lines, or Parquet")
+            raise TaskError(f"{where}: column {name!r} has lists or records as text; use JSON lines or Parquet")
     kind, separator = _find_kind(rows, text, pair, label, settings)
     return Columns(kind, text, pair, label, settings.id or usual_column(names, IDS), separator)
 
 
 def usual_column(names: Sequence[str], usual: Iterable[str]) -> str | None:
-    """Give the first column that has one of the usual names, however it is spelt."""
+    """Return the first column with one of the usual names, ignoring case, spaces and dashes."""
     plain = {name.lower().replace(" ", "_").replace("-", "_"): name for name in reversed(names)}
     return next((plain[name] for name in usual if name in plain), None)
 
 
 def _values(rows: Sequence[Row], name: str) -> list[Any]:
     cells = (row.cells.get(name) for row in rows)
-    there = (cell for cell in cells if cell not in (None, "") and cell == cell)  # NaN is nothing
+    there = (cell for cell in cells if cell not in (None, "") and cell == cell)  # not NaN
     return [cell.decode(errors="replace") if isinstance(cell, bytes) else cell for cell in there]
 
 
 def _fewest_values(rows: Sequence[Row], names: Sequence[str], settings: TableConfig) -> str:
-    """Take the column that repeats itself most for the label."""
+    """Return the column with the fewest distinct values."""
     taken = {settings.text, settings.pair, settings.id, usual_column(names, IDS)}
     counts = {name: len({str(value) for value in _values(rows, name)}) for name in names if name not in taken}
     best = min(counts, key=lambda name: counts[name], default=None)
     if best is None or counts[best] < 2 or counts[best] > len(rows) / 2:
         raise TaskError(f"{rows[0].where}: which column is the label? set table.label, one of {', '.join(names)}")
     if best in map(str, _values(rows, best)):
-        raise TaskError(
-            f"{rows[0].where}: the line above is no header: {best!r}, in it, is a label too; name the columns there"
-        )
+        raise TaskError(f"{rows[0].where}: {best!r} in the header is also a label; add a line with column names")
     return best
 
 
 def _find_texts(rows: Sequence[Row], names: Sequence[str]) -> tuple[str, str | None]:
-    """Take two columns with the names of a pair, one with the name of a text, or those with several words a cell."""
+    """Return two columns named like a pair, one named like a text, or those with several words per cell."""
     for first, second in (*QUESTIONS, *PAIRS):
         pair = usual_column(names, [first]), usual_column(names, [second])
         if pair[0] and pair[1]:
@@ -91,13 +89,13 @@ def _find_texts(rows: Sequence[Row], names: Sequence[str]) -> tuple[str, str | N
         return wordy[0], wordy[1]
     longest = max(names, key=lambda name: _mean(rows, name, len), default=None)
     if longest is None or not _mean(rows, longest, len):
-        choice = f"set table.text, one of {', '.join(names)}" if names else "there is none beside the label"
+        choice = f"set table.text, one of {', '.join(names)}" if names else "there is no column besides the label"
         raise TaskError(f"{rows[0].where}: which column is the text? {choice}")
     return longest, None
 
 
 def _mean(rows: Sequence[Row], name: str, size: Callable[[str], int]) -> float:
-    """Give the mean size of a column's texts; what is a number or no text counts as nothing."""
+    """Return the mean size of a column's texts; numbers and other values count as 0."""
     values = _values(rows, name)
     texts = [value for value in values if isinstance(value, str) and not _is_number(value)]
     return sum(map(size, texts)) / len(values) if values else 0.0
@@ -106,13 +104,13 @@ def _mean(rows: Sequence[Row], name: str, size: Callable[[str], int]) -> float:
 def _find_kind(
     rows: Sequence[Row], text: str, pair: str | None, label: str, settings: TableConfig
 ) -> tuple[Kind, str | None]:
-    """Tell what is to be predicted, and what stands between several labels."""
+    """Return what to predict, and the separator of several labels."""
     values = _values(rows, label)
     separator = settings.separator or _find_separator(values)
     if settings.kind:
         return settings.kind, (separator or ",") if settings.kind == "multilabel" else None
     asked = pair and (text.lower(), pair.lower()) in QUESTIONS and label.lower().startswith("answer")
-    if pair and asked and _stand_in(rows, label, pair):
+    if pair and asked and _occur_in(rows, label, pair):
         return "answering", None
     if text.lower() in WORDS or (values and isinstance(rows[0].cells.get(text), list)):
         return "tagging", None
@@ -124,19 +122,19 @@ def _find_kind(
         return ("regression" if measured else "classification"), None
     if all(re.fullmatch(r"[-+]?\d+,\d+", value) for value in distinct) and distinct:
         raise TaskError(
-            f"{rows[0].where}: column {label!r} has numbers with a comma, such as {min(distinct)}; write points, "
+            f"{rows[0].where}: column {label!r} has decimal commas, such as {min(distinct)}; write points, "
             f"or set table.kind=classification if they are labels"
         )
     if len(distinct) > max(MANY, len(rows) / 2):
         raise TaskError(
-            f"{rows[0].where}: column {label!r} has {len(distinct)} different values in {len(rows)} rows, hardly "
-            f"labels; set table.label, or table.kind=classification if they are"
+            f"{rows[0].where}: column {label!r} has {len(distinct)} different values in {len(rows)} rows, too "
+            f"many for labels; set table.label, or table.kind=classification if they are labels"
         )
     return "classification", None
 
 
-def _stand_in(rows: Sequence[Row], label: str, context: str) -> bool:
-    """Tell whether at least half of the answers that are given stand in their contexts, as yes and no do not."""
+def _occur_in(rows: Sequence[Row], label: str, context: str) -> bool:
+    """Return whether at least half of the answers occur in their contexts, unlike yes and no."""
     found = []
     for row in rows:
         value = read_cell(row.cells.get(label), row.where)
@@ -151,7 +149,7 @@ def _stand_in(rows: Sequence[Row], label: str, context: str) -> bool:
 
 
 def _find_separator(values: Sequence[Any]) -> str | None:
-    """Find a sign that joins labels: split at it, fewer different labels are left."""
+    """Return the separator of labels: splitting at it leaves fewer distinct labels."""
     cells = {value for value in values if isinstance(value, str)}
     for sign in SEPARATORS:
         parts = {part.strip() for cell in cells for part in cell.split(sign)}

@@ -1,4 +1,4 @@
-"""Where the rows of a user's table are: one file, a folder with a file for each split, or a dataset of the hub."""
+"""Read the splits of a user's table: one file, a folder with a file for each split, or a dataset of the hub."""
 
 import base64
 import hashlib
@@ -23,15 +23,15 @@ STEMS: dict[Split, tuple[str, ...]] = {
     "test": ("test",),
 }
 ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet")
-SHORT = 4  # bytes of a row's digest, one of four billion
-HELD_OUT_SEED = 0  # not the run's: all seeds are scored on the same rows
+SHORT = 4  # bytes of a row's digest
+HELD_OUT_SEED = 0  # not the run's seed: all seeds are scored on the same rows
 
 
 class Table:
-    """The rows of each split; without a dev file, some of the training file's are held out, always the same ones.
+    """The rows of each split; without a dev file, a fixed part of the training rows is held out.
 
-    A model is scored on rows of another file than it was tuned on as a whole, but for those that it learned from. Rows
-    are told by their texts, since a file may be copied, named from another folder, or have grown.
+    On another file, a model is scored on all rows except those it was trained on. Rows are recognized by their texts,
+    since a file may have been copied, moved or extended.
     """
 
     def __init__(
@@ -43,67 +43,67 @@ class Table:
     ) -> None:
         self._data = config.data
         self._read_file, self._endings = read_file, endings
-        self.texts: Sequence[str] = ()  # the columns that tell a row from others
-        self._rows: str | None = known.get("rows")  # the fingerprint of the training file's rows
-        self._learned: str = known.get("learned_texts", "")  # short ones of rows learned from
+        self.texts: Sequence[str] = ()  # columns that identify a row
+        self._rows: str | None = known.get("rows")  # fingerprint of the rows of the training file
+        self._learned: str = known.get("learned_texts", "")  # short digests of the rows trained on
         self._file = config.file
         self._fraction = config.table.dev_fraction
 
     def learn(self, rows: Sequence[Row]) -> None:
-        """Remember the training file's rows as those that a model is tuned on."""
+        """Remember the rows of the training file that a model is trained on."""
         held: Collection[bytes] = () if self._find("dev") else self._held_out(rows)
         self._rows = _fingerprint(rows)
         learned = (self._short(row) for row in rows if self._spelled(row) not in held)
         self._learned = base64.b64encode(b"".join(learned)).decode()
 
     def describe(self) -> dict[str, Any]:
-        """Give what a stored model has to know of its rows."""
+        """Return what a stored model needs to recognize its training rows."""
         return {"rows": self._rows, "learned_texts": self._learned}
 
     def read(self, split: Split, notes: Notes) -> list[Row]:
-        """Read the rows of a split: its own file's, or those of the training file that are held out."""
+        """Read the rows of a split from its file, or the held-out rows of the training file."""
         source = self._find(split)
         if source is None and split != "train":
             return self._read_held_out(split, notes)
         rows = self._read_all(source) if source else self.read_training_file()
-        learned, _ = self._parted(rows)
-        if split == "train" and self._tuned_on(rows):
+        learned, _ = self._split_rows(rows)
+        if split == "train" and self._is_training_file(rows):
             return learned
-        notes.add("of the rows stand in the training data too", len(learned))
+        notes.add("rows are also in the training data", len(learned))
         return rows
 
     def _read_held_out(self, split: Split, notes: Notes) -> list[Row]:
         rows = self.read_training_file()
-        learned, others = self._parted(rows)
-        if split == "test" and self._tuned_on(rows):
-            raise TaskError("no test file: name one with test_file=FILE, or put test.csv beside train.csv")
+        learned, others = self._split_rows(rows)
+        if split == "test" and self._is_training_file(rows):
+            raise TaskError("no test file; set test_file=FILE, or add test.csv to the folder of train.csv")
         if not others:
-            raise TaskError("the model learned from every row of this table; score it on others, with data or dev_file")
-        if self._tuned_on(rows):
-            notes.add("of the rows are held out of the training file", len(others))
+            raise TaskError("the model was trained on every row of this table; set data or dev_file to other rows")
+        if self._is_training_file(rows):
+            notes.add("rows are held out from the training file", len(others))
         else:
-            notes.add("of the rows were learned from and are left out", len(learned))
+            notes.add("rows were trained on and are skipped", len(learned))
         return others
 
     def read_training_file(self) -> list[Row]:
-        """Read all rows of the training file, also those that are held out: labels need not stand in both parts."""
+        """Read all rows of the training file, including those held out: a label may occur in only one part."""
         if source := self._find("train"):
             return self._read_all(source)
         if self._data is None:
-            raise TaskError("which table? set data=FILE (.csv, .tsv, .jsonl, .parquet), or data=FOLDER with train.csv")
+            raise TaskError("no table; set data=FILE (.csv, .tsv, .jsonl, .parquet), or data=FOLDER with train.csv")
         if is_dataset(self._data):
-            raise TaskError(f"{self._data} has no split train, but {', '.join(dataset_splits(self._data))}")
+            raise TaskError(f"{self._data} has no split train; found {', '.join(dataset_splits(self._data))}")
         there = contents(Path(self._data).expanduser())
         raise TaskError(f"no train.csv, .tsv, .jsonl or .parquet in {self._data}; found {there}")
 
     def _find(self, split: Split) -> str | None:
-        """Name the file or hub dataset of a split, None where there is none."""
+        """Return the file or hub dataset of a split, or None."""
         named, data = self._file(split), self._data
         folder = Path(data).expanduser() if data else Path()
         if named:
             path = folder / named if (folder / named).is_file() else Path(named)
             if not path.is_file():
-                raise TaskError(f"no file {named}, here or in {folder} ({split}_file)")
+                raise TaskError(f"no file {named} here or in {folder} ({split}_file)")
             return str(path)
         if data is None:
             return None
@@ -121,19 +121,19 @@ class Table:
         return rows
 
     def _held_out(self, rows: Sequence[Row]) -> frozenset[bytes]:
-        """Draw the texts that are held out, in all rows that have them."""
+        """Return the texts to hold out; all rows with the same text are held out together."""
         texts = list(dict.fromkeys(map(self._spelled, rows)))
         if len(texts) < 2:
-            raise TaskError("the table has 1 text: too few to hold one out; name a second table with dev_file=FILE")
+            raise TaskError("the table has only 1 text, so none can be held out; set dev_file=FILE")
         count = min(max(1, round(len(texts) * self._fraction)), len(texts) - 1)
         drawn = np.random.default_rng(HELD_OUT_SEED).permutation(len(texts))[:count]
         return frozenset(texts[number] for number in drawn)
 
-    def _tuned_on(self, rows: Sequence[Row]) -> bool:
+    def _is_training_file(self, rows: Sequence[Row]) -> bool:
         return _fingerprint(rows) == self._rows
 
-    def _parted(self, rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
-        """Part the rows that the model learned from and the others."""
+    def _split_rows(self, rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+        """Split rows into those that the model was trained on and the others."""
         digests = base64.b64decode(self._learned)
         short = {digests[start : start + SHORT] for start in range(0, len(digests), SHORT)}
         learned = [row for row in rows if self._short(row) in short]

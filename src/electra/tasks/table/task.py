@@ -1,4 +1,4 @@
-"""Tasks of the user's own: a table whose rows are classified, measured, tagged or asked."""
+"""Tasks on a user's table: classification, regression, tagging or question answering."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -22,14 +22,15 @@ from electra.tasks.texts.task import TextExample, TextTask
 
 
 def table_task(name: str, config: FinetuneConfig, known: Known) -> Task[Any, Any, Any]:
-    """Make the task that a table is for, from its rows or from what a stored model knows of them."""
-    rows: list[Row] = []
+    """Make the task of a table from its rows, or from what a stored model knows of them."""
+    if "kind" not in (known.get("columns") or {}):  # of another family
+        known = {}
     table = Table(config, known)
+    rows = [] if known else table.read_training_file()
     if known:
         named = config.table.model_dump(exclude_none=True, exclude={"dev_fraction"})
         columns = Columns(**{**known["columns"], **named})
     else:
-        rows = table.read_training_file()
         columns = find_columns(rows, config.table)
     table.texts = columns.texts
     if not known:
@@ -42,7 +43,7 @@ def table_task(name: str, config: FinetuneConfig, known: Known) -> Task[Any, Any
 
 
 class TableTexts(TextTask):
-    """One text or two to a class, several labels or a value."""
+    """One or two columns of texts with a class, several labels or a value."""
 
     def __init__(
         self, name: str, config: FinetuneConfig, table: Table, columns: Columns, rows: Sequence[Row], known: Known
@@ -57,24 +58,24 @@ class TableTexts(TextTask):
         return tuple(Field(column_label(name)) for name in self._columns.texts)
 
     def describe(self) -> dict[str, Any]:
-        """Give the columns, and the labels of the training rows."""
+        """Return the columns, and the labels of the training rows."""
         return {**self._known, "columns": asdict(self._columns), **self._table.describe()}
 
     def detected(self) -> list[str]:
-        """Say which columns mean what, and what the labels are."""
+        """Return the columns and the labels."""
         if self._columns.kind == "regression":
             return [str(self._columns), f"values from {self._known['low']:g} to {self._known['high']:g}"]
         return [str(self._columns), f"{len(self.labels)} labels: {listed(self.labels)}"]
 
     def read(self, split: Split, notes: Notes) -> list[TextExample]:
-        """Read the rows of a split; those of a test file may come without labels."""
+        """Read the rows of a split; a test file needs no labels."""
         rows = self._table.read(split, notes)
         examples = [self._example(row, split != "test") for row in rows]
         notes.add("empty texts", sum(not text.strip() for example in examples for text in example.texts))
         return examples
 
     def inputs(self, source: str, notes: Notes) -> Iterator[TextExample]:
-        """Read texts to predict from a table that has the columns, or from lines of text."""
+        """Read texts from a table with the same columns, or from lines of text."""
         for where, cells in read_inputs(source, self._columns.texts):
             yield TextExample(self._columns.read_texts(cells, where), id=self._columns.read_id(cells, where))
 
@@ -88,7 +89,7 @@ class TableTexts(TextTask):
 
 
 class TableTagging(TaggingTask):
-    """A column of words and one of their tags: lists, or texts with spaces between."""
+    """A column of words and one of their tags: lists, or texts split at spaces."""
 
     def __init__(
         self, name: str, config: FinetuneConfig, table: Table, columns: Columns, rows: Sequence[Row], known: Known
@@ -97,19 +98,19 @@ class TableTagging(TaggingTask):
         super().__init__(config.tagging, known or learn_tags([*map(self._sentence, rows)], config.tagging))
 
     def describe(self) -> dict[str, Any]:
-        """Give the columns, and the tags of the training rows."""
+        """Return the columns, and the tags of the training rows."""
         return {**super().describe(), "columns": asdict(self._columns), **self._table.describe()}
 
     def detected(self) -> list[str]:
-        """Say which columns mean what, and what the tags are."""
+        """Return the columns and the tags."""
         return [str(self._columns), *super().detected()]
 
     def read(self, split: Split, notes: Notes) -> list[Sentence]:
-        """Read the rows of a split; those of a test file may come without tags."""
+        """Read the rows of a split; a test file needs no tags."""
         return [self._sentence(row, split != "test") for row in self._table.read(split, notes)]
 
     def inputs(self, source: str, notes: Notes) -> Iterator[Sentence]:
-        """Read sentences to tag from a table that has the column of words, or from lines of text."""
+        """Read sentences from a table with the column of words, or from lines of text."""
         for where, cells in read_inputs(source, self._columns.texts):
             yield Sentence(self._columns.read_words(cells, where), id=self._columns.read_id(cells, where))
 
@@ -118,43 +119,43 @@ class TableTagging(TaggingTask):
         raw = self._columns.read_label(row.cells, row.where, labelled)
         tags = None if raw is None else split_words(raw, row.where)
         if tags is not None and len(tags) != len(words):
-            raise TaskError(f"{row.where}: {len(words)} words, but {len(tags)} tags; every word needs its tag")
+            raise TaskError(f"{row.where}: {len(words)} words, but {len(tags)} tags; every word needs a tag")
         return Sentence(words, tags, row.where, self._columns.read_id(row.cells, row.where))
 
 
 class TableAnswering(QuestionAnswering):
-    """Columns of questions, of texts that hold the answers, and of answers; an empty answer says that there is none."""
+    """Columns of questions, contexts and answers; an empty answer means that there is none."""
 
     def __init__(
         self, name: str, config: FinetuneConfig, table: Table, columns: Columns, rows: Sequence[Row], known: Known
     ) -> None:
         if columns.pair is None:
-            raise TaskError("answering needs a column of contexts beside that of questions: set table.pair")
+            raise TaskError("answering needs a column of contexts; set table.pair")
         self._table, self._columns = table, columns
         questions = [self._question(row, number) for number, row in enumerate(rows)]
         unanswerable = any(not question.answers for question in questions)
         super().__init__(name, config.head, known.get("unanswerable", unanswerable), known)
 
     def describe(self) -> dict[str, Any]:
-        """Give the columns, and whether there are questions without an answer."""
+        """Return the columns, and whether there are questions without an answer."""
         return {"unanswerable": self.unanswerable, "columns": asdict(self._columns), **self._table.describe()}
 
     def detected(self) -> list[str]:
-        """Say which columns mean what, and whether answers may be missing."""
+        """Return the columns, and whether there are questions without an answer."""
         return [str(self._columns), f"{'some' if self.unanswerable else 'no'} questions without an answer"]
 
     def read(self, split: Split, notes: Notes) -> list[Question]:
-        """Read the rows of a split; those of a test file may come without answers."""
+        """Read the rows of a split; a test file needs no answers."""
         rows = self._table.read(split, notes)
         questions = [self._question(row, number, split != "test") for number, row in enumerate(rows)]
-        self.note_strange(questions, notes)
+        self.note_unanswerable(questions, notes)
         if len({question.id for question in questions}) == len(questions):
             return questions
-        notes.add("questions are told apart by the numbers of their rows, as ids stand twice", len(questions))
+        notes.add("questions are identified by row numbers, because ids repeat", len(questions))
         return [replace(question, id=str(number)) for number, question in enumerate(questions)]
 
     def inputs(self, source: str, notes: Notes) -> Iterator[Question]:
-        """Read questions to answer from a table that has both columns, or from lines with a tab between the two."""
+        """Read questions from a table with both columns, or from lines with a tab between question and context."""
         for number, row in enumerate(read_inputs(source, self._columns.texts)):
             yield self._question(row, number, labelled=False)
 
@@ -163,14 +164,14 @@ class TableAnswering(QuestionAnswering):
         given = self._columns.read_id(row.cells, row.where)
         name = str(number if given is None else given)
         raw = self._columns.read_label(row.cells, row.where, labelled)
-        if isinstance(raw, Mapping):  # as datasets of the hub have it: texts and their places
+        if isinstance(raw, Mapping):  # as on the hub: texts and their positions
             return Question(name, question, context, read_answers(raw, row.where))
         answers = list(map(str, raw)) if isinstance(raw, list) else [str(raw)]
         return make_question(name, question, context, None if raw is None else answers)
 
 
 def _find_labels(columns: Columns, rows: Sequence[Row]) -> dict[str, Any]:
-    """Give the different labels of the training rows, or the least and the greatest value."""
+    """Return the distinct labels of the training rows, or the smallest and the largest value."""
     several = columns.kind == "multilabel"
     raw = [(columns.read_label(row.cells, row.where), row.where) for row in rows]
     if columns.kind == "regression":
@@ -182,19 +183,21 @@ def _find_labels(columns: Columns, rows: Sequence[Row]) -> dict[str, Any]:
         found = {"labels": sorted(names, key=_natural)}
         alike = len(names) < 1 if several else len(names) < 2
     if alike:
-        raise TaskError(f"{rows[0].where}: all rows have the same label in column {columns.label!r}: nothing to learn")
+        raise TaskError(
+            f"{rows[0].where}: all rows have the same label in column {columns.label!r}, so there is nothing to learn"
+        )
     return found
 
 
 def _labels(columns: Columns, known: Known) -> Labels[Any]:
     if columns.kind == "regression":
-        (name,) = known.get("labels", ["value"])  # models of others call it LABEL_0
+        (name,) = known.get("labels", ["value"])  # LABEL_0 in models of other programs
         return Value(known["low"], known["high"], name=name)
     return LabelSets(known["labels"]) if columns.kind == "multilabel" else Classes(known["labels"])
 
 
 def _natural(label: str) -> tuple[bool, float, str]:
-    """Sort numbers by their value, before all words."""
+    """Return a sort key: numbers by value, then words."""
     try:
         return False, float(label), label
     except ValueError:

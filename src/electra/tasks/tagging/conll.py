@@ -1,4 +1,4 @@
-"""Tagging from columns: a word a line with its tags beside it, and a blank line after each sentence."""
+"""Tagging from CoNLL columns: one word per line with its tags, and a blank line after each sentence."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,23 +14,23 @@ from electra.tasks.base import Notes, Split, task_folder
 from electra.tasks.tagging.spans import marks_spans
 from electra.tasks.tagging.task import Sentence, TaggingTask, learn_tags
 
-TASKS = {  # the folders that may hold each
+TASKS = {  # names of their folders
     "chunking": ("chunking", "chunk", "conll2000", "conll-2000"),
     "ner": ("ner", "conll2003", "conll-2003"),
     "pos": ("pos",),
 }
 STEMS: dict[Split, tuple[str, ...]] = {
     "train": ("train",),
-    "dev": ("dev", "valid", "validation", "testa", "test"),  # CoNLL-2000 has no dev set: all score on its test set
+    "dev": ("dev", "valid", "validation", "testa", "test"),  # CoNLL-2000 has no dev set; its test set is used instead
     "test": ("test", "testb"),
 }
 DOCUMENT = "-DOCSTART-"
 UNIVERSAL = ".conllu"
-NOT_A_WORD = re.compile(r"#.*|\d+[-.]\d+\t.*")  # of CoNLL-U: comments, and words that are also there in parts
+NOT_A_WORD = re.compile(r"#.*|\d+[-.]\d+\t.*")  # CoNLL-U: comments, and multiword tokens, whose parts follow
 
 
 class ConllTask(TaggingTask):
-    """A tagging task whose files have a word a line; `pos` scores single tags, the others whole spans."""
+    """A tagging task with one word per line; `pos` scores single tags, the others spans."""
 
     def __init__(self, name: str, config: FinetuneConfig, known: Mapping[str, Any]) -> None:
         self.name = name
@@ -40,23 +40,23 @@ class ConllTask(TaggingTask):
         super().__init__(config.tagging, known or self._learn(plain), plain)
         if not plain and not marks_spans(self.labels):
             raise TaskError(
-                f"the tags of {name} mark no spans as B-PER and I-PER do, but are {', '.join(self.labels[:4])} …; "
+                f"the tags of {name} do not mark spans, as B-PER does; found {', '.join(self.labels[:4])} …; "
                 f"set tagging.tag_column, or task=pos to score single tags"
             )
 
     def read(self, split: Split, notes: Notes) -> list[Sentence]:
-        """Read the sentences of a split; without a dev file, those of the test file are its dev split."""
+        """Read the sentences of a split; without a dev file, the test file is the dev split."""
         path = self._path(split)
         sentences = list(read_sentences(read_lines(str(path)), str(path), self._settings))
         if not sentences:
-            raise TaskError(f"{path} is empty: no sentence in it")
+            raise TaskError(f"{path} has no sentences")
         if split == "dev" and path.stem == "test":
-            notes.add("sentences of the test file, for want of a dev file", len(sentences))
+            notes.add("sentences of the test file, because there is no dev file", len(sentences))
         return sentences
 
     def inputs(self, source: str, notes: Notes) -> Iterator[Sentence]:
-        """Read sentences to tag, a word a line; the further columns of the training file are passed over."""
-        width = self._known.get("width")  # which models from before do not know
+        """Read sentences with one word per line; other columns of the training file are ignored."""
+        width = self._known.get("width")  # unknown to models of earlier versions
         return read_sentences(read_lines(source), source, self._settings, tagged=False, width=width)
 
     def _learn(self, plain: bool) -> dict[str, Any]:
@@ -68,7 +68,7 @@ class ConllTask(TaggingTask):
     def _path(self, split: Split) -> Path:
         folder = task_folder(self._data, TASKS[self.name])
         named = self._file(split)
-        if named and (folder / named).is_file():  # also a path of its own
+        if named and (folder / named).is_file():  # also an absolute path
             return folder / named
         wanted = [named] if named else [f"{stem}.*" for stem in STEMS[split]]
         for pattern in [] if named else wanted:
@@ -79,7 +79,7 @@ class ConllTask(TaggingTask):
 
 
 class WordColumns(NamedTuple):
-    """Where words and tags stand in a line; tags that are not wanted stand nowhere."""
+    """The columns of a line; `tag` is None if tags are not read."""
 
     width: int
     word: int
@@ -89,9 +89,9 @@ class WordColumns(NamedTuple):
 def read_sentences(
     lines: Iterable[str], name: str, settings: TaggingConfig, tagged: bool = True, width: int | None = None
 ) -> Iterator[Sentence]:
-    """Read sentences, with or without their tags; every line has to have as many columns as the first.
+    """Read sentences, with or without their tags; every line must have as many columns as the first.
 
-    Where the `width` of the training file is given, lines have so many columns, or the word alone.
+    With the `width` of the training file, lines must have that many columns or only the word.
     """
     columns: WordColumns | None = None
     words: list[str] = []
@@ -105,13 +105,13 @@ def read_sentences(
             continue
         if width and len(cells) not in (1, width):
             raise TaskError(
-                f"{where}: {len(cells)} columns, the training file has {width}; write a word a line, "
+                f"{where}: {len(cells)} columns, but the training file has {width}; write one word per line, "
                 f"and a blank line after each sentence"
             )
         columns = columns or _find_columns(len(cells), settings, _is_universal(name), tagged, where)
         if len(cells) != columns.width:
             raise TaskError(
-                f"{where}: {len(cells)} columns, the first line has {columns.width}; every word needs its tag"
+                f"{where}: {len(cells)} columns, but the first line has {columns.width}; every word needs a tag"
             )
         start = start if words else where
         words.append(cells[columns.word])
@@ -120,7 +120,7 @@ def read_sentences(
 
 
 def _lines(lines: Iterable[str], name: str) -> Iterator[tuple[str, list[str]]]:
-    """Give the place and the columns of each line that is a word or blank; a blank one has no column."""
+    """Return place and columns of each line that is a word or blank; a blank line has no columns."""
     universal = _is_universal(name)
     for number, line in enumerate(lines, 1):
         if not line.startswith(DOCUMENT) and not (universal and NOT_A_WORD.fullmatch(line)):
@@ -132,14 +132,12 @@ def _is_universal(name: str) -> bool:
 
 
 def _find_columns(width: int, settings: TaggingConfig, universal: bool, tagged: bool, where: str) -> WordColumns:
-    """Tell the columns of a file by its first line, or refuse it."""
+    """Return the columns of a file, given its first line."""
     word = settings.word_column or (2 if universal else 1)
     tag = settings.tag_column or (4 if universal else width)
     for key, column in [("word", word), *([("tag", tag)] if tagged else [])]:
         if column > width:
             raise TaskError(f"{where}: tagging.{key}_column is {column}, but the line has {width}")
     if tagged and tag == word:
-        raise TaskError(
-            f"{where}: column {word} would be word and tag; is the tag missing? else set tagging.tag_column"
-        )
+        raise TaskError(f"{where}: column {word} would be both word and tag; add tags, or set tagging.tag_column")
     return WordColumns(width, word - 1, tag - 1 if tagged else None)

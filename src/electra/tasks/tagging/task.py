@@ -1,4 +1,4 @@
-"""A tag for every word, read from the word's first piece: chunks, named entities, parts of speech.
+"""Tagging: a tag for every word, predicted at its first piece.
 
 Shapes: B rows, L tokens, T tags.
 """
@@ -26,40 +26,42 @@ from electra.tasks.tagging.head import TaggingHead
 from electra.tasks.tagging.spans import OUTSIDE, TAG, Span, find_spans, marks_spans, scheme_of, span_scores, write_tags
 from electra.tasks.texts.labels import listed
 
-Targets = list[int | None]  # the tag of each word that the encoder sees; None for one that training did not have
+Targets = list[int | None]  # tag of each word that fits; None for a tag that is not in the training data
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """Words, and a tag for each where they are known."""
+    """Words, and their tags if known."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...] | None = None
-    where: str = field(default="", repr=False)  # the file and line that it starts at: no part of what it holds
-    id: Any = None  # by which a table knows it
+    where: str = field(default="", repr=False)  # file and line, for messages
+    id: Any = None  # identifier in a table
 
     def __post_init__(self) -> None:
-        """Refuse an empty tag, which is neither a tag nor outside of all spans."""
+        """Refuse empty tags."""
         if not all(map(str.strip, self.tags or ())):
-            raise TaskError(f"{self.where}: an empty tag; every word needs its tag")
+            raise TaskError(f"{self.where}: an empty tag; every word needs a tag")
 
 
 @dataclass(frozen=True)
 class TaggingFeature(Feature[Targets]):
-    """What the encoder sees of a sentence, and where its words start in it."""
+    """A sentence as input, and the positions of the first pieces of its words."""
 
     starts: tuple[int, ...] = ()
 
 
 class TaggingTask(Task[Sentence, TaggingFeature, TaggingHead]):
-    """A task on words, wherever they come from; what is `known` of its tags is what `learn_tags` gives."""
+    """A task on words, independent of their files; `known` is what `learn_tags` returns."""
 
     defaults = Defaults(max_length=256)
 
     def __init__(self, settings: TaggingConfig, known: Mapping[str, Any], plain: bool = False) -> None:
         self._known = known
         self.labels = tuple(known["labels"])
-        marks_ends = any(label.startswith(("E-", "S-")) for label in self.labels)  # models of others may
+        marks_ends = any(
+            label.startswith(("E-", "S-")) for label in self.labels
+        )  # possible in models of other programs
         self._settings = settings.model_copy(update={"scheme": "bioes"}) if marks_ends else settings
         self._plain = plain or not marks_spans(self.labels)
         self.metric = "accuracy" if self._plain else "f1"
@@ -70,7 +72,7 @@ class TaggingTask(Task[Sentence, TaggingFeature, TaggingHead]):
         return (Field("Sentence", "Put a space between words, and before a full stop or a comma."),)
 
     def example(self, texts: Sequence[str]) -> Sentence:
-        """Split a text at its spaces."""
+        """Make a sentence by splitting a text at spaces."""
         return Sentence(tuple(texts[0].split()))
 
     def show(self, texts: Sequence[str], prediction: Prediction) -> list[Block]:
@@ -94,11 +96,11 @@ class TaggingTask(Task[Sentence, TaggingFeature, TaggingHead]):
         return [Headline(headline), Marked(spaced), Details("Every word, its tag and probability", rows)]
 
     def describe(self) -> dict[str, Any]:
-        """Give the tags of the training data and the scheme that they are written in."""
+        """Return the tags of the training data and their scheme."""
         return dict(self._known)
 
     def detected(self) -> list[str]:
-        """Say what the tags are."""
+        """Return the tags and their scheme."""
         written = f", written as {self._known['scheme']}" if self._known.get("scheme") else ""
         kind = "single tags" if self._plain else f"tags of spans{written}, predicted as {self._settings.scheme.upper()}"
         return [f"{len(self.labels)} {kind}: {listed(self.labels)}"]
@@ -109,12 +111,12 @@ class TaggingTask(Task[Sentence, TaggingFeature, TaggingHead]):
 
     @abstractmethod
     def inputs(self, source: str, notes: Notes) -> Iterator[Sentence]:
-        """Read sentences to tag."""
+        """Read sentences to predict."""
 
     def features(
         self, examples: Sequence[Sentence], tokenizer: Tokenizer, max_length: int, notes: Notes, training: bool
     ) -> list[TaggingFeature]:
-        """Frame each sentence as [CLS] words [SEP]; words beyond the length are noted, and will count as O."""
+        """Frame each sentence as [CLS] words [SEP]; words that do not fit are noted and count as O."""
         numbers = {label: number for number, label in enumerate(self.labels)}
         features: list[TaggingFeature] = []
         encodings = tokenizer.encode_words([example.words for example in examples])
@@ -133,12 +135,12 @@ class TaggingTask(Task[Sentence, TaggingFeature, TaggingHead]):
         return features
 
     def head(self, encoder: Body) -> TaggingHead:
-        """Make the head of `ForTokenClassification`, one linear map for every token: the paper's is the same."""
+        """Make the head of `ForTokenClassification`, a linear map of every token, which is also the paper's."""
         head: TaggingHead = find_head(f"{encoder.family}ForTokenClassification")(encoder.config, len(self.labels))
         return head
 
     def batch(self, features: Sequence[TaggingFeature], rows: int, length: int) -> Batch:
-        """Give the tag (rows, length) of each word's first piece, and weights that are 1 there and 0 elsewhere."""
+        """Return the tags (rows, length) at first pieces of words, and weights that are 1 there and 0 elsewhere."""
         tags = torch.zeros(rows, length, dtype=torch.long)
         weights = torch.zeros(rows, length)
         for row, feature in enumerate(features):
@@ -148,19 +150,19 @@ class TaggingTask(Task[Sentence, TaggingFeature, TaggingHead]):
         return {"tags": tags, "tag_weights": weights}
 
     def loss(self, head: TaggingHead, hidden: Tensor, batch: Batch) -> Tensor:
-        """Give the mean loss of the words."""
+        """Return the mean loss of the words."""
         losses = F.cross_entropy(head(hidden).float().transpose(1, 2), batch["tags"], reduction="none")  # (B, L)
         return mean_where(losses, batch["tag_weights"])
 
     def outputs(self, head: TaggingHead, hidden: Tensor, batch: Batch) -> Batch:
-        """Give the likeliest tag of every token and its probability."""
+        """Return the most likely tag of every token and its probability."""
         best = head(hidden).float().softmax(-1).max(-1)
         return {"tags": best.indices, "probabilities": best.values}
 
     def predictions(
         self, examples: Sequence[Sentence], features: Sequence[TaggingFeature], outputs: Sequence[Output]
     ) -> list[Prediction]:
-        """Read the tag of each word from its first piece; a word that was cut off is outside of all spans."""
+        """Return the tag at the first piece of each word; truncated words are O."""
         found = []
         for example, feature, output in zip(examples, features, outputs, strict=True):
             starts, lost = list(feature.starts), len(example.words) - len(feature.starts)
@@ -174,8 +176,8 @@ class TaggingTask(Task[Sentence, TaggingFeature, TaggingHead]):
         return found
 
     def score(self, examples: Sequence[Sentence], predictions: Sequence[Prediction]) -> dict[str, float]:
-        """Give precision, recall and F1 of whole spans where tags mark spans, and the share of tags that are right."""
-        from electra.tasks.texts import metrics  # takes two seconds to import, which only scores are worth
+        """Return the accuracy of tags, and precision, recall and F1 of spans if tags mark spans."""
+        from electra.tasks.texts import metrics  # imported here because it takes two seconds
 
         truth = [self._gold(example) for example in examples]
         guess = [prediction["tags"] for prediction in predictions]
@@ -186,12 +188,12 @@ class TaggingTask(Task[Sentence, TaggingFeature, TaggingHead]):
         return {**spans, "accuracy": accuracy}
 
     def is_constant(self, examples: Sequence[Sentence], predictions: Sequence[Prediction]) -> bool:
-        """Say whether all words get the same tag, though theirs differ."""
+        """Return whether all words get the same tag although the right ones differ."""
         truth = {tag for example in examples for tag in self._gold(example)}
         return len(truth) > 1 and len({tag for prediction in predictions for tag in prediction["tags"]}) == 1
 
     def is_labelled(self, example: Sentence) -> bool:
-        """Say whether the right tags are known."""
+        """Return whether the tags are known."""
         return example.tags is not None
 
     def _spans(self, tags: Sequence[str]) -> list[Span]:
@@ -211,18 +213,20 @@ def serve(network: TaskNetwork) -> Served | None:
 
 
 def network_tags(example: Sentence, settings: TaggingConfig, plain: bool) -> list[str]:
-    """Give a sentence's tags in the scheme that the network predicts."""
+    """Return the tags of a sentence in the scheme that the network predicts."""
     if example.tags is None:
         raise TaskError(f"{example.where}: a sentence without tags cannot be scored")
     if plain:
         return list(example.tags)
     if odd := [tag for tag in example.tags if not TAG.fullmatch(tag)]:
-        raise TaskError(f"{example.where}: the tag {odd[0]!r} marks no span as B-PER, I-PER and O do")
+        raise TaskError(
+            f"{example.where}: tag {odd[0]!r} does not mark a span; allowed are tags such as B-PER, I-PER and O"
+        )
     return write_tags(find_spans(example.tags, settings.spans), len(example.words), settings.scheme)
 
 
 def learn_tags(examples: Sequence[Sentence], settings: TaggingConfig, plain: bool = False) -> dict[str, Any]:
-    """Give the tags of the training sentences as the network predicts them, O first, and the scheme of the file."""
+    """Return the tags that the network predicts for the training sentences, O first, and the scheme of the file."""
     plain = plain or not marks_spans(tag for example in examples for tag in example.tags or ())
     found = {tag for example in examples for tag in network_tags(example, settings, plain)}
     return {
@@ -232,12 +236,12 @@ def learn_tags(examples: Sequence[Sentence], settings: TaggingConfig, plain: boo
 
 
 def _pieces(encoding: Encoding, words: int, unknown: int, notes: Notes) -> tuple[list[int], list[int]]:
-    """Give the pieces of all words, and where each word starts when [CLS] stands before them."""
+    """Return the pieces of all words, and the start of each word, counting [CLS]."""
     by_word: list[list[int]] = [[] for _ in range(words)]
     for piece, word in zip(encoding.ids, encoding.word_ids, strict=True):
-        assert word is not None  # as it is for special tokens alone, which are not there
+        assert word is not None  # only special tokens have no word
         by_word[word].append(piece)
-    notes.add("words of which nothing is left, read as unknown", by_word.count([]))
+    notes.add("words without any piece, read as unknown", by_word.count([]))
     pieces: list[int] = []
     starts: list[int] = []
     for part in by_word:
@@ -247,5 +251,5 @@ def _pieces(encoding: Encoding, words: int, unknown: int, notes: Notes) -> tuple
 
 
 def _describe(span: Span, example: Sentence) -> dict[str, str | int]:
-    """Write a span for a line of JSON; `end` is its last word."""
+    """Return a span for a line of JSON; `end` is its last word."""
     return {"type": span.type, "text": " ".join(example.words[span.start : span.end + 1]), **span._asdict()}

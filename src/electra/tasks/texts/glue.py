@@ -1,4 +1,4 @@
-"""The tasks of GLUE: what their files and labels are, as the benchmark distributes them."""
+"""The tasks of GLUE, with the files and labels that the benchmark distributes."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -32,15 +32,15 @@ TASKS = {
     "wnli": Benchmark("WNLI", PAIR, "label", YES_NO, ("wnli", *PAIR)),
     "ax": Benchmark("AX", PAIR, "gold_label", THREE_WAY, ("ax", "premise", "hypothesis")),
 }
-PARTS: dict[str, dict[Split, tuple[str, ...]]] = {  # of the splits that are not one file of the split's name
+PARTS: dict[str, dict[Split, tuple[str, ...]]] = {  # of splits that are not a single file
     "mnli": {"dev": ("matched", "mismatched"), "test": ("matched", "mismatched")},
-    "ax": {"train": (), "dev": ()},  # it has a test alone, for models that were tuned on MNLI
+    "ax": {"train": (), "dev": ()},  # only a test split, for models fine-tuned on MNLI
 }
-SUBMISSION = {"matched": "MNLI-m", "mismatched": "MNLI-mm"}  # files that are not named like the folder
+SUBMISSION = {"matched": "MNLI-m", "mismatched": "MNLI-mm"}  # names of submission files that differ from the folder
 
 
 class GlueTask(TextTask):
-    """A task of GLUE, from its official files, or from the hub's dataset (its name, or a folder of Parquet files)."""
+    """A task of GLUE, from the official files or the hub's dataset (by name, or as a folder of Parquet files)."""
 
     def __init__(self, name: str, config: FinetuneConfig, known: Known) -> None:
         self.name, self.benchmark = name, TASKS[name]
@@ -54,10 +54,10 @@ class GlueTask(TextTask):
         return tuple(Field(column_label(name)) for name in self.benchmark.hub[1:])
 
     def read(self, split: Split, notes: Notes) -> list[TextExample]:
-        """Read a split; the second part of MNLI's dev and test may be missing, and is noted then."""
+        """Read a split; if the second part of MNLI's dev or test split is missing, this is noted."""
         groups = PARTS.get(self.name, {}).get(split, ("",))
         if not groups:
-            raise TaskError(f"{self.name} has no {split} split: it is a test for models that were tuned on MNLI")
+            raise TaskError(f"{self.name} has no {split} split; use --split test with a model fine-tuned on MNLI")
         examples: list[TextExample] = []
         file = self._file(split)
         if file:
@@ -71,11 +71,11 @@ class GlueTask(TextTask):
                     raise
                 notes.add(f"{group} part missing")
         if not examples:
-            raise TaskError(f"the {split} split of {self.name} holds no example")
+            raise TaskError(f"the {split} split of {self.name} has no examples")
         return examples
 
     def inputs(self, source: str, notes: Notes) -> Iterator[TextExample]:
-        """Read texts to predict: GLUE's own files, a table with the columns of those or of the hub's, or lines."""
+        """Read texts from GLUE's files, from a table with their columns or those of the hub, or from lines."""
         columns = self.benchmark.columns
         own = read_own(Path(source), self.benchmark, columns, notes)
         table = read_inputs(source, columns, dict(zip(self.benchmark.hub[1:], columns, strict=True)))
@@ -83,7 +83,7 @@ class GlueTask(TextTask):
             yield TextExample(tuple(str(row.cells[column]) for column in columns), id=row.cells.get("index"))
 
     def files(self, examples: Sequence[TextExample], predictions: Sequence[Prediction]) -> dict[str, str]:
-        """Give the files of a submission to the benchmark."""
+        """Return the files of a submission to GLUE."""
         lines: dict[str, list[str]] = {}
         for example, prediction in zip(examples, predictions, strict=True):
             name = f"{SUBMISSION.get(example.group, self.benchmark.folder)}.tsv"

@@ -1,4 +1,4 @@
-"""GLUE's rows, from its tab-separated files (which know no quotes) or from the dataset of the hub."""
+"""Read GLUE from its tab-separated files, which have no quoting, or from the hub's dataset."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -12,44 +12,44 @@ from electra.errors import TaskError
 from electra.tasks.base import HUB, Defaults, Notes, Split, contents, task_folder
 from electra.tasks.texts.labels import Labels
 
-COLA_HEADER = ["source", "label", "original", "sentence"]  # which its train and dev files leave out
-FOLDERS = {"AX": ("AX", "diagnostic", "MNLI")}  # where a task's files may lie, beside a folder of its name
+COLA_HEADER = ["source", "label", "original", "sentence"]  # missing in its train and dev files
+FOLDERS = {"AX": ("AX", "diagnostic", "MNLI")}  # folders to look in
 
 
 class MissingFileError(TaskError):
-    """A file of the task is not in its folder."""
+    """A file of the task is missing."""
 
 
 class Part(NamedTuple):
-    """A part of a split, or a file that the user named instead."""
+    """A part of a split, or a file that the user chose."""
 
     split: Split
-    group: str  # "matched" and "mismatched" for MNLI, else empty
+    group: str  # "matched" or "mismatched" for MNLI, else empty
     file: str | None
 
 
 class GlueRow(NamedTuple):
-    """An example as it stands in a file."""
+    """A row of a file."""
 
     where: str
-    number: int  # by which a submission knows it
+    number: int  # index in a submission
     cells: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """One of GLUE's tasks. Its labels are in the order in which the hub's dataset numbers them."""
+    """A task of GLUE. Labels are in the order of the hub's dataset."""
 
-    folder: str  # of the official files
+    folder: str  # with the official files
     columns: tuple[str, ...]  # one text or two
     label: str  # column
     labels: Labels[Any]
-    hub: tuple[str, ...]  # the dataset's config and its names of the text columns
+    hub: tuple[str, ...]  # config of the dataset, then its text columns
     defaults: Defaults = field(default_factory=Defaults)
 
 
 def read_part(data: str | None, part: Part, task: Benchmark, notes: Notes) -> Iterator[GlueRow]:
-    """Read the rows of a part; the labels of a test are optional."""
+    """Read the rows of a part; a test split needs no labels."""
     name, hub_name = ("_".join(filter(None, (split, part.group))) for split in (part.split, HUB[part.split]))
     on_hub = data is not None and is_dataset(data)
     if on_hub and part.file is None:
@@ -61,13 +61,13 @@ def read_part(data: str | None, part: Part, task: Benchmark, notes: Notes) -> It
     path = folder / (part.file or f"{name}.tsv")
     if not path.is_file():
         hint = f"; name another with {part.split}_file=FILE" if any(folder.glob("*.tsv")) else ""
-        raise MissingFileError(f"no {path.name} in {folder}, which has {contents(folder)}{hint}")
+        raise MissingFileError(f"no {path.name} in {folder}; found {contents(folder)}{hint}")
     needed = task.columns if part.split == "test" else (*task.columns, task.label)
     return read_own(path, task, needed, notes)
 
 
 def is_own(path: Path, task: Benchmark) -> bool:
-    """Say whether a file is written as the benchmark's own are, not as a table of the user's."""
+    """Return whether a file has the benchmark's format rather than that of a user's table."""
     if path.suffix != ".tsv" or not path.is_file():
         return False
     first = _first_fields(path)
@@ -75,12 +75,12 @@ def is_own(path: Path, task: Benchmark) -> bool:
         return True
     with path.open(encoding="utf-8-sig", newline="\n") as file:
         start = list(islice(_decoded(file, path), START))
-    quoted = uses_quotes(start) and any('""' in line for line in start)  # its own files mean quotes as they stand
+    quoted = uses_quotes(start) and any('""' in line for line in start)  # GLUE's files have no quoting
     return set(task.columns) <= set(first) and not quoted
 
 
 def read_own(path: Path, task: Benchmark, needed: tuple[str, ...], notes: Notes) -> Iterator[GlueRow]:
-    """Read one of the benchmark's own files."""
+    """Read a file in the benchmark's format."""
     header = COLA_HEADER if _without_header(_first_fields(path), task) else None
     yield from _read_tsv(path, needed, header, notes)
 
@@ -91,12 +91,12 @@ def _first_fields(path: Path) -> list[str]:
 
 
 def _without_header(first: list[str], task: Benchmark) -> bool:
-    """CoLA's files for training and dev leave it out."""
+    """Return whether the header is missing, as in CoLA's train and dev files."""
     return task.folder == "CoLA" and len(first) == len(COLA_HEADER) and first[1] in task.labels.names
 
 
 def _read_tsv(path: Path, needed: tuple[str, ...], header: list[str] | None, notes: Notes) -> Iterator[GlueRow]:
-    """Read a file of fields with tabs between them and nothing else; `header` where the file leaves it out."""
+    """Read tab-separated fields without quoting; `header` is for files that have none."""
     count = 0
     with path.open(encoding="utf-8-sig", newline="\n") as file:
         for line_number, line in enumerate(_decoded(file, path), 1):
@@ -105,11 +105,11 @@ def _read_tsv(path: Path, needed: tuple[str, ...], header: list[str] | None, not
             if header is None:
                 header = fields
                 if missing := [name for name in needed if name not in header]:
-                    raise TaskError(f"{path} has no column {missing[0]!r}; its header has {', '.join(header)}")
+                    raise TaskError(f"{path} has no column {missing[0]!r}; found {', '.join(header)}")
             elif len(fields) > len(header):
                 raise TaskError(
-                    f"{where}: {len(fields)} fields under a header of {len(header)}; "
-                    f"GLUE's files know no quotes, so that no field can hold a tab"
+                    f"{where}: {len(fields)} fields, but the header has {len(header)}; "
+                    f"GLUE's files have no quoting, so a field cannot contain a tab"
                 )
             elif len(fields) < len(header):  # a few lines of QQP are broken in two
                 notes.add("skipped, fields missing")
@@ -125,7 +125,7 @@ def _decoded(lines: Iterable[str], path: Path) -> Iterator[str]:
         yield from lines
     except UnicodeDecodeError as problem:
         byte = problem.object[problem.start]
-        raise TaskError(f"{path} is no UTF-8 (byte 0x{byte:02x}); convert it with iconv") from None
+        raise TaskError(f"{path} is not UTF-8 (byte 0x{byte:02x}); convert it with iconv") from None
 
 
 def _read_hub_files(paths: list[Path], task: Benchmark) -> Iterator[GlueRow]:
@@ -134,15 +134,15 @@ def _read_hub_files(paths: list[Path], task: Benchmark) -> Iterator[GlueRow]:
 
 
 def _read_hub(name: str, task: Benchmark) -> Iterator[GlueRow]:
-    """Read a dataset of the hub, whose text columns have names of their own and whose labels are numbers."""
+    """Read a dataset of the hub, which has its own names for text columns and numbers as labels."""
     for number, (where, record) in enumerate(read_rows(name)):
         absent = [column for column in task.hub[1:] if column not in record]
         if absent:
-            raise TaskError(f"{where} has no column {absent[0]!r}; it has {', '.join(record)}")
+            raise TaskError(f"{where}: no column {absent[0]!r}; found {', '.join(record)}")
         cells = {ours: record[theirs] for ours, theirs in zip(task.columns, task.hub[1:], strict=True)}
         label = record.get("label", -1)
         if task.labels.problem == "regression":
             cells |= {} if label is None or label < 0 else {task.label: label}
-        elif label is not None and label >= 0:  # -1 stands for a hidden label
+        elif label is not None and label >= 0:  # -1 is a hidden label
             cells[task.label] = task.labels.names[label]
         yield GlueRow(where, record.get("idx", number), cells)

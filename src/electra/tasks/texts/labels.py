@@ -1,4 +1,4 @@
-"""The three meanings of a classifier's outputs: one class of several, several labels at once, a value."""
+"""Three kinds of labels: one of several classes, any number of labels, a value."""
 
 import re
 from abc import ABC, abstractmethod
@@ -16,18 +16,18 @@ from electra.model.networks import Problem
 from electra.tasks.base import Prediction
 from electra.tasks.shown import Block, Headline, Scale, Shares
 
-LISTED = 30  # labels that a line names at most
-FLAT = 0.01  # of the distance between the bounds: values that differ less are one value
-Label = TypeVar("Label")  # as an example has it
+LISTED = 30  # labels that a message lists
+FLAT = 0.01  # share of the range; values that differ by less count as equal
+Label = TypeVar("Label")  # the label of an example
 
 
 def listed(names: Sequence[str]) -> str:
-    """Name some labels, the first ones of many."""
+    """Join labels for a message, shortened if there are many."""
     return ", ".join(names[:LISTED]) + (" …" if len(names) > LISTED else "")
 
 
 class Labels(ABC, Generic[Label]):
-    """What labels are: how they train the outputs, and how outputs are read as labels."""
+    """A kind of labels: how they train the outputs, and how outputs become labels."""
 
     problem: Problem
     metric: str
@@ -35,19 +35,19 @@ class Labels(ABC, Generic[Label]):
 
     @abstractmethod
     def parse(self, raw: Any, where: str) -> Label:
-        """Read a label as a file has it, or refuse it."""
+        """Convert a label of a file, or raise an error."""
 
     @abstractmethod
     def target(self, label: Label) -> list[float]:
-        """Give the numbers that train the outputs."""
+        """Return the numbers that train the outputs."""
 
     @abstractmethod
     def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Give the loss (B,) of logits (B, outputs)."""
+        """Return the losses (B,) of logits (B, outputs)."""
 
     @abstractmethod
     def read(self, logits: np.ndarray) -> Prediction:
-        """Read the logits (outputs,) of one example."""
+        """Convert the logits (outputs,) of one example to a prediction."""
 
     @abstractmethod
     def show(self, prediction: Prediction) -> list[Block]:
@@ -55,15 +55,15 @@ class Labels(ABC, Generic[Label]):
 
     @abstractmethod
     def is_constant(self, predictions: Sequence[Prediction]) -> bool:
-        """Say whether all predictions are the same."""
+        """Return whether all predictions are the same."""
 
     @abstractmethod
     def score(self, truth: Sequence[Label], predictions: Sequence[Prediction]) -> dict[str, float]:
-        """Hold predictions against the truth."""
+        """Return the metrics of predictions."""
 
 
 class Classes(Labels[str]):
-    """One class of several; `positive` is the one whose F1 counts, where there is such a one."""
+    """One of several classes; `positive` is the class whose F1 is reported, if any."""
 
     problem: Problem = "single_label_classification"
 
@@ -71,23 +71,25 @@ class Classes(Labels[str]):
         self.names, self.metric, self.positive = tuple(names), metric, positive
 
     def parse(self, raw: Any, where: str) -> str:
-        """Take one of the known classes."""
+        """Return a known class."""
         label = str(raw)
         if label not in self.names:
-            hint = did_you_mean(label, self.names) if re.search(r"[^\W\d]", label) else ""  # no number is near another
+            hint = (
+                did_you_mean(label, self.names) if re.search(r"[^\W\d]", label) else ""
+            )  # similar numbers are not typos
             raise TaskError(f"{where}: unknown label {label!r}{hint}; known: {listed(self.names)}")
         return label
 
     def target(self, label: str) -> list[float]:
-        """Give the number of the class."""
+        """Return the index of the class."""
         return [self.names.index(label)]
 
     def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Give the cross-entropy of each row."""
+        """Return the cross-entropy of each row."""
         return F.cross_entropy(logits.float(), targets[:, 0].long(), reduction="none")
 
     def read(self, logits: np.ndarray) -> Prediction:
-        """Give the likeliest class and every class's probability."""
+        """Return the most likely class and the probabilities of all classes."""
         probabilities = torch.from_numpy(logits).double().softmax(0).tolist()
         return {
             "label": self.names[int(logits.argmax())],
@@ -99,12 +101,12 @@ class Classes(Labels[str]):
         return [Headline(prediction["label"]), Shares([*prediction["probabilities"].items()])]
 
     def is_constant(self, predictions: Sequence[Prediction]) -> bool:
-        """Say whether all predictions are of one class."""
+        """Return whether all predictions are the same class."""
         return len({prediction["label"] for prediction in predictions}) == 1
 
     def score(self, truth: Sequence[str], predictions: Sequence[Prediction]) -> dict[str, float]:
-        """Give accuracy, and the task's further metric."""
-        from electra.tasks.texts import metrics  # takes two seconds to import, which only scores are worth
+        """Return accuracy, and Matthews correlation or F1 where the task uses them."""
+        from electra.tasks.texts import metrics  # imported here because it takes two seconds
 
         guess = [prediction["label"] for prediction in predictions]
         found = {"accuracy": metrics.accuracy(truth, guess)}
@@ -118,7 +120,7 @@ class Classes(Labels[str]):
 
 
 class LabelSets(Labels[tuple[str, ...]]):
-    """Any number of labels at once."""
+    """Any number of labels per example."""
 
     problem: Problem = "multi_label_classification"
     metric = "micro_f1"
@@ -127,7 +129,7 @@ class LabelSets(Labels[tuple[str, ...]]):
         self.names = tuple(names)
 
     def parse(self, raw: Any, where: str) -> tuple[str, ...]:
-        """Take a list of known labels, and put them in order."""
+        """Return a list of known labels in order."""
         found = set(map(str, raw))
         if unknown := sorted(found - set(self.names)):
             hint = did_you_mean(unknown[0], self.names)
@@ -135,15 +137,15 @@ class LabelSets(Labels[tuple[str, ...]]):
         return tuple(name for name in self.names if name in found)
 
     def target(self, label: Sequence[str]) -> list[float]:
-        """Give 1 for each label that applies."""
+        """Return 1 for each label that applies, else 0."""
         return [float(name in label) for name in self.names]
 
     def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Give the mean binary cross-entropy of each row."""
+        """Return the mean binary cross-entropy of each row."""
         return F.binary_cross_entropy_with_logits(logits.float(), targets, reduction="none").mean(1)
 
     def read(self, logits: np.ndarray) -> Prediction:
-        """Give the labels that are likelier than not, and every label's probability."""
+        """Return the labels with a probability above 0.5, and the probabilities of all labels."""
         probabilities = torch.from_numpy(logits).double().sigmoid().tolist()
         return {
             "labels": [name for name, chance in zip(self.names, probabilities, strict=True) if chance > 0.5],
@@ -156,11 +158,11 @@ class LabelSets(Labels[tuple[str, ...]]):
         return [headline, Shares([*prediction["probabilities"].items()])]
 
     def is_constant(self, predictions: Sequence[Prediction]) -> bool:
-        """Say whether all predictions are the same set."""
+        """Return whether all predictions are the same set."""
         return len({tuple(prediction["labels"]) for prediction in predictions}) == 1
 
     def score(self, truth: Sequence[Sequence[str]], predictions: Sequence[Prediction]) -> dict[str, float]:
-        """Give F1 over all decisions, its mean over labels, and the share of sets that are right as a whole."""
+        """Return micro F1, macro F1 and the share of exactly right sets."""
         from electra.tasks.texts import metrics
 
         sides = ([self.target(label) for label in truth], [self.target(p["labels"]) for p in predictions])
@@ -168,17 +170,17 @@ class LabelSets(Labels[tuple[str, ...]]):
 
 
 class Value(Labels[float]):
-    """A number between two bounds, which are 0 and 1 for the network: (y - low) / (high - low)."""
+    """A number, scaled for the network to (y - low) / (high - low)."""
 
     problem: Problem = "regression"
 
     def __init__(self, low: float, high: float, metric: str = "pearson", name: str = "value") -> None:
         if not low < high:
-            raise TaskError(f"a value needs two bounds, the first below the second, not {low:g} and {high:g}")
+            raise TaskError(f"the lower bound of a value must be below the upper one; found {low:g} and {high:g}")
         self.low, self.high, self.metric, self.names = low, high, metric, (name,)
 
     def parse(self, raw: Any, where: str) -> float:
-        """Take a number."""
+        """Return a finite number."""
         try:
             number = float(raw)
         except (TypeError, ValueError):
@@ -188,15 +190,15 @@ class Value(Labels[float]):
         return number
 
     def target(self, label: float) -> list[float]:
-        """Give the place between the bounds."""
+        """Return the scaled value."""
         return [(label - self.low) / (self.high - self.low)]
 
     def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Give the squared error of each row."""
+        """Return the squared error of each row."""
         return (logits[:, 0].float() - targets[:, 0]).square()
 
     def read(self, logits: np.ndarray) -> Prediction:
-        """Give the value in the units of the task."""
+        """Return the value in the units of the data."""
         return {"value": float(self.low + logits[0] * (self.high - self.low))}
 
     def show(self, prediction: Prediction) -> list[Block]:
@@ -204,12 +206,12 @@ class Value(Labels[float]):
         return [Headline(f"{prediction['value']:.2f}"), Scale(prediction["value"], self.low, self.high)]
 
     def is_constant(self, predictions: Sequence[Prediction]) -> bool:
-        """Say whether all values lie closer together than could tell one text from another."""
+        """Return whether all values are nearly equal."""
         values: list[float] = [prediction["value"] for prediction in predictions]
         return max(values) - min(values) < FLAT * (self.high - self.low)
 
     def score(self, truth: Sequence[float], predictions: Sequence[Prediction]) -> dict[str, float]:
-        """Give both correlations and the mean squared error."""
+        """Return Pearson and Spearman correlation and the mean squared error."""
         from electra.tasks.texts import metrics
 
         guess = [prediction["value"] for prediction in predictions]

@@ -1,4 +1,4 @@
-"""The scores of classification and regression, by scikit-learn and scipy, defined for constants too."""
+"""Metrics of classification and regression from scikit-learn and scipy, also defined for constant inputs."""
 
 from collections.abc import Sequence
 
@@ -10,12 +10,12 @@ Values = Sequence[float] | np.ndarray
 
 
 def accuracy(truth: Sequence[str], guess: Sequence[str]) -> float:
-    """Give the share that is right."""
+    """Return the accuracy."""
     return float(metrics.accuracy_score(truth, guess))
 
 
 def f1(truth: Sequence[str], guess: Sequence[str], positive: str) -> float:
-    """Give the F1 of one class; 0 where it neither occurs nor is guessed."""
+    """Return the F1 of one class; 0 if it neither occurs nor is predicted."""
     return float(
         metrics.f1_score(
             [label == positive for label in truth], [label == positive for label in guess], zero_division=0.0
@@ -24,34 +24,34 @@ def f1(truth: Sequence[str], guess: Sequence[str], positive: str) -> float:
 
 
 def macro_f1(truth: Sequence[str], guess: Sequence[str]) -> float:
-    """Give the mean F1 over the classes that occur or are guessed."""
+    """Return the mean F1 over the classes that occur or are predicted."""
     return float(metrics.f1_score(truth, guess, average="macro", zero_division=0.0))
 
 
 def matthews(truth: Sequence[str], guess: Sequence[str]) -> float:
-    """Give Matthews's correlation; 0 where either side is constant."""
+    """Return the Matthews correlation; 0 if either side is constant."""
     if len(set(truth)) == 1 and set(truth) == set(guess):
         return 0.0
     return float(metrics.matthews_corrcoef(truth, guess))
 
 
 def pearson(truth: Values, guess: Values) -> float:
-    """Give Pearson's correlation; 0 where either side is constant."""
+    """Return the Pearson correlation; 0 if either side is constant."""
     return 0.0 if _constant(truth) or _constant(guess) else float(stats.pearsonr(truth, guess).statistic)
 
 
 def spearman(truth: Values, guess: Values) -> float:
-    """Give Spearman's rank correlation; 0 where either side is constant."""
+    """Return the Spearman rank correlation; 0 if either side is constant."""
     return 0.0 if _constant(truth) or _constant(guess) else float(stats.spearmanr(truth, guess).statistic)
 
 
 def squared_error(truth: Values, guess: Values) -> float:
-    """Give the mean squared error."""
+    """Return the mean squared error."""
     return float(metrics.mean_squared_error(truth, guess))
 
 
 def label_sets(truth: np.ndarray, guess: np.ndarray) -> dict[str, float]:
-    """Score several labels at once, each side (examples, labels) of 0 and 1."""
+    """Return the metrics of label sets, given as (examples, labels) arrays of 0 and 1."""
     return {
         "micro_f1": float(metrics.f1_score(truth, guess, average="micro", zero_division=0.0)),
         "macro_f1": float(metrics.f1_score(truth, guess, average="macro", zero_division=0.0)),

@@ -1,17 +1,17 @@
-"""Pictures of a classifier's mistakes, as SVG: which classes are taken for which, and is its confidence earned?"""
+"""Plots of a classifier's mistakes as SVG: confusion matrix and calibration."""
 
 from collections import Counter
 from collections.abc import Sequence
 from html import escape
 
-CELL, MARGIN, SIDE = 56, 120, 320  # pixels: of a cell, of the names around the cells, of the calibration's square
-MOST_CLASSES = 20  # that a picture has room for
+CELL, MARGIN, SIDE = 56, 120, 320  # pixels: a cell, the labels around the cells, the calibration plot
+MOST_CLASSES = 20  # that a plot has room for
 BINS = 10  # of confidence
 INK, PALE = "#1b3a57", "#e8eef4"
 
 
 def confusion(names: Sequence[str], truth: Sequence[str], guess: Sequence[str]) -> str:
-    """Draw how often each true class (rows) was taken for each class (columns), darker for more of its row."""
+    """Draw a confusion matrix with true classes as rows; darker cells have a larger share of their row."""
     counts, rows = Counter(zip(truth, guess, strict=True)), Counter(truth)
     size = MARGIN + CELL * len(names) + 10
     parts = [_text(MARGIN + CELL * len(names) / 2, 24, "predicted", size=13), _text(12, 24, "true ↓", "start", size=13)]
@@ -36,11 +36,11 @@ def confusion(names: Sequence[str], truth: Sequence[str], guess: Sequence[str]) 
 
 
 def calibration(confidence: Sequence[float], right: Sequence[bool]) -> str:
-    """Draw how often the likeliest class was right (bars) for what the model gave it (across); the line is perfect."""
+    """Draw accuracy (bars) against the probability of the prediction; the dashed line is perfect calibration."""
     left, top = 56, 30
-    parts = [_text(left + SIDE / 2, top + SIDE + 44, "probability of the predicted class", size=13)]
+    parts = [_text(left + SIDE / 2, top + SIDE + 44, "probability of the prediction", size=13)]
     parts.append(
-        _text(left, 18, f"share that was right; expected error {expected_error(confidence, right):.3f}", "start")
+        _text(left, 18, f"accuracy; expected calibration error {expected_error(confidence, right):.3f}", "start")
     )
     for tick in (0, 0.5, 1):
         parts.append(_text(left - 8, top + SIDE * (1 - tick) + 4, f"{tick:g}", "end"))
@@ -48,7 +48,7 @@ def calibration(confidence: Sequence[float], right: Sequence[bool]) -> str:
     for number, (chosen, share) in enumerate(_bins(confidence, right)):
         x, width = left + SIDE * number / BINS, SIDE / BINS - 2
         if chosen:
-            label = f"<title>{chosen:,} examples, {share:.1%} right</title>"
+            label = f"<title>{chosen:,} examples, {share:.1%} correct</title>"
             parts.append(
                 f'<rect x="{x:g}" y="{top + SIDE * (1 - share):g}" width="{width:g}" height="{SIDE * share:g}" '
                 f'fill="{INK}">{label}</rect>'
@@ -59,7 +59,7 @@ def calibration(confidence: Sequence[float], right: Sequence[bool]) -> str:
 
 
 def expected_error(confidence: Sequence[float], right: Sequence[bool]) -> float:
-    """Give the mean distance between confidence and the share that was right, over bins of confidence."""
+    """Return the expected calibration error over bins of confidence."""
     error = 0.0
     for number, (count, share) in enumerate(_bins(confidence, right)):
         inside = [value for value in confidence if min(int(value * BINS), BINS - 1) == number]
@@ -68,7 +68,7 @@ def expected_error(confidence: Sequence[float], right: Sequence[bool]) -> float:
 
 
 def _bins(confidence: Sequence[float], right: Sequence[bool]) -> list[tuple[int, float]]:
-    """Give each bin's count and the share that was right."""
+    """Return the count and the accuracy of each bin."""
     counts, hits = [0] * BINS, [0] * BINS
     for value, correct in zip(confidence, right, strict=True):
         number = min(int(value * BINS), BINS - 1)

@@ -1,4 +1,4 @@
-"""One text or a pair of texts to a class, several labels or a value."""
+"""Tasks that map one text or a pair of texts to a class, several labels or a value."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,16 +21,16 @@ from electra.tasks.texts.pictures import MOST_CLASSES, calibration, confusion
 
 @dataclass(frozen=True)
 class TextExample:
-    """One or two texts, and their label where it is known."""
+    """One or two texts, and their label if it is known."""
 
     texts: tuple[str, ...]
-    label: Any = None  # as the task's labels have it
-    id: str | int | None = None  # by which others know it
-    group: str = ""  # the part of the split that it belongs to, where that is scored by itself
+    label: Any = None  # in the form of the task's `Labels`
+    id: str | int | None = None  # identifier in the data
+    group: str = ""  # part of the split, if parts are scored separately
 
 
 class TextTask(Task[TextExample, Feature[list[float]], Head]):
-    """A task on texts, whatever file they come from and whatever their labels mean."""
+    """A task on texts, independent of their files and the kind of labels."""
 
     def __init__(self, config: FinetuneConfig, kind: Labels[Any]) -> None:
         self.kind = kind
@@ -40,7 +40,7 @@ class TextTask(Task[TextExample, Feature[list[float]], Head]):
         self._double = self.defaults.double_unordered if wanted is None else wanted
 
     def example(self, texts: Sequence[str]) -> TextExample:
-        """Take one text or two."""
+        """Make an example of one or two texts."""
         return TextExample(tuple(texts))
 
     def show(self, texts: Sequence[str], prediction: Prediction) -> list[Block]:
@@ -50,7 +50,7 @@ class TextTask(Task[TextExample, Feature[list[float]], Head]):
     def features(
         self, examples: Sequence[TextExample], tokenizer: Tokenizer, max_length: int, notes: Notes, training: bool
     ) -> list[Feature[list[float]]]:
-        """Frame the texts as [CLS] A [SEP] (B [SEP]); in training a pair without order comes both ways."""
+        """Frame the texts as [CLS] A [SEP] (B [SEP]); unordered pairs are trained in both orders."""
         encodings = iter(tokenizer.encode([text for example in examples for text in example.texts]))
         features = []
         for number, example in enumerate(examples):
@@ -62,40 +62,40 @@ class TextTask(Task[TextExample, Feature[list[float]], Head]):
         return features
 
     def is_labelled(self, example: TextExample) -> bool:
-        """Say whether the label is known."""
+        """Return whether the label is known."""
         return example.label is not None
 
     def head(self, encoder: Body) -> Head:
-        """Make the paper's head, one linear map of the first token, or Hugging Face's with a layer in between."""
+        """Make the paper's head, one linear map of the first token, or Hugging Face's with one more layer."""
         theirs = find_head(f"{encoder.family}ForSequenceClassification")
         make = ClassificationHead if self._paper_head else theirs
         head: Head = make(encoder.config, len(self.labels))
         return head
 
     def batch(self, features: Sequence[Feature[list[float]]], rows: int, length: int) -> Batch:
-        """Give the targets (rows, numbers)."""
+        """Return the targets (rows, numbers)."""
         known = [feature.target or [] for feature in features]
         targets = torch.zeros(rows, len(known[0]))
         targets[: len(known)] = torch.tensor(known)
         return {"targets": targets}
 
     def loss(self, head: Head, hidden: Tensor, batch: Batch) -> Tensor:
-        """Give the mean loss of the rows."""
+        """Return the mean loss of the rows."""
         return mean_where(self.kind.losses(head(hidden), batch["targets"]), batch["weights"])
 
     def outputs(self, head: Head, hidden: Tensor, batch: Batch) -> Batch:
-        """Give the logits."""
+        """Return the logits."""
         return {"logits": head(hidden)}
 
     def predictions(
         self, examples: Sequence[TextExample], features: Sequence[Feature[list[float]]], outputs: Sequence[Output]
     ) -> list[Prediction]:
-        """Read each example's logits."""
+        """Convert the logits of each example."""
         named = [{} if example.id is None else {"id": example.id} for example in examples]
         return [name | self.kind.read(output["logits"]) for name, output in zip(named, outputs, strict=True)]
 
     def score(self, examples: Sequence[TextExample], predictions: Sequence[Prediction]) -> dict[str, float]:
-        """Score the first group under the plain names of the metrics, further groups under names of their own."""
+        """Score each group; the metrics of all but the first have the group as a suffix."""
         scores: dict[str, float] = {}
         for number, group in enumerate(dict.fromkeys(example.group for example in examples)):
             chosen = [pair for pair in zip(examples, predictions, strict=True) if pair[0].group == group]
@@ -104,11 +104,11 @@ class TextTask(Task[TextExample, Feature[list[float]], Head]):
         return scores
 
     def is_constant(self, examples: Sequence[TextExample], predictions: Sequence[Prediction]) -> bool:
-        """Say whether all texts get the same answer, though their labels differ."""
+        """Return whether all predictions are the same although the labels differ."""
         return len({example.label for example in examples}) > 1 and self.kind.is_constant(predictions)
 
     def pictures(self, examples: Sequence[TextExample], predictions: Sequence[Prediction]) -> dict[str, str]:
-        """Draw which classes are taken for which, and whether the model's confidence is earned."""
+        """Draw the confusion matrix and the calibration of a classifier."""
         if not isinstance(self.kind, Classes) or len(self.kind.names) > MOST_CLASSES:
             return {}
         truth = [example.label for example in examples]
@@ -131,17 +131,17 @@ def serve(network: TaskNetwork) -> Served | None:
 
 
 def shorten(pieces: list[list[int]], room: int) -> bool:
-    """Cut from the end of whichever text is the longest until all fit into the room; say whether anything was cut."""
+    """Cut tokens from the end of the longest text until all fit into `room`; return whether any were cut."""
     cut = False
     while sum(map(len, pieces)) > room:
-        longest = max(reversed(pieces), key=len)  # of equals the last, as in BERT
+        longest = max(reversed(pieces), key=len)  # the last one in case of a tie, as in BERT
         longest.pop()
         cut = True
     return cut
 
 
 def frame(pieces: Sequence[list[int]], tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
-    """Put [CLS] before and [SEP] after each text, and number the texts."""
+    """Return ids with [CLS] at the start and [SEP] after each text, and token types."""
     ids, types = [tokenizer.cls_id], [0]
     for number, part in enumerate(pieces):
         ids += [*part, tokenizer.sep_id]
