@@ -336,7 +336,9 @@ def test_a_model_without_a_task_is_one_line(tiny_folder):
         electra.evaluate(tiny_folder)
 
 
-@pytest.mark.parametrize(("missing", "reason"), [("model", "set model=MODEL"), ("out", "set out=RUN"), ("task", "which task")])
+@pytest.mark.parametrize(
+    ("missing", "reason"), [("model", "set model=MODEL"), ("out", "set out=RUN"), ("task", "which task")]
+)
 def test_what_is_missing_is_asked_for(arguments, missing, reason):
     keys = [key for key in arguments() if not key.startswith(f"{missing}=")]
     with pytest.raises((ConfigError, TaskError), match=reason):

@@ -207,13 +207,17 @@ def test_a_damaged_checkpoint_is_reported_and_the_one_before_is_used(config, rec
 
 
 def test_a_corpus_of_another_length_is_refused_in_one_line(config, corpus):
-    with pytest.raises(ConfigError, match=r"has sequences of 16 tokens, train\.length is 8: drop train\.length, or") as e:
+    with pytest.raises(
+        ConfigError, match=r"has sequences of 16 tokens, train\.length is 8: drop train\.length, or"
+    ) as e:
         pretrain(config("train.length=8"))
     assert "\n" not in str(e.value)
 
 
 def test_a_corpus_of_another_vocabulary_is_refused_in_one_line(config, tokenizer):
-    with pytest.raises(ConfigError, match=f"has a vocabulary of {tokenizer.vocab_size}, model.vocab_size is 5000: drop model") as error:
+    with pytest.raises(
+        ConfigError, match=f"has a vocabulary of {tokenizer.vocab_size}, model.vocab_size is 5000: drop model"
+    ) as error:
         pretrain(config("model.vocab_size=5000"))
     assert "\n" not in str(error.value)
 
