@@ -4,12 +4,10 @@ Names are loaded when first used, so that `import electra` costs no torch.
 """
 
 import os
-import re
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # the only list of the public names: `__getattr__` reads it too
+if TYPE_CHECKING:
     from electra.config.finetune import FinetuneConfig as FinetuneConfig
     from electra.config.load import load_config as load_config
     from electra.config.load import load_finetune_config as load_finetune_config
@@ -26,10 +24,10 @@ if TYPE_CHECKING:  # the only list of the public names: `__getattr__` reads it t
     from electra.recipes.convert import export as export
     from electra.recipes.convert import import_model as import_model
     from electra.recipes.evaluate import evaluate as evaluate
+    from electra.recipes.evaluate import predict as predict
     from electra.recipes.finetune import finetune as finetune
     from electra.recipes.flops import flops as flops
     from electra.recipes.glue import glue as glue
-    from electra.recipes.predict import predict as predict
     from electra.recipes.pretrain import pretrain as pretrain
     from electra.recipes.report.page import report as report
     from electra.recipes.train import train as train
@@ -38,8 +36,31 @@ if TYPE_CHECKING:  # the only list of the public names: `__getattr__` reads it t
 # It reads this when it is first imported.
 os.environ.setdefault("MIMALLOC_PURGE_DELAY", "1000")
 
-_IMPORTS = re.findall(r"^    from (electra\S+) import (\w+)", Path(__file__).read_text(encoding="utf-8"), re.MULTILINE)
-_HOMES = {name: module for module, name in _IMPORTS}
+_HOMES = {
+    "ElectraError": "electra.errors",
+    "FinetuneConfig": "electra.config.finetune",
+    "PretrainConfig": "electra.config.schema",
+    "Pretrained": "electra.model.pretrained",
+    "Tokenizer": "electra.data.tokens.tokenizer",
+    "build_corpus": "electra.data.corpus.build",
+    "build_objective": "electra.objectives.build",
+    "evaluate": "electra.recipes.evaluate",
+    "export": "electra.recipes.convert",
+    "finetune": "electra.recipes.finetune",
+    "flops": "electra.recipes.flops",
+    "glue": "electra.recipes.glue",
+    "import_model": "electra.recipes.convert",
+    "load": "electra.model.pretrained",
+    "load_config": "electra.config.load",
+    "load_finetune_config": "electra.config.load",
+    "load_tokenizer": "electra.data.tokens.tokenizer",
+    "play": "electra.playground.play",
+    "predict": "electra.recipes.evaluate",
+    "pretrain": "electra.recipes.pretrain",
+    "report": "electra.recipes.report.page",
+    "train": "electra.recipes.train",
+    "train_vocab": "electra.data.tokens.vocab",
+}
 __version__ = "0.1.0"
 __all__ = sorted(_HOMES)
 

@@ -10,9 +10,8 @@ from electra.data.tokens.tokenizer import SPECIAL_TOKENS, wordpiece
 from electra.model.networks import Discriminator, build_networks
 from electra.model.pretrained import Pretrained
 from electra.recipes.convert import write_model
-from electra.recipes.evaluate import evaluate
+from electra.recipes.evaluate import evaluate, predict
 from electra.recipes.finetune import finetune
-from electra.recipes.predict import predict
 
 CONTEXT = "the chef cooked a soup . then the cat ate it on the mat ."
 WORDS = sorted({*CONTEXT.split(), *"who was bad ate cooked".split()})

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import electra
-from electra.recipes import predict as recipe
+from electra.recipes import evaluate as recipe
 from electra.recipes.evaluate import load_tuned
 from electra.tasks.base import Notes
 

@@ -17,8 +17,7 @@ from typer.testing import CliRunner
 import electra
 from electra.cli import app
 from electra.errors import ElectraError
-from electra.recipes.evaluate import evaluate
-from electra.recipes.predict import predict
+from electra.recipes.evaluate import evaluate, predict
 
 FOOD = ["soup", "meal", "cat", "dog"]
 

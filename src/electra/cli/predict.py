@@ -25,7 +25,7 @@ def predict(
     out: Annotated[Path | None, Option(metavar="FILE", help="File to write.  [default: standard output]")] = None,
 ) -> None:
     """Apply a fine-tuned model to the examples of a file. Writes one line of JSON per example, in the same order."""
-    from electra.recipes.predict import predict as run_over
+    from electra.recipes.evaluate import predict as run_over
     from electra.tasks.base import Notes
 
     if out:

@@ -36,11 +36,9 @@ def training_facts(run: Path) -> dict[str, str]:
         "objective": tomllib.loads((run / "config.toml").read_text(encoding="utf-8"))["objective"]["name"],
         "updates, tokens read": f"{latest.get('step', 0):,}, {latest.get('tokens', 0):,}",
     }
-    shown = {
-        "heldout_discriminator_auc": "AUC of replaced tokens",
-        "heldout_mlm_hidden_accuracy": "accuracy on masked tokens",
-    }
-    found = [f"{what} {latest[name]:.3f}" for name, what in shown.items() if latest.get(name) is not None]
+    shown = {"discriminator_auc": "AUC of replaced tokens", "mlm_hidden_accuracy": "accuracy on masked tokens"}
+    heldout = {what: latest.get(f"heldout_{name}") for name, what in shown.items()}
+    found = [f"{what} {value:.3f}" for what, value in heldout.items() if value is not None]
     return facts | ({"on held-out text": ", ".join(found)} if found else {})
 
 
@@ -50,12 +48,10 @@ def model_card(model: Pretrained, dtype: torch.dtype, facts: Mapping[str, str]) 
     parameters = sum(parameter.numel() for parameter in model.network.parameters())
     architecture = architecture_of(model.network)
     loaded_as = "AutoModel" if architecture.startswith("Paper") else architecture
-    generator = (
-        "\nThe folder `generator` holds the generator of its pre-training: "
-        f'`{architecture_of(model.generator)}.from_pretrained(FOLDER, subfolder="generator")`.\n'
-        if model.generator
-        else ""
-    )
+    generator = ""
+    if model.generator:
+        loaded = f'`{architecture_of(model.generator)}.from_pretrained(FOLDER, subfolder="generator")`'
+        generator = f"\nThe folder `generator` holds the generator of its pre-training: {loaded}.\n"
     tags = "" if isinstance(model.network, TaskNetwork) else "- replaced-token-detection\n"
     sizes = {key: value for key, value in config.shape.items() if key not in ModelConfig.model_fields}
     own = "".join(f"| {key.replace('_', ' ')} | {value} |\n" for key, value in sizes.items())

@@ -13,7 +13,7 @@ from electra.data.corpus.build import build_corpus
 from electra.data.files import write_atomically
 from electra.data.reading.prose import gather_prose
 from electra.data.settings import Reading
-from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
+from electra.data.tokens.tokenizer import load_tokenizer
 from electra.data.tokens.vocab import REPORT, train_vocab
 from electra.errors import CheckpointError
 from electra.model.bodies import build_body
@@ -26,6 +26,7 @@ from electra.training.run import Listener, begun, check_place
 CHARACTERS_PER_MINUTE, MOST_CHARACTERS = 500_000, 4_000_000  # of prose; finding more would leave less time to train
 UNSEEN = 8  # one document in 8 is kept for the final comparison
 HELDOUT = 0.03  # of the rest, for the metrics during the run
+READING = Reading(documents="blank")  # of the gathered text
 END_SECONDS = 10  # for the final comparison, but at most a quarter of the time
 VOCABULARY, LENGTH = 2048, 32
 SETTINGS = (
@@ -42,6 +43,7 @@ SETTINGS = (
     "evaluate.every=500",
 )
 SHOWN, JUDGED = 4, 100  # sentences
+Say = Callable[[str], None]  # receives a line of progress
 
 
 @dataclass(frozen=True)
@@ -59,11 +61,7 @@ class Demonstration:
 
 
 def demo(
-    out: str | Path,
-    *,
-    minutes: float = 4.0,
-    say: Callable[[str], None] = lambda line: None,
-    listeners: Sequence[Listener] = (),
+    out: str | Path, *, minutes: float = 4.0, say: Say = lambda line: None, listeners: Sequence[Listener] = ()
 ) -> Demonstration:
     """Gather prose on this machine, pre-train `tiny` on it, and evaluate it on unseen prose."""
     began = time.monotonic()
@@ -72,16 +70,18 @@ def demo(
     if (folder / "config.toml").is_file() and not (folder / "text").is_dir():
         raise CheckpointError(f"{folder} holds a run that demo did not start; choose another out")
     _write_text(folder / "text", min(MOST_CHARACTERS, round(minutes * CHARACTERS_PER_MINUTE)), say)
-    tokenizer = _vocabulary(folder, say)
-    reading = Reading(documents="blank")
-    corpus = build_corpus(
-        folder / "text/seen.txt", tokenizer, length=LENGTH, out=folder / "corpus", heldout=HELDOUT, reading=reading
-    )
+    seen, words, place = folder / "text/seen.txt", folder / "tokenizer", folder / "corpus"
+    if not (words / REPORT).is_file():
+        train_vocab(seen, size=VOCABULARY, out=words, reading=READING)
+    tokenizer = load_tokenizer(words)
+    say(f"vocabulary  {tokenizer.vocab_size:,} pieces")
+    corpus = build_corpus(seen, tokenizer, length=LENGTH, out=place, heldout=HELDOUT, reading=READING)
     say(f"corpus      {corpus.manifest.tokens:,} tokens in {corpus.manifest.sequences:,} sequences of {LENGTH}")
-    end = min(END_SECONDS, 15 * minutes)
-    seconds = max(1.0, 60 * minutes - end - (time.monotonic() - began))
+    seconds = max(1.0, 60 * minutes - min(END_SECONDS, 15 * minutes) - (time.monotonic() - began))
     hours = load_config(folder).train.hours if begun(folder) else None
-    config = _config(folder, tokenizer, hours or seconds / 3600)
+    shape = [f"model.vocab_size={tokenizer.vocab_size}", f"model.max_length={LENGTH}", f"train.length={LENGTH}"]
+    places = [text_override("data", place), text_override("out", folder), f"train.hours={hours or seconds / 3600!r}"]
+    config = load_config("tiny", [*shape, *SETTINGS, *places])
     reused = f", as {folder} was started with; to change it, choose another --out" if hours else ""
     say(f"training    tiny, {(config.train.hours or 0) * 60:.1f} minutes of pre-training{reused}")
     pretrain(config, listeners)
@@ -89,7 +89,7 @@ def demo(
     return _compare(folder, config)
 
 
-def _write_text(folder: Path, characters: int, say: Callable[[str], None]) -> None:
+def _write_text(folder: Path, characters: int, say: Say) -> None:
     """Write the prose found on this machine to two files: one to train on, one that the model never sees."""
     if not (folder / "unseen.txt").is_file():
         found = gather_prose(characters)
@@ -104,39 +104,21 @@ def _as_text(documents: Sequence[Sequence[str]]) -> str:
     return "\n\n".join(map("\n".join, documents)) + "\n"
 
 
-def _vocabulary(folder: Path, say: Callable[[str], None]) -> Tokenizer:
-    place = folder / "tokenizer"
-    if not (place / REPORT).is_file():
-        train_vocab([folder / "text/seen.txt"], size=VOCABULARY, out=place, reading=Reading(documents="blank"))
-    tokenizer = load_tokenizer(place)
-    say(f"vocabulary  {tokenizer.vocab_size:,} pieces")
-    return tokenizer
-
-
-def _config(folder: Path, tokenizer: Tokenizer, hours: float) -> PretrainConfig:
-    shape = [f"model.vocab_size={tokenizer.vocab_size}", f"model.max_length={LENGTH}", f"train.length={LENGTH}"]
-    places = [text_override("data", folder / "corpus"), text_override("out", folder), f"train.hours={hours!r}"]
-    return load_config("tiny", [*shape, *SETTINGS, *places])
-
-
 def _compare(folder: Path, config: PretrainConfig) -> Demonstration:
     documents = [part.splitlines() for part in (folder / "text/unseen.txt").read_text(encoding="utf-8").split("\n\n")]
     paragraphs = [paragraph for document in documents for paragraph in document if len(paragraph) < 200]
     model = load(folder)
     judged = [replace_and_detect(model, text, seed) for seed, text in enumerate(paragraphs[:JUDGED])]
     task = odd_word_task(documents)
+    torch.manual_seed(config.seed)
+    untrained = Pretrained(build_body(config.model).to(model.device), model.tokenizer)
     return Demonstration(
         folder=folder,
         sentences=judged[:SHOWN],
         judged=len(judged),
         auc=detection_auc(judged),
         trained_accuracy=probe(model, task),
-        untrained_accuracy=probe(_untrained(config, model), task),
+        untrained_accuracy=probe(untrained, task),
         fitted=len(task.train),
         tested=len(task.test),
     )
-
-
-def _untrained(config: PretrainConfig, model: Pretrained) -> Pretrained:
-    torch.manual_seed(config.seed)
-    return Pretrained(build_body(config.model).to(model.device), model.tokenizer)

@@ -1,8 +1,9 @@
-"""Score a fine-tuned model, and run the forward passes of scoring and prediction."""
+"""Score a fine-tuned model on a split, or predict with it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, get_args
 
@@ -12,7 +13,7 @@ import torch
 from electra.config.finetune import FinetuneConfig
 from electra.config.load import gather, validate
 from electra.data.tokens.tokenizer import Tokenizer
-from electra.errors import TaskError
+from electra.errors import DataError, TaskError
 from electra.model.networks import TaskNetwork
 from electra.model.precision import as_used, autocast
 from electra.model.pretrained import find_folder
@@ -23,7 +24,7 @@ from electra.tasks.batches import evaluation_order, make_batch
 from electra.tasks.build import build_task, serve
 
 FOREIGN = {"head": "huggingface"}  # settings of a model that another program fine-tuned
-ROWS = 64  # of an evaluation batch
+ROWS, BLOCK = 64, 1024  # examples in an evaluation batch, and in memory at a time during prediction
 FILES = {"train_file", "dev_file", "test_file"}  # that replace those in the data folder
 
 
@@ -79,6 +80,19 @@ def evaluate(run: str | Path, overrides: Iterable[str] = (), split: Split = "dev
         metrics = task.score(truth, guess)
         files |= task.pictures(truth, guess)
     return Evaluation(task.name, split, metrics, dict(notes.counts), predictions, files)
+
+
+def predict(
+    run: str | Path, source: str | Path, overrides: Iterable[str] = (), notes: Notes | None = None
+) -> Iterator[Prediction]:
+    """Yield a prediction for each example of a file or of stdin (`-`); `notes` counts truncated and skipped ones."""
+    if Path(source).expanduser().is_dir():
+        raise DataError(f"{source} is a folder; name a file to predict")
+    tuned = load_tuned(run, overrides)
+    counted = notes if notes is not None else Notes()
+    examples = tuned.task.inputs(str(source), counted)
+    while block := list(islice(examples, BLOCK)):
+        yield from tuned.predict(block, counted)
 
 
 def load_tuned(run: str | Path, overrides: Iterable[str] = ()) -> Tuned:

@@ -17,13 +17,12 @@ from electra.recipes.finetune import finetune
 from electra.recipes.results import Results, constant_seeds
 from electra.recipes.together import finetune_together
 from electra.recipes.tuning import complete
-from electra.tasks.base import Notes, Split
+from electra.tasks.base import Notes
 from electra.tasks.build import TASKS, build_task, find_task
 from electra.tasks.texts.glue import TASKS as BENCHMARKS
 from electra.training.run import Listener, check_names
 
 PRESET = "glue"
-SPLITS: tuple[Split, ...] = ("train", "dev")
 SCORES, SUBMISSION = "suite.json", "submission.zip"
 SUITE = "cola sst-2 mrpc sts-b qqp mnli qnli rte wnli squad-1.1 squad-2.0 chunking".split()
 COMPARED = {"squad-1.1": "exact", "squad-2.0": "best_exact"}  # as published; otherwise the task's own metric
@@ -111,9 +110,7 @@ def glue(
     return suite
 
 
-def plan_suite(
-    model: str, data: Sequence[str], out: str | Path, overrides: Sequence[str], tasks: Sequence[str]
-) -> Plan:
+def plan_suite(model: str, data: list[str], out: str | Path, overrides: Sequence[str], tasks: Sequence[str]) -> Plan:
     """Read the files of every task, or of the named ones, and return the tasks found with their settings."""
     for name in tasks:
         find_task(name)
@@ -142,23 +139,16 @@ def _one_by_one(tasks: Mapping[str, Sequence[str]], listeners: Sequence[Listener
         yield finetune(load_finetune_config(PRESET, keys), listeners)
 
 
-def _find(
-    name: str, model: str, shape: ModelConfig, data: Sequence[str], folder: Path, overrides: Sequence[str]
-) -> Planned:
+def _find(name: str, model: str, shape: ModelConfig, data: list[str], out: Path, overrides: Sequence[str]) -> Planned:
     """Plan a task with the first folder that has its files."""
     problem: TaskError | DataError | None = None
     for place in data:
-        keys = [
-            f"task={name}",
-            text_override("model", model),
-            text_override("data", place),
-            text_override("out", folder / name),
-            *_for_task(name, overrides),
-        ]
+        places: dict[str, str | Path] = {"model": model, "data": place, "out": out / name}
+        keys = [f"task={name}", *(text_override(*setting) for setting in places.items()), *_for_task(name, overrides)]
         try:
             config = load_finetune_config(PRESET, keys)
             task = build_task(config)  # reads the tags of a tagging task
-            train, dev = (len(task.read(split, Notes())) for split in SPLITS)
+            train, dev = len(task.read("train", Notes())), len(task.read("dev", Notes()))
         except (TaskError, DataError) as found:
             problem = problem or found
             continue
@@ -181,17 +171,10 @@ def published(task: str, width: int) -> dict[str, float]:
 
 
 def _score(results: Results, width: int) -> Score:
-    metric: str = COMPARED.get(results["task"]) or results["metric"]
-    return Score(
-        task=results["task"],
-        metric=metric,
-        score=round(100 * results["median"][metric], 2),
-        std=round(100 * results["std"][metric], 2),
-        seeds=len(results["seeds"]),
-        protocol=results["protocol"],
-        published=published(results["task"], width),
-        caveat=_caveat(results),
-    )
+    task, seeds = results["task"], len(results["seeds"])
+    metric: str = COMPARED.get(task) or results["metric"]
+    score, std = (round(100 * results[kind][metric], 2) for kind in ("median", "std"))
+    return Score(task, metric, score, std, seeds, results["protocol"], published(task, width), _caveat(results))
 
 
 def _caveat(results: Results) -> str:
@@ -211,11 +194,10 @@ def _submit(folder: Path, tasks: Sequence[str]) -> dict[str, str]:
     """Write the predictions for GLUE's test files into one archive; return each task's files, or why it has none."""
     outcome: dict[str, str] = {}
     files: dict[str, str] = {}
-    for name, run, keys in [*((task, task, []) for task in tasks if task in BENCHMARKS), ("ax", "mnli", ["task=ax"])]:
-        if run not in tasks:
-            continue
+    runs = {task: task for task in tasks if task in BENCHMARKS} | ({"ax": "mnli"} if "mnli" in tasks else {})
+    for name, run in runs.items():
         try:
-            found = evaluate(folder / run, keys, "test").files
+            found = evaluate(folder / run, [f"task={name}"], "test").files
         except (TaskError, DataError) as problem:
             outcome[name] = str(problem)
             continue

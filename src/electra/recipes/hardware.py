@@ -2,12 +2,12 @@
 
 import json
 import platform
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import torch
+from torch.utils.benchmark import Timer
 
 from electra import __version__
 from electra.data.files import write_json
@@ -24,14 +24,8 @@ def matrix_peak(device: torch.device) -> float | None:
     size = 8192
     left = torch.randn(size, size, device=device, dtype=torch.bfloat16)
     right = torch.randn_like(left)
-    for _ in range(3):
-        left @ right
-    synchronize(device)
-    began = time.perf_counter()
-    for _ in range(10):
-        left @ right
-    synchronize(device)
-    return 10 * 2 * size**3 / (time.perf_counter() - began)
+    timer = Timer("left @ right", globals={"left": left, "right": right})  # warms up, and waits for the GPU
+    return 2 * size**3 / timer.timeit(10).mean
 
 
 def synchronize(device: torch.device) -> None:
@@ -62,10 +56,9 @@ def device_name(device: torch.device) -> str:
 def record_environment(folder: Path, processes: Processes) -> None:
     """Record hardware and software of a run; resuming it elsewhere adds another entry."""
     path = folder / ENVIRONMENT
-    try:
-        before = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
-    except ValueError:
-        before = []  # the run does not depend on this file
+    before = []
+    with suppress(FileNotFoundError, ValueError):  # a damaged file is replaced: the run does not depend on it
+        before = json.loads(path.read_text(encoding="utf-8"))
     now = {
         "device": device_name(processes.device),
         "processes": processes.world_size,

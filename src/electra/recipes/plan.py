@@ -130,14 +130,16 @@ def describe(plan: Plan) -> list[str]:
     known = plan.text_known
     more = "" if known else "more than "
     epochs = f"{plan.epochs:.1f} epochs, " if known else ""
+    left_out = f"{plan.left_out:,} file{'s' if plan.left_out > 1 else ''} without a text extension"
     lines = [
         f"text        {more}{plan.text_bytes / 1e6:,.1f} MB, {more or 'about '}{plan.text_tokens:,} tokens",
-        *([f"skipped     {_left_out(plan)}"] if plan.left_out else []),
         f"machine     {plan.device}; measured tokens/s: {speeds}",
         f"model       {plan.preset}, {plan.parameters:,} parameters, vocabulary of {plan.vocab_size:,}",
         f"training    about {plan.steps:,} steps of {batch} sequences in {written_time(plan.train_hours)}",
         f"            {plan.tokens:,} tokens, {epochs}{plan.flops:.2e} FLOPs",
     ]
+    if plan.left_out:
+        lines.insert(1, f"skipped     {left_out}, such as {plan.left_out_example}; supported: {LOOKED_FOR}")
     if known and plan.train_hours < plan.hours and plan.epochs > 0.9 * MOST_EPOCHS:
         lines.append(f"            less than {written_time(plan.hours)}: over {MOST_EPOCHS} epochs would hardly help")
     if plan.train_hours > 1.05 * plan.hours:
@@ -145,11 +147,6 @@ def describe(plan: Plan) -> list[str]:
     if known and plan.epochs > 1.05 * MOST_EPOCHS:
         lines.append(f"            over {MOST_EPOCHS} epochs: add text or reduce the number of steps")
     return lines
-
-
-def _left_out(plan: Plan) -> str:
-    files = f"{plan.left_out:,} file{'s' if plan.left_out > 1 else ''}"
-    return f"{files} without a text extension, such as {plan.left_out_example}; supported: {LOOKED_FOR}"
 
 
 def written_time(hours: float) -> str:
@@ -208,9 +205,7 @@ def measure_text(names: Sequence[str], tally: Tally | None = None) -> tuple[int,
     return int(size * max(1.0, tally.total_bytes / tally.bytes_read)), True
 
 
-def _training(
-    preset: str, budget: Sequence[str], overrides: Sequence[str], speed: Speed, affordable: float
-) -> list[str]:
+def _training(preset: str, budget: list[str], overrides: Sequence[str], speed: Speed, affordable: float) -> list[str]:
     """Return the batch size, halved until there are enough updates, and all settings that depend on their number."""
     asked = load_layers(preset, budget, overrides).train
     tokens, batch, length = asked.tokens or affordable, asked.batch_size, asked.length
@@ -238,7 +233,7 @@ def _training(
 def _steps(config: PretrainConfig, tokens: float) -> int:
     """Return the number of steps that read this many tokens, with a batch size that may grow."""
     budget = {"steps": None, "hours": None, "tokens": max(1, int(tokens))}
-    return max(1, total_steps(config.train.model_copy(update=budget)) or 1)
+    return total_steps(config.train.model_copy(update=budget)) or 1
 
 
 def _with_steps(config: PretrainConfig, steps: int) -> PretrainConfig:

@@ -6,11 +6,12 @@ The task needs no labels: decide whether a word of a sentence was replaced by a 
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import Tensor
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from electra.errors import DataError
 from electra.model.pretrained import Pretrained
@@ -57,38 +58,18 @@ def odd_word_task(documents: Sequence[Sequence[str]]) -> Task:
 
 def probe(model: Pretrained, task: Task) -> float:
     """Fit a logistic regression to the words' features, and return its accuracy on unseen documents."""
-    features, labels = _features(model, task.train)
-    mean, deviation = features.mean(0), features.std(0) + 1e-6
-    weights = _fit((features - mean) / deviation, labels)
-    features, labels = _features(model, task.test)
-    scores = _scores((features - mean) / deviation, weights)
-    return (scores.gt(0) == labels.bool()).double().mean().item()
+    return float(_fit(*_features(model, task.train)).score(*_features(model, task.test)))
 
 
-def _features(model: Pretrained, examples: Sequence[Example]) -> tuple[Tensor, Tensor]:
+def _features(model: Pretrained, examples: Sequence[Example]) -> tuple[np.ndarray, np.ndarray]:
     """Return the features (N, H) of each word's first piece, and the labels (N)."""
     states = model.encode([example.text for example in examples], pooling="tokens")
     before = model.tokenizer.encode([" ".join(example.text.split()[: example.place]) for example in examples])
     found = [of_text[min(len(pieces.ids), len(of_text) - 1)] for of_text, pieces in zip(states, before, strict=True)]
-    labels = torch.tensor([example.exchanged for example in examples], dtype=torch.float64)
-    return torch.from_numpy(np.stack(found).astype(np.float64)), labels
+    return np.stack(found).astype(np.float64), np.array([example.exchanged for example in examples])
 
 
-def _scores(features: Tensor, weights: Tensor) -> Tensor:
-    return features @ weights[:-1] + weights[-1]
-
-
-def _fit(features: Tensor, labels: Tensor) -> Tensor:
-    """Minimize the penalized logistic loss, which is convex, so the initial weights do not matter."""
-    weights = torch.zeros(features.size(1) + 1, dtype=features.dtype, requires_grad=True)
-    optimizer = torch.optim.LBFGS([weights], max_iter=200, line_search_fn="strong_wolfe")
-
-    def loss() -> Tensor:
-        optimizer.zero_grad()
-        value = F.binary_cross_entropy_with_logits(_scores(features, weights), labels)
-        value = value + PENALTY * weights.square().sum()
-        value.backward()  # type: ignore[no-untyped-call]
-        return value
-
-    optimizer.step(loss)  # type: ignore[no-untyped-call]
-    return weights.detach()
+def _fit(features: np.ndarray, labels: np.ndarray) -> Any:
+    """Standardize the features and minimize the mean logistic loss with a penalty on all weights, even the bias."""
+    regression = LogisticRegression(C=0.5 / (PENALTY * len(labels)), solver="liblinear", tol=1e-8)
+    return make_pipeline(StandardScaler(), regression).fit(features, labels)

@@ -50,6 +50,5 @@ def replace_and_detect(model: Pretrained, text: str, seed: int = 0) -> list[Judg
 def detection_auc(sentences: Sequence[Sequence[Judged]]) -> float:
     """Return the AUC: the chance that a replaced token gets a higher probability than an original one."""
     tokens = [token for sentence in sentences for token in sentence]
-    return auc(
-        torch.tensor([token.probability for token in tokens]), torch.tensor([token.replaced for token in tokens])
-    )
+    probabilities = torch.tensor([token.probability for token in tokens])
+    return auc(probabilities, torch.tensor([token.replaced for token in tokens]))

@@ -15,8 +15,7 @@ def summarize_seeds(seeds: Sequence[dict[str, Any]]) -> Results:
 
     Deviation and interval are those of a sample (n - 1, Student's t); for one seed they are 0 and null.
     """
-    names = list(seeds[0]["metrics"])
-    values = {name: [seed["metrics"][name] for seed in seeds] for name in names}
+    values = {name: [seed["metrics"][name] for seed in seeds] for name in seeds[0]["metrics"]}
     return {
         "median": {name: statistics.median(found) for name, found in values.items()},
         "mean": {name: statistics.fmean(found) for name, found in values.items()},
@@ -28,8 +27,7 @@ def summarize_seeds(seeds: Sequence[dict[str, Any]]) -> Results:
 def chosen_seed(seeds: Sequence[dict[str, Any]], metric: str, keep: str) -> int:
     """Return the seed whose model is kept: the best or the median one; ties go to the first."""
     ranked = sorted(seeds, key=lambda seed: -seed["metrics"][metric])
-    found: int = ranked[0 if keep == "best" else len(ranked) // 2]["seed"]
-    return found
+    return int(ranked[0 if keep == "best" else len(ranked) // 2]["seed"])
 
 
 def describe(results: Results) -> str:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from electra.config.schema import PretrainConfig
 from electra.data.feeding.batch import Batch
-from electra.data.tokens.tokenizer import SPECIAL_TOKENS, Tokenizer, wordpiece
+from electra.data.tokens.tokenizer import SPECIAL_TOKENS, wordpiece
 from electra.model import ops
 from electra.objectives.base import Step
 from electra.objectives.build import build_objective
@@ -37,13 +37,13 @@ class JointStep:
     def __init__(self, config: PretrainConfig, device: torch.device) -> None:
         self.config, self.device, self.number = config, device, 0
         counts = torch.ones(config.model.vocab_size)  # the time does not depend on them
-        tokenizer = _invented(config.model.vocab_size)
-        objective = build_objective(config.objective, config.model, tokenizer, counts).to(device)
-        self.update = Update[Step](objective, config.train, Processes(0, 1, device))
+        words = map(str, range(config.model.vocab_size - len(SPECIAL_TOKENS)))  # meaningless
+        objective = build_objective(config.objective, config.model, wordpiece([*SPECIAL_TOKENS, *words]), counts)
+        self.update = Update[Step](objective.to(device), config.train, Processes(0, 1, device))
 
     def operations(self) -> dict[str, str]:
         """Return the implementation of each operation in the step."""
-        return {**ops.table(self.device, self.update.weights.dtype)}
+        return dict(ops.table(self.device, self.update.weights.dtype))
 
     def __call__(self, ids: Tensor) -> None:
         """Update the weights with a batch of ids (B, L)."""
@@ -74,11 +74,6 @@ def _tokens_per_second(config: PretrainConfig, device: torch.device, rows: int) 
     while step.number < 2 or time.perf_counter() - began < SECONDS:
         _run(step, ids, STEPS_AT_ONCE if device.type == "cuda" else 1)
     return (step.number - 1) * ids.numel() / (time.perf_counter() - began)
-
-
-def _invented(vocab_size: int) -> Tokenizer:
-    """Make a vocabulary of a size, of meaningless words."""
-    return wordpiece([*SPECIAL_TOKENS, *map(str, range(vocab_size - len(SPECIAL_TOKENS)))])
 
 
 def _run(step: JointStep, ids: Tensor, steps: int) -> None:

@@ -9,7 +9,6 @@ import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import ExitStack
 
 from electra.config.load import load_finetune_config
 from electra.data.corpus.workers import available_cores, start_module
@@ -43,40 +42,34 @@ def finetune_together(
             with process:  # its stdin stays open as long as this process lives
                 running.add(process)
                 assert process.stdout is not None
-                for line in filter(_is_ours, process.stdout):
-                    last = json.loads(line)
-                    if "warning" in last:
-                        report({"warning": f"{name}: {last['warning']}"})
+                for line in process.stdout:
+                    if line.startswith(b"{"):  # our JSON, not a library's output
+                        last = json.loads(line)
+                        if "warning" in last:
+                            report({"warning": f"{name}: {last['warning']}"})
             errors.seek(0)
             message = errors.read().decode().strip()
         if process.returncode:
             raise TaskError(f"{name}: {message.splitlines()[-1] if message else 'the process was killed'}")
         return last
 
-    def stop() -> None:
-        threads.shutdown(wait=False, cancel_futures=True)
-        for process in list(running):
-            process.terminate()  # makes it save a checkpoint; does nothing if it has already exited
-
     failures = []
-    with ExitStack() as stack:
-        threads = stack.enter_context(ThreadPoolExecutor(together))  # each waits for one process
-        stack.callback(stop)
-        started = [threads.submit(work, name) for name in tasks]
-        for done in as_completed(started):
-            if problem := done.exception():
-                failures.append(problem)
-                report({"warning": str(problem)})
-            else:
-                report({"detected": describe(done.result())})
+    with ThreadPoolExecutor(together) as threads:  # each waits for one process
+        try:
+            started = [threads.submit(work, name) for name in tasks]
+            for done in as_completed(started):
+                if problem := done.exception():
+                    failures.append(problem)
+                    report({"warning": str(problem)})
+                else:
+                    report({"detected": describe(done.result())})
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)
+            for process in list(running):
+                process.terminate()  # makes it save a checkpoint; does nothing if it has already exited
     if failures:
         raise failures[0]
     return [done.result() for done in started]
-
-
-def _is_ours(line: bytes) -> bool:
-    """Return whether a line is our JSON and not a library's output."""
-    return line.startswith(b"{")
 
 
 def _stop_with_parent() -> None:

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 from electra.config.load import load_config, text_override
 from electra.data.corpus.build import build_corpus
@@ -58,7 +57,14 @@ def train(
         return pretrain(load_config(folder, places), listeners)
     pieces = load_tokenizer(folder / "tokenizer").vocab_size  # may be less than requested, if the text is short
     plan = replace(plan, overrides=[*plan.overrides, f"model.vocab_size={pieces}"])
-    return pretrain(plan.config(*places, f"train.hours={_hours_left(plan, began)!r}"), listeners)
+    spent = (time.monotonic() - began) / 3600
+    if spent >= plan.hours:
+        raise ConfigError(
+            f"preparing the text took {written_time(spent)}, but the budget is {written_time(plan.hours)}; "
+            "run the same command again to train on the prepared text"
+        )
+    hours_left = min(plan.hours - spent, plan.train_hours)
+    return pretrain(plan.config(*places, f"train.hours={hours_left!r}"), listeners)
 
 
 def _prepare(folder: Path, plan: Plan, heldout: float, say: Callable[[str], None]) -> None:
@@ -91,22 +97,17 @@ def planned(
         if place.is_relative_to(Path(name).expanduser().absolute()):
             raise ConfigError(f"{out} is inside {name} and would be read as text; choose another out")
     case: Case = "uncased" if lowercase else "cased"
-    if plan := _recall(out, names, {"hours": hours, "overrides": list(overrides), "case": case}):
+    if plan := _recall(out, names, hours, overrides, case):
         return plan, True
     plan = make_plan(names, hours=hours, overrides=overrides, case=case)
     Building(length=plan.config().train.length, heldout=heldout)  # validates heldout
-    _check_prepared(out, plan)
+    corpus = out / "corpus"
+    if (corpus / MANIFEST).is_file():
+        same_length = open_corpus(corpus).manifest.length == plan.config().train.length
+        if not same_length or not _has_vocabulary(out / "tokenizer", plan):
+            other = "vocabulary" if same_length else "length"
+            raise DataError(f"{corpus} holds a corpus made with another {other}; choose another --out")
     return plan, False
-
-
-def _check_prepared(folder: Path, plan: Plan) -> None:
-    """Check that an existing corpus fits the plan, before anything is written."""
-    place = folder / "corpus"
-    if (place / MANIFEST).is_file():
-        length = open_corpus(place).manifest.length == plan.config().train.length
-        if not length or not _has_vocabulary(folder / "tokenizer", plan):
-            other = "vocabulary" if length else "length"
-            raise DataError(f"{place} holds a corpus made with another {other}; choose another --out")
 
 
 def _has_vocabulary(folder: Path, plan: Plan) -> bool:
@@ -130,7 +131,7 @@ def _corpus(names: list[str], tokenizer: Tokenizer, building: Building, place: P
     return corpus
 
 
-def _recall(folder: Path, names: list[str], wanted: dict[str, Any]) -> Plan | None:
+def _recall(folder: Path, names: list[str], hours: float, overrides: Sequence[str], case: Case) -> Plan | None:
     """Read the plan of an earlier call; None if there is none, or if it changed before the first update was saved."""
     path = folder / PLAN
     if not path.is_file():
@@ -141,9 +142,13 @@ def _recall(folder: Path, names: list[str], wanted: dict[str, Any]) -> Plan | No
         plan = Plan(**json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError):
         raise CheckpointError(f"{path} is truncated or from another version of electra; choose another out") from None
-    changed = [name for name, value in wanted.items() if _differ(getattr(plan, name), value)]
-    if [*map(os.path.abspath, plan.sources)] != [*map(os.path.abspath, names)]:
-        changed.insert(0, "sources")
+    differs = {
+        "sources": [*map(os.path.abspath, plan.sources)] != [*map(os.path.abspath, names)],
+        "hours": plan.hours != hours,
+        "overrides": sorted(plan.overrides) != sorted(overrides),
+        "case": plan.case != case,
+    }
+    changed = [name for name, different in differs.items() if different]
     if "sources" in changed or (changed and begun(folder)):
         raise ConfigError(
             f"{folder} was planned with different {' and '.join(changed)} ({getattr(plan, changed[0])}); "
@@ -152,22 +157,6 @@ def _recall(folder: Path, names: list[str], wanted: dict[str, Any]) -> Plan | No
     return None if changed else plan
 
 
-def _differ(one: Any, other: Any) -> bool:
-    """Return whether two settings differ; the order of overrides does not matter."""
-    return sorted(one) != sorted(other) if isinstance(one, list) else bool(one != other)
-
-
 def _how_to_resume(folder: Path) -> str:
     """Return a hint how to resume a started run without its text and its plan."""
     return f"; to continue this run: electra pretrain {folder / 'config.toml'} [train.hours=H]" if begun(folder) else ""
-
-
-def _hours_left(plan: Plan, began: float) -> float:
-    """Return the hours that the earlier stages left for training."""
-    spent = (time.monotonic() - began) / 3600
-    if spent >= plan.hours:
-        raise ConfigError(
-            f"preparing the text took {written_time(spent)}, but the budget is {written_time(plan.hours)}; "
-            "run the same command again to train on the prepared text"
-        )
-    return min(plan.hours - spent, plan.train_hours)

@@ -3,7 +3,7 @@
 import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import is_dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -71,13 +71,11 @@ def nothing_collected() -> Iterator[None]:
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:
-    if isinstance(value, Tensor):
-        yield value
-    elif is_dataclass(value):
-        for field in fields(value):
-            yield from _tensors(getattr(value, field.name))
-    elif isinstance(value, tuple | dict):
-        for part in value.values() if isinstance(value, dict) else value:
+    parts = vars(value) if is_dataclass(value) else value
+    if isinstance(parts, Tensor):
+        yield parts
+    elif isinstance(parts, tuple | dict):
+        for part in parts.values() if isinstance(parts, dict) else parts:
             yield from _tensors(part)
 
 
@@ -85,7 +83,7 @@ def _mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
     if isinstance(value, Tensor):
         return change(value)
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{field.name: _mapped(getattr(value, field.name), change) for field in fields(value)})
+        return replace(value, **_mapped(vars(value), change))
     if isinstance(value, dict):
         return {name: _mapped(part, change) for name, part in value.items()}
     if isinstance(value, tuple):

@@ -33,8 +33,7 @@ class Checkpoints:
     """The checkpoints of a run: the newest few, and the best in case the run diverges later."""
 
     def __init__(self, folder: Path, keep: int) -> None:
-        self.folder = folder
-        self.keep = keep
+        self.folder, self.keep = folder, keep
 
     def save(self, module: nn.Module, optimizer: Optimizer, state: dict[str, Any], best: bool) -> None:
         """Write a checkpoint; `state` contains the step."""
@@ -44,10 +43,8 @@ class Checkpoints:
             shutil.rmtree(partial)
         written = partial_path(self.folder / name)
         written.mkdir()
-        sums = {
-            WEIGHTS: _write(_tensors_of(module), written / WEIGHTS),
-            OPTIMIZER: _write(optimizer.tensors(), written / OPTIMIZER),
-        }
+        tensors = {WEIGHTS: _tensors_of(module), OPTIMIZER: optimizer.tensors()}
+        sums = {name: _write(found, written / name) for name, found in tensors.items()}
         write_atomically(written / STATE, json.dumps({**state, "sha256": sums}, indent=1))
         shutil.rmtree(self.folder / name, ignore_errors=True)  # from before the run resumed at an older checkpoint
         if best:  # written first: if the process is killed in between, the resumed run reaches this step again
@@ -70,8 +67,7 @@ class Checkpoints:
             return None
         damaged: list[Path] = []
         for path in reversed(self.steps()):
-            state = _verified_state(path)
-            if state is not None:
+            if (state := _verified_state(path)) is not None:
                 _load(path / WEIGHTS, _tensors_of(module))
                 _load(path / OPTIMIZER, optimizer.tensors())
                 optimizer.weights.refresh(frozen=True)
@@ -124,21 +120,18 @@ def _load(path: Path, wanted: dict[str, Tensor]) -> None:
 
 def _tensors_of(module: nn.Module) -> dict[str, Tensor]:
     """Return all tensors by name, those shared between modules only once."""
-    return dict(module.named_parameters()) | {
-        name: buffer for name, buffer in module.state_dict().items() if name in dict(module.named_buffers())
-    }
+    buffers = dict(module.named_buffers())
+    kept = {name: tensor for name, tensor in module.state_dict().items() if name in buffers}
+    return dict(module.named_parameters()) | kept
 
 
 def _verified_state(path: Path) -> dict[str, Any] | None:
     try:
         state: dict[str, Any] = json.loads((path / STATE).read_text(encoding="utf-8"))
-        sums = state.pop("sha256")
-        intact = path.name == _name(state["step"]) and all(
-            file_sha256(path / name) == sums[name] for name in (WEIGHTS, OPTIMIZER)
-        )
+        sums = {name: file_sha256(path / name) for name in (WEIGHTS, OPTIMIZER)}
+        return state if state.pop("sha256") == sums and path.name == _name(state["step"]) else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return state if intact else None
 
 
 def _write(tensors: dict[str, Tensor], path: Path) -> str:

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -45,10 +45,9 @@ def check_names(folder: Path, known: Collection[str], what: str) -> None:
     """Raise if a folder holds anything but the known names."""
     if folder.exists() and not folder.is_dir():
         raise CheckpointError(f"{folder} is a file; choose another out")
-    if not folder.is_dir():
-        return
-    names = (entry.name for entry in folder.iterdir() if not entry.name.startswith("."))  # hidden: left by a kill
-    if strange := sorted(set(names).difference(known)):
+    entries = folder.iterdir() if folder.is_dir() else ()
+    names = {entry.name for entry in entries if not entry.name.startswith(".")}  # hidden: left by a kill
+    if strange := sorted(names.difference(known)):
         raise CheckpointError(f"{folder} exists and is not {what}: it holds {strange[0]}; choose another out")
 
 
@@ -58,25 +57,20 @@ def begun(folder: Path) -> bool:
     return (folder / "model").is_dir() or any(updates) or any(folder.rglob("seeds/*/result.json"))
 
 
-@contextmanager
-def held(folder: Path) -> Iterator[None]:
+def held(folder: Path) -> AbstractContextManager[None]:
     """Create a run's folder and lock it."""
     folder.mkdir(parents=True, exist_ok=True)
     refusal = CheckpointError(f"another process is training {folder}; wait for it, or choose another out")
-    with locked(folder / ".lock", refusal):
-        yield
+    return locked(folder / ".lock", refusal)
 
 
 class Run:
     """Writes a run: `config.toml` before step 1, a line of `metrics.jsonl` per report, examples to `samples.jsonl`."""
 
     def __init__(self, folder: Path, listeners: list[Listener]) -> None:
-        self.folder = folder
-        self.listeners = listeners
-        self.config = folder / "config.toml"
-        self.inputs = folder / INPUTS
-        self.metrics = folder / "metrics.jsonl"
-        self.samples = folder / "samples.jsonl"
+        self.folder, self.listeners = folder, listeners
+        self.config, self.inputs = folder / "config.toml", folder / INPUTS
+        self.metrics, self.samples = folder / "metrics.jsonl", folder / "samples.jsonl"
 
     @contextmanager
     def open(self, config: Root, load: Callable[[Path], Root]) -> Iterator[None]:
@@ -136,15 +130,13 @@ class Run:
 
 
 def read_records(path: Path) -> list[Record]:
-    """Read a log of a run, skipping incomplete lines."""
+    """Read a log of a run, skipping incomplete lines; return an empty list if there is none."""
     found = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else ():
+        with suppress(ValueError):
             record = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(record, dict) and isinstance(record.get("step"), int):
-            found.append(record)
+            if isinstance(record, dict) and isinstance(record.get("step"), int):
+                found.append(record)
     return found
 
 

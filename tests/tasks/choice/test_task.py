@@ -16,8 +16,7 @@ from electra.model.networks import Discriminator
 from electra.model.pretrained import Pretrained
 from electra.playground.forms import answer
 from electra.recipes.convert import write_model
-from electra.recipes.evaluate import evaluate, load_tuned
-from electra.recipes.predict import predict
+from electra.recipes.evaluate import evaluate, load_tuned, predict
 from electra.tasks.base import Notes
 from electra.tasks.batches import make_batch
 from electra.tasks.build import build_task

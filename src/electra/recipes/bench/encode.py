@@ -62,7 +62,7 @@ def bench_encode(
     take_turns(list(trials.values()), seconds)
     real = [count for count in counts if count <= length]
     rows = measured(trials, "encode", size, batch, max(real), tokens=sum(real), peak_seconds=None)
-    return Bench(rows, [], {})
+    return Bench(list(rows), [], {})
 
 
 def invent_texts(count: int, most_words: int) -> list[str]:
@@ -75,32 +75,18 @@ def invent_texts(count: int, most_words: int) -> list[str]:
 def vocabulary_of(texts: Texts, size: int) -> Tokenizer:
     """Build a tokenizer from the most common words of the texts; the speed does not depend on which they are."""
     splitter = wordpiece(SPECIAL_TOKENS).backend
-    words: Counter[str] = Counter()
-    for text in texts:
-        words.update(
-            word for word, _ in splitter.pre_tokenizer.pre_tokenize_str(splitter.normalizer.normalize_str(text))
-        )
+    split = (splitter.pre_tokenizer.pre_tokenize_str(splitter.normalizer.normalize_str(text)) for text in texts)
+    words = Counter(word for pieces in split for word, _ in pieces)
     return wordpiece([*SPECIAL_TOKENS, *(word for word, _ in words.most_common(size - len(SPECIAL_TOKENS)))])
 
 
 def _variants(model: Pretrained, folder: str, batch: int, against: Against) -> dict[str, Callable[[], Encode]]:
     variants: dict[str, Callable[[], Encode]] = {"electra": lambda: model.encode}
     if against == "hf":
-        variants["hf_pipeline"] = lambda: _Pipeline(folder, batch, model.device)
+        settings = {"model": folder, "device": model.device, "batch_size": batch}  # as commonly used
+        variants["hf_pipeline"] = lambda: import_transformers().pipeline("feature-extraction", **settings)
         variants["hf_careful"] = lambda: CarefulLoop(folder, batch, model.device)
     return variants
-
-
-class _Pipeline:
-    """The `transformers` pipeline as commonly used; it returns the states of all tokens as lists."""
-
-    def __init__(self, folder: str, batch: int, device: torch.device) -> None:
-        self.batch = batch
-        self.pipeline = import_transformers().pipeline("feature-extraction", model=folder, device=device)
-
-    def __call__(self, texts: Texts) -> Any:
-        """Encode texts."""
-        return self.pipeline(list(texts), batch_size=self.batch)
 
 
 class CarefulLoop:

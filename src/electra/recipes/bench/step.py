@@ -11,7 +11,7 @@ from electra.data.mix import mix
 from electra.data.tokens.tokenizer import SPECIAL_TOKENS
 from electra.recipes.bench.huggingface import CarefulGlue, HuggingFaceStep, TypicalGlue
 from electra.recipes.bench.profile import profile
-from electra.recipes.bench.timing import Against, Bench, Row, Trial, measured, take_turns
+from electra.recipes.bench.timing import Against, Bench, Trial, measured, take_turns
 from electra.recipes.flops import count_flops
 from electra.recipes.hardware import fitting, matrix_peak
 from electra.recipes.speed import TOKENIZER, JointStep
@@ -45,7 +45,9 @@ def bench_step(
         take_turns(list(trials.values()), seconds)
     ours = trials["electra"].work
     assert isinstance(ours, JointStep)
-    rows = _rows(trials, config, size)
+    peak = matrix_peak(device)
+    peak_seconds = count_flops(config.model, config.objective, length).train * batch / peak if peak else None
+    rows = list(measured(trials, "pretrain", size, batch, length, tokens=batch * length, peak_seconds=peak_seconds))
     return Bench(rows, profile(ours, ids), ours.operations()) if profiled else Bench(rows, [], {})
 
 
@@ -57,10 +59,3 @@ def _variants(config: PretrainConfig, device: torch.device, against: Against) ->
         variants["hf_typical"] = lambda: HuggingFaceStep(TypicalGlue(config, mask_id), config, device, compiled=False)
         variants["hf_careful"] = lambda: HuggingFaceStep(CarefulGlue(config, mask_id), config, device, compiled)
     return variants
-
-
-def _rows(trials: dict[str, Trial[Tensor]], config: PretrainConfig, size: str) -> list[Row]:
-    batch, length = config.train.batch_size, config.train.length
-    peak = matrix_peak(trials["electra"].device)
-    peak_seconds = count_flops(config.model, config.objective, length).train * batch / peak if peak else None
-    return measured(trials, "pretrain", size, batch, length, tokens=batch * length, peak_seconds=peak_seconds)

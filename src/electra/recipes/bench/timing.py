@@ -3,7 +3,7 @@
 import math
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
@@ -81,6 +81,9 @@ class Trial(Generic[Given]):
         return time.perf_counter() - began
 
 
+Trials = dict[str, Trial[Any]]  # by variant
+
+
 def take_turns(trials: Sequence[Trial[Any]], seconds: float) -> None:
     """Repeat every trial once, then again, until the time is up."""
     end = time.perf_counter() + seconds
@@ -90,36 +93,25 @@ def take_turns(trials: Sequence[Trial[Any]], seconds: float) -> None:
 
 
 def measured(
-    trials: Mapping[str, Trial[Any]],
-    work: Work,
-    size: str,
-    batch: int,
-    length: int,
-    *,
-    tokens: int,
-    peak_seconds: float | None,
-) -> list[Row]:
-    """Return a row for each variant; `peak_seconds` is the time of the work at the peak of the hardware."""
+    trials: Trials, work: Work, size: str, batch: int, length: int, *, tokens: int, peak_seconds: float | None
+) -> Iterator[Row]:
+    """Yield a row for each variant; `peak_seconds` is the time of the work at the peak of the hardware."""
     ours = statistics.median(trials["electra"].times)
-    rows = []
     for name, trial in trials.items():
         low, median, high = statistics.quantiles(trial.times, n=4, method="inclusive")
-        rows.append(
-            Row(
-                work=work,
-                variant=name,
-                size=size,
-                batch=batch,
-                seq=length,
-                ms=round(1000 * median, 3),
-                ms_low=round(1000 * low, 3),
-                ms_high=round(1000 * high, 3),
-                tokens_s=round(tokens / median, 1),
-                mfu=round(peak_seconds / median, 4) if peak_seconds else None,
-                memory_gib=None if trial.memory is None else round(trial.memory / 2**30, 3),
-                first_step_s=round(trial.first_step, 3),
-                ratio=round(median / ours, 3),
-                device=device_name(trial.device),
-            )
+        yield Row(
+            work=work,
+            variant=name,
+            size=size,
+            batch=batch,
+            seq=length,
+            ms=round(1000 * median, 3),
+            ms_low=round(1000 * low, 3),
+            ms_high=round(1000 * high, 3),
+            tokens_s=round(tokens / median, 1),
+            mfu=round(peak_seconds / median, 4) if peak_seconds else None,
+            memory_gib=None if trial.memory is None else round(trial.memory / 2**30, 3),
+            first_step_s=round(trial.first_step, 3),
+            ratio=round(median / ours, 3),
+            device=device_name(trial.device),
         )
-    return rows

@@ -2,75 +2,57 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from electra.training.run import Record
 
-
-class Explanation(NamedTuple):
-    """The explanation of a kind of warning."""
-
-    sign: str  # text that identifies the warning
-    meaning: str
-    advice: str
-
-
-EXPLANATIONS = (
-    Explanation(
-        "calls every token original",
+EXPLANATIONS = {  # by a text that identifies the warning: what it means, and what to do about it
+    "calls every token original": (
         "About six of seven tokens are original, so a network that always answers “original” is mostly right. This one "
         "does exactly that: recall is near 0, and AUC is near 0.5 (chance). Early in a run this is common, and AUC "
         "rises later; late in a run it means that nothing is being learned.",
         "If AUC is still flat after a quarter of the run, restart with a lower train.learning_rate or begin with short "
         "sequences (train.start_length=16, train.length_warmup_steps=1000), as the preset quick does.",
     ),
-    Explanation(
-        "calls every token replaced",
+    "calls every token replaced": (
         "The discriminator answers “replaced” for every token: recall is 1, and AUC is near 0.5 (chance). Its hidden "
         "states have collapsed, and training rarely recovers from that.",
         "Delete the checkpoints that are newer than the one named in RUN/checkpoints/best, and resume with half the "
         "train.learning_rate; if it happened right at the start, restart with more train.warmup_steps.",
     ),
-    Explanation(
-        "the generator is too strong",
+    "the generator is too strong": (
         "Nearly all tokens that the generator samples are the original ones, and these count as original. Few "
         "replacements are left to detect, so the discriminator learns from few examples.",
         "Use a narrower generator (objective.generator.width of 1/4 to 1/2), mask more (objective.mask_fraction), "
         "or set objective.forbid_original=true.",
     ),
-    Explanation(
-        "the loss was not finite",
+    "the loss was not finite": (
         "A gradient was infinite or NaN, so the update was skipped. A few skips are harmless; many in a row mean that "
         "training diverges, and the run stops after twenty.",
         "Lower train.learning_rate or raise train.warmup_steps, and resume from the last good checkpoint: electra "
         "pretrain RUN/config.toml train.learning_rate=VALUE. train.precision=float32 shows if rounding is the cause.",
     ),
-    Explanation(
-        "the text runs dry",
+    "the text runs dry": (
         "The same text is read too many times. Held-out loss stops falling and later rises while training loss keeps "
         "falling: the networks memorize the text.",
         "Add text, train for fewer steps, or use a smaller model. The held-out curves show when to stop.",
     ),
-    Explanation(
-        "gets the same answer",
+    "gets the same answer": (
         "The fine-tuned network gives the same answer for every example, usually the most common label: its hidden "
         "states have collapsed, or there were too few updates to learn anything. Its score is no better than guessing.",
         "Lower learning_rate, try several values ('learning_rates=[3e-5, 1e-4, 3e-4]'), or train for more epochs if "
         "there are few rows. The other seeds may be fine.",
     ),
-    Explanation(
-        "is damaged",
+    "is damaged": (
         "The newest checkpoint was incomplete, perhaps because the disk was full or the machine crashed. The run "
         "resumed from the previous one and repeated the steps in between: the result is the same.",
         "Nothing, if it happened once. If it happens again, check the disk and its free space.",
     ),
-    Explanation(
-        "starts from random weights",
+    "starts from random weights": (
         "The model that the run starts from lacks this part, so it is trained from scratch. Its loss is high at first.",
         "Nothing, if you expected it. A model with its generator is a better start: see electra import --generator.",
     ),
-)
-UNKNOWN = Explanation("", "", "")
+}
 
 
 def explain_warnings(records: Sequence[Record]) -> list[dict[str, Any]]:
@@ -79,7 +61,7 @@ def explain_warnings(records: Sequence[Record]) -> list[dict[str, Any]]:
     for record in records:
         if text := record.get("warning"):
             kind = re.sub(r"\d+", "", text)
-            _, meaning, advice = next((known for known in EXPLANATIONS if known.sign in text), UNKNOWN)
+            meaning, advice = next((known for sign, known in EXPLANATIONS.items() if sign in text), ("", ""))
             first = {"text": text, "times": 0, "first_step": record["step"], "meaning": meaning, "advice": advice}
             entry = found.setdefault(kind, first)
             entry |= {"times": entry["times"] + 1, "last_step": record["step"]}

@@ -19,6 +19,7 @@ FILES = ("metrics.jsonl", "results.json")  # a folder with one of them is a run
 MOST_POINTS, ALL_POINTS = 400, 8000  # per curve, and per metric over all runs
 MOST_SAMPLES = 5  # steps at which sample sentences are shown
 POSITION = ("step", "tokens", "seconds")
+NO_METRICS = (*POSITION, "progress", "warning")
 UNSEEN = "heldout_"  # prefix of metrics on held-out text
 
 
@@ -51,73 +52,54 @@ def short_names(folders: Sequence[Path]) -> list[str]:
 
 def _run(folder: Path, points: int) -> Data:
     run = Run(folder, [])
-    records = read_records(run.metrics) if run.metrics.is_file() else []
+    records = read_records(run.metrics)
     training = [record for record in records if "learning_rate" in record]
     heldout = [record for record in records if any(name.startswith(UNSEEN) for name in record)]
-    config, results = _config(folder), _json(folder / "results.json")
+    config, results = flatten(_read(run.config) or {}), _read(folder / "results.json")
     pretraining = "objective.name" in config or not (config or results)
     per_token, problem = _flops_per_token(folder) if config and pretraining else (None, None)
-    before = _before(folder)
+    before, state = _before(folder), _state(records)
+    seeds = [record for path in _files(folder, "seeds/*/metrics.jsonl") for record in read_records(path)]
     return {
         "folder": str(folder),
         "kind": "pretraining" if pretraining else "finetuning",
         "config": config,
-        "state": _state(records),
+        "state": state,
         "latest": _latest(training, heldout),
         "curves": {"training": _curves(training, points), "heldout": _curves(heldout, points)},
         "flops_per_token": per_token,
         "flops_problem": problem,
         "before": before,
-        "cost": _cost(folder, records, training, per_token, before),
-        "environment": next((found for path in (folder, *_rates(folder)) if (found := _json(path / ENVIRONMENT))), []),
-        "warnings": explain_warnings(records + _of_seeds(folder)),
-        "samples": _spread(read_records(run.samples), MOST_SAMPLES) if run.samples.is_file() else [],
+        "cost": _cost(folder, state, training, per_token, before),
+        "environment": next((found for path in _files(folder, ENVIRONMENT) if (found := _read(path))), []),
+        "warnings": explain_warnings(records + seeds),
+        "samples": _spread(read_records(run.samples), MOST_SAMPLES),
         "results": results,
     }
 
 
-def _of_seeds(folder: Path) -> list[Record]:
-    """Read the records of all seeds of a fine-tuning run."""
-    places = (folder, *_rates(folder))
-    return [
-        record
-        for place in places
-        for path in sorted(place.glob("seeds/*/metrics.jsonl"))
-        for record in read_records(path)
-    ]
-
-
-def _rates(folder: Path) -> list[Path]:
-    """Return the runs of a learning rate sweep."""
-    return sorted(folder.glob("rate-*"))
+def _files(folder: Path, pattern: str) -> list[Path]:
+    """Return the matching files of a run and of the runs of its learning rate sweep."""
+    return [path for place in (folder, *sorted(folder.glob("rate-*"))) for path in sorted(place.glob(pattern))]
 
 
 def _before(folder: Path) -> Data:
     """Return the cost of the first stage of a two-stage pre-training run, or zeros."""
     first = folder / "first_stage"
-    state = _state(read_records(first / "metrics.jsonl")) if (first / "metrics.jsonl").is_file() else None
+    state = _state(read_records(first / "metrics.jsonl"))
     if state is None:
         return {"tokens": 0, "seconds": 0.0, "flops": 0.0}
     per_token, _ = _flops_per_token(first)
     return {"tokens": state["tokens"], "seconds": state["seconds"], "flops": per_token and per_token * state["tokens"]}
 
 
-def _config(folder: Path) -> Data:
-    """Read the config without validation: it may be from another version, with unknown keys."""
-    path = folder / "config.toml"
+def _read(path: Path) -> Any:
+    """Read a TOML or JSON file, if it exists, without validation: a config may be from another version."""
+    parse = tomllib.loads if path.suffix == ".toml" else json.loads
     try:
-        return flatten(tomllib.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
-    except tomllib.TOMLDecodeError as problem:
-        raise CheckpointError(f"{path}: not valid TOML: {problem}") from None
-
-
-def _json(path: Path) -> Any:
-    if not path.is_file():
-        return None
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse(path.read_text(encoding="utf-8")) if path.is_file() else None
     except ValueError as problem:
-        raise CheckpointError(f"{path}: not valid JSON: {problem}") from None
+        raise CheckpointError(f"{path}: not valid {path.suffix[1:].upper()}: {problem}") from None
 
 
 def _flops_per_token(folder: Path) -> tuple[float | None, str | None]:
@@ -146,18 +128,19 @@ def _latest(training: Sequence[Record], heldout: Sequence[Record]) -> Data:
     """Return the newest metrics; held-out metrics of step 0 only count if there are no training metrics."""
     measured = heldout[-1] if heldout and (heldout[-1]["step"] or not training) else {}
     return {
-        "training": {name: value for name, value in (training[-1] if training else {}).items() if _is_metric(name)},
+        "training": {
+            name: value for name, value in (training[-1] if training else {}).items() if name not in NO_METRICS
+        },
         "heldout": {name.removeprefix(UNSEEN): value for name, value in measured.items() if name.startswith(UNSEEN)},
     }
 
 
 def _cost(
-    folder: Path, records: Sequence[Record], training: Sequence[Record], per_token: float | None, before: Data
+    folder: Path, state: Data | None, training: Sequence[Record], per_token: float | None, before: Data
 ) -> Data | None:
     """Return the cost of pre-training, including its first stage, or of fine-tuning with all seeds."""
-    state = _state(records)
     if state is None:
-        seeds = [_json(path) for place in (folder, *_rates(folder)) for path in place.glob("seeds/*/result.json")]
+        seeds = [_read(path) for path in _files(folder, "seeds/*/result.json")]
         return {"seconds": sum(seed["seconds"] for seed in seeds)} if seeds else None
     known = per_token is not None and before["flops"] is not None
     return {
@@ -174,14 +157,10 @@ def _median(records: Sequence[Record], name: str) -> float | None:
     return statistics.median(values) if values else None
 
 
-def _is_metric(name: str) -> bool:
-    return name not in (*POSITION, "progress", "warning")
-
-
 def _curves(records: Sequence[Record], points: int) -> dict[str, list[float | None]]:
     """Return positions and metrics as columns of at most `points` rows; all but the last row average neighbors."""
     names = [name for name in dict.fromkeys(key for record in records for key in record) if name in POSITION]
-    names += [name for name in dict.fromkeys(key for record in records for key in record) if _is_metric(name)]
+    names += [name for name in dict.fromkeys(key for record in records for key in record) if name not in NO_METRICS]
     before, last = records[:-1], records[-1:]
     size = max(1, -(-len(before) // (points - 1)))
     groups = [*(before[start : start + size] for start in range(0, len(before), size)), *([last] if last else [])]

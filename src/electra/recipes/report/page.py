@@ -26,10 +26,9 @@ def report(runs: str | Path | Sequence[str | Path], out: str | Path | None = Non
     if not sources:
         raise ConfigError("no runs to report; name at least one")
     found = gather(sources)
-    configs = [_compare(kind, [run for run in found if run["kind"] == kind and run["config"]]) for kind in SCHEMAS]
-    data: Data = finite(
-        {"electra": __version__, "runs": found, "configs": [table for table in configs if table["runs"]]}
-    )
+    configured = {kind: [run for run in found if run["kind"] == kind and run["config"]] for kind in SCHEMAS}
+    configs = [_compare(kind, alike) for kind, alike in configured.items() if alike]
+    data: Data = finite({"electra": __version__, "runs": found, "configs": configs})
     if out is not None:
         _write(data, Path(out).expanduser())
     return data
