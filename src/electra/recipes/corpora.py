@@ -7,7 +7,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from electra.config.bodies import ModelConfig
 from electra.config.keys import is_set
 from electra.config.load import gather, validate
 from electra.config.schema import PretrainConfig
@@ -31,7 +30,7 @@ class Corpora(list[Corpus]):
 
     def fit(self, config: PretrainConfig) -> PretrainConfig:
         """Return the config with the sizes of the corpus, or of the model it starts from; refuse sizes that differ."""
-        corpus, start = self[0].manifest, _start(config)
+        corpus, start = self[0].manifest, read_shape(find_folder(config.init)) if config.init is not None else None
         length = config.train.length if is_set(config, "train.length") else corpus.length
         if length != corpus.length:
             raise ConfigError(
@@ -44,12 +43,9 @@ class Corpora(list[Corpus]):
             "token_types": start.token_types if start else max(config.model.token_types, 1 + (corpus.cut == "paper")),
         }
         sizes = {key: value for key, value in follows.items() if not is_set(config, f"model.{key}")}
-        fitted = config.model_copy(
-            update={
-                "model": config.model.model_copy(update=sizes),
-                "train": config.train.model_copy(update={"length": length, **_start_length(config, length)}),
-            }
-        )
+        model = config.model.model_copy(update=sizes)
+        train = config.train.model_copy(update={"length": length, **_start_length(config, length)})
+        fitted = config.model_copy(update={"model": model, "train": train})
         self._check(fitted)
         return validate(PretrainConfig, gather(PretrainConfig, fitted.model_dump(exclude_none=True)))
 
@@ -100,13 +96,6 @@ def check_vocabulary(ours: Tokenizer, theirs: Tokenizer, source: str) -> None:
             f"init: {source} has another vocabulary than the corpus, such as {theirs.token(number)!r} for "
             f"{ours.token(number)!r}: build the corpus with --tokenizer {find_folder(source)}"
         )
-
-
-def _start(config: PretrainConfig) -> ModelConfig | None:
-    """Read the shape of the model to start from."""
-    if config.init is None:
-        return None
-    return read_shape(find_folder(config.init))
 
 
 def _start_length(config: PretrainConfig, length: int) -> dict[str, Any]:
