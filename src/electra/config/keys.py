@@ -46,10 +46,7 @@ def variants(field: FieldInfo) -> list[type[Section]]:
 
 def variant_of(field: FieldInfo, tag: Any) -> type[Section] | None:
     """Return the section of a tagged union with the tag."""
-    for section in variants(field):
-        if tag in tags_of(section, field):
-            return section
-    return None
+    return next((section for section in variants(field) if tag in tags_of(section, field)), None)
 
 
 def tags_of(section: type[Section], field: FieldInfo) -> tuple[Any, ...]:

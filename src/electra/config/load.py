@@ -51,8 +51,8 @@ def load_finetune_config(source: str | Path | Mapping[str, Any], overrides: Iter
 
 def preset_names(schema: type[Root] = PretrainConfig) -> list[str]:
     """Return the names of the built-in presets."""
-    names = [entry.name for entry in (PRESETS / schema.command).iterdir()]
-    return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
+    files = (Path(entry.name) for entry in (PRESETS / schema.command).iterdir())
+    return sorted(file.stem for file in files if file.suffix == ".toml")
 
 
 def dump_config(config: Section) -> str:
@@ -67,22 +67,17 @@ def text_override(key: str, value: str | Path) -> str:
 
 def explain(config: Root, settings: Settings) -> dict[str, tuple[Setting, str]]:
     """Return for every key of a config its value, what set it and what it means."""
-    known = keys_of(config)
-    values = flatten(config.model_dump())
+    known, default = keys_of(config), Setting(None, "default")
     return {
-        key: (Setting(value, settings[key].origin if key in settings else "default"), known[key].description or "")
-        for key, value in values.items()
+        key: (Setting(value, settings.get(key, default).origin), known[key].description or "")
+        for key, value in flatten(config.model_dump()).items()
     }
 
 
 def difference(one: Section, other: Section) -> dict[str, tuple[Any, Any]]:
     """Return the keys in which two configs differ, with both values; a missing key is None."""
     left, right = flatten(one.model_dump()), flatten(other.model_dump())
-    return {
-        key: (left.get(key), right.get(key))
-        for key in [*left, *(key for key in right if key not in left)]
-        if left.get(key) != right.get(key)
-    }
+    return {key: (left.get(key), right.get(key)) for key in left | right if left.get(key) != right.get(key)}
 
 
 def gather(schema: type[Root], source: str | Path | Mapping[str, Any], *overrides: Iterable[str]) -> Settings:
@@ -195,10 +190,7 @@ def _nest(settings: Settings) -> dict[str, Any]:
     nested: dict[str, Any] = {}
     for key, setting in settings.items():
         *parents, name = key.split(".")
-        table = nested
-        for parent in parents:
-            table = table.setdefault(parent, {})
-        table[name] = setting.value
+        reduce(lambda table, parent: table.setdefault(parent, {}), parents, nested)[name] = setting.value
     return nested
 
 

@@ -7,6 +7,8 @@ from pydantic import Field, PositiveFloat, model_validator
 from electra.config.bodies import ModelConfig
 from electra.config.section import NonNegative, Ratio, Section
 
+SHARING = "weights shared with the discriminator; gdes: embeddings, but not their gradients"
+
 
 class SizedGenerator(Section):
     """Fields of the trained generators: a size relative to the discriminator's."""
@@ -25,9 +27,7 @@ class MaskedLMGenerator(SizedGenerator):
     """The paper's generator: a small masked language model."""
 
     kind: Literal["masked_lm"] = Field("masked_lm", description="a small masked language model, as in the paper")
-    sharing: Literal["none", "embeddings", "gdes", "all"] = Field(
-        "embeddings", description="weights shared with the discriminator; gdes: embeddings, but not their gradients"
-    )
+    sharing: Literal["none", "embeddings", "gdes", "all"] = Field("embeddings", description=SHARING)
 
     @model_validator(mode="after")
     def _sharing_all_needs_equal_sizes(self) -> Self:
@@ -40,9 +40,7 @@ class TwoTowerGenerator(SizedGenerator):
     """A left-to-right and a right-to-left Transformer that predict each token from all others."""
 
     kind: Literal["two_tower"] = Field("two_tower", description="one causal Transformer per direction")
-    sharing: Literal["none", "embeddings", "gdes"] = Field(
-        "embeddings", description="weights shared with the discriminator; gdes: embeddings, but not their gradients"
-    )
+    sharing: Literal["none", "embeddings", "gdes"] = Field("embeddings", description=SHARING)
 
 
 class UniformGenerator(Section):
@@ -135,18 +133,16 @@ class ElectraObjective(Detecting):
 
     @model_validator(mode="after")
     def _algorithm_fits_generator(self) -> Self:
-        generator = self.generator
-        if self.algorithm != "joint" and not isinstance(generator, MaskedLMGenerator):
+        generator, algorithm = self.generator, self.algorithm
+        if algorithm == "joint":
+            return self
+        if not isinstance(generator, MaskedLMGenerator):
+            raise ValueError(f'algorithm = "{algorithm}" trains a masked-LM generator, not kind = "{generator.kind}"')
+        if algorithm == "two_stage" and (generator.width, generator.depth, generator.sharing) != (1.0, 1.0, "none"):
             raise ValueError(
-                f'algorithm = "{self.algorithm}" trains a masked-LM generator, not kind = "{generator.kind}"'
+                'algorithm = "two_stage" starts the discriminator from the generator\'s weights: '
+                'set width=1.0, depth=1.0 and sharing="none"'
             )
-        if self.algorithm == "two_stage":
-            assert isinstance(generator, MaskedLMGenerator)
-            if (generator.width, generator.depth, generator.sharing) != (1.0, 1.0, "none"):
-                raise ValueError(
-                    'algorithm = "two_stage" starts the discriminator from the generator\'s weights: '
-                    'set width=1.0, depth=1.0 and sharing="none"'
-                )
         return self
 
 
@@ -163,9 +159,8 @@ class Electra15Objective(Detecting):
     @model_validator(mode="after")
     def _only_masked_tokens_are_replaced(self) -> Self:
         if self.prior and self.prior >= self.mask_fraction:
-            raise ValueError(
-                f"prior {self.prior:g} must be below mask_fraction {self.mask_fraction:g}: only these can be replaced"
-            )
+            masked = f"mask_fraction {self.mask_fraction:g}"
+            raise ValueError(f"prior {self.prior:g} must be below {masked}: only these can be replaced")
         return self
 
 

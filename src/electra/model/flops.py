@@ -43,16 +43,8 @@ class PaperCount:
         heads = self.heads or max(h // 64, 1)
         joint = self.head_size * heads if self.head_size else h
         value_width, attention_norm = h, LAYER_NORM  # the first two defects
-        attention = (
-            3 * (2 * h * joint + joint)
-            + 2 * joint * s
-            + (SOFTMAX + DROPOUT + 1) * s * heads
-            + 2 * value_width * s
-            + (2 * value_width * h + h)
-            + DROPOUT * h
-            + h
-            + attention_norm
-        )
+        attention = 3 * (2 * h * joint + joint) + 2 * joint * s + (SOFTMAX + DROPOUT + 1) * s * heads
+        attention += 2 * value_width * s + (2 * value_width * h + h) + (DROPOUT + 1) * h + attention_norm
         feed_forward = (2 * h * inner + inner) + GELU * inner + (2 * inner * h + h) + (DROPOUT + 1 + LAYER_NORM) * h
         return s * (attention * (2 if self.cross_attention else 1) + feed_forward)
 

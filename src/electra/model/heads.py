@@ -16,6 +16,7 @@ from electra.config.bodies import ElectraModel, ModelConfig
 from electra.model import ops
 from electra.model.initialize import glorot_linear, normal_linear
 
+Labelled = Literal["texts", "tokens"]
 HEADS: dict[str, type["Head"]] = {}  # every head, by its architecture in files
 TASK_HEADS = "electra.tasks.build"  # defines the heads of all task families; imported when a file needs one of them
 
@@ -25,14 +26,14 @@ class Head(nn.Module):
 
     architecture: ClassVar[str]  # in config.json: a class of transformers, or a name of our own
     names: ClassVar[Mapping[str, str]]  # our modules to those in the file; "" is the head itself
-    labelled: ClassVar[Literal["texts", "tokens"] | None]  # what gets one output per label; None: outputs are fixed
+    labelled: ClassVar[Labelled | None]  # what gets one output per label; None: outputs are fixed
 
     def __init_subclass__(
         cls,
         *,
         architecture: str | None = None,
         names: Mapping[str, str] | None = None,
-        labelled: Literal["texts", "tokens"] | None = None,
+        labelled: Labelled | None = None,
     ) -> None:
         """Register the head, or refuse one that could not be saved."""
         super().__init_subclass__()

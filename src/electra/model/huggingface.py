@@ -35,12 +35,10 @@ class _Undrawn(TorchFunctionMode):
 
 def read_network(folder: Path) -> AnyNetwork:
     """Read the network of a Hugging Face folder: with a head that is known here, or else the bare encoder."""
-    path = folder / "config.json"
-    described = _read_description(path)
-    body = _find_body(described, path)
+    described, body, config = _read_config(folder)
     tensors = {body.current_name(name): tensor for name, tensor in read_tensors(folder).items()}
     with torch.device("meta"), _Undrawn():
-        network = _with_head(body(_read_config(body, described, path)), tensors, described, path)
+        network = _with_head(body(config), tensors, described, folder / "config.json")
     weights = {
         ours: _take(tensors, theirs, parameter, folder)
         for (ours, parameter), theirs in zip(network.named_parameters(), file_names(network), strict=True)
@@ -53,9 +51,7 @@ def read_network(folder: Path) -> AnyNetwork:
 
 def read_shape(folder: Path) -> ModelConfig:
     """Read the shape of the encoder in a Hugging Face folder, without its weights."""
-    path = folder / "config.json"
-    described = _read_description(path)
-    return _read_config(_find_body(described, path), described, path)
+    return _read_config(folder)[2]
 
 
 def encoder_of(network: AnyNetwork) -> Body:
@@ -100,23 +96,18 @@ def file_names(network: AnyNetwork) -> Iterator[list[str]]:
             yield encoder_of(network).file_names(name.removeprefix("encoder."))
 
 
-def _read_description(path: Path) -> dict[str, Any]:
+def _read_config(folder: Path) -> tuple[dict[str, Any], type[Body], ModelConfig]:
+    """Read config.json: return its content, the class of its body and the body's shape."""
+    path = folder / "config.json"
     if not path.is_file():
-        raise CheckpointError(f"no config.json in {path.parent}: not a model folder")
-    return read_table(path, "a model's config", CheckpointError)
-
-
-def _find_body(described: Mapping[str, Any], path: Path) -> type[Body]:
+        raise CheckpointError(f"no config.json in {folder}: not a model folder")
+    described = read_table(path, "a model's config", CheckpointError)
     kind, known = described.get("model_type"), [kind for body in BODIES.values() for kind in body.model_types]
-    for body in BODIES.values():
-        if kind in body.model_types:
-            return body
-    raise CheckpointError(f"{path} has model_type {kind!r}; supported: {', '.join(known)}")
-
-
-def _read_config(body: type[Body], described: Mapping[str, Any], path: Path) -> ModelConfig:
+    if kind not in known:
+        raise CheckpointError(f"{path} has model_type {kind!r}; supported: {', '.join(known)}")
+    body = next(body for body in BODIES.values() if kind in body.model_types)
     try:
-        return body.read_config(described)
+        return described, body, body.read_config(described)
     except CheckpointError as problem:
         raise CheckpointError(f"{path}: {problem}") from None
 

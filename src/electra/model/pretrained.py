@@ -87,8 +87,7 @@ class Pretrained:
             raise DataError(f"detect takes one text as a string, not {type(text).__name__}; call it once per text")
         encoding = self.tokenizer.encode([text])[0]
         spans = [_shown(*piece, text) for piece in zip(encoding.tokens, encoding.offsets, strict=True)]
-        rows = zip(encoding.tokens, self.replaced(encoding.ids), spans, strict=True)
-        return [Detection(*row) for row in rows]
+        return list(map(Detection, encoding.tokens, self.replaced(encoding.ids), spans))
 
     def replaced(self, ids: Sequence[int]) -> list[float]:
         """Return for each token id, in a text of any length, the probability that it was replaced."""
@@ -107,7 +106,7 @@ class Pretrained:
             better = np.flatnonzero(edge > nearest_edge[start : start + size])
             probabilities[start + better] = torch.sigmoid(scores)[better].numpy()
             nearest_edge[start + better] = edge[better]
-        return [float(probability) for probability in probabilities]
+        return probabilities.tolist()
 
     @torch.inference_mode()
     def propose(self, ids: Sequence[int], places: Sequence[int]) -> Tensor:
@@ -195,11 +194,12 @@ def load(
     if not isinstance(generator, MaskedLM | None):
         raise CheckpointError(f"{folder / GENERATOR} is not a generator: it has no masked-LM head")
     model = Pretrained(network, load_tokenizer(folder), generator, precision)
-    _check_vocabulary(model, folder)
+    entries, rows = model.tokenizer.vocab_size, model.encoder.config.vocab_size
+    if not fits_vocabulary(rows, entries):
+        raise CheckpointError(f"the vocabulary in {folder} has {entries} entries, but the embedding has {rows}")
     target = find_device(device or "auto")
-    for module in (model.network, model.generator):
-        if module:
-            module.to(target)
+    for module in filter(None, (model.network, model.generator)):
+        module.to(target)
     return model
 
 
@@ -233,9 +233,3 @@ def as_discriminator(network: AnyNetwork) -> Discriminator:
 def fits_vocabulary(rows: int, entries: int) -> bool:
     """Return whether an embedding fits a vocabulary: its size may be rounded up for speed."""
     return entries <= rows < entries + ROUNDING
-
-
-def _check_vocabulary(model: Pretrained, folder: Path) -> None:
-    entries, rows = model.tokenizer.vocab_size, model.encoder.config.vocab_size
-    if not fits_vocabulary(rows, entries):
-        raise CheckpointError(f"the vocabulary in {folder} has {entries} entries, but the embedding has {rows}")

@@ -44,9 +44,8 @@ def write_tensors(tensors: dict[str, Tensor], path: Path) -> None:
     path.touch()
     mode = path.stat().st_mode  # the default for new files; safetensors creates files that only the owner can read
     try:
-        save_file(
-            {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, path, {"format": "pt"}
-        )
+        stored = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+        save_file(stored, path, {"format": "pt"})
     except SafetensorError as problem:
         raise CheckpointError(f"cannot write {path}: {problem}; free disk space and run the command again") from None
     path.chmod(mode)

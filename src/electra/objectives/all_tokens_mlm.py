@@ -4,11 +4,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from electra.config.objectives import AllTokensMLMObjective
 from electra.data.feeding.batch import Batch
-from electra.data.tokens.tokenizer import Tokenizer
 from electra.model.initialize import glorot_linear
-from electra.model.networks import GeneratorNetwork, MaskedLM
+from electra.model.networks import MaskedLM
 from electra.objectives.base import Predictions, Step, log_likelihood, weighted_sum
 from electra.objectives.corruption import CorruptingObjective
 from electra.objectives.draws import Draws
@@ -21,14 +19,10 @@ class AllTokensMLM(CorruptingObjective, kind="all_tokens_mlm"):
     main = MaskedLM
     network: MaskedLM
 
-    def __init__(
-        self, config: AllTokensMLMObjective, tokenizer: Tokenizer, generator: GeneratorNetwork, network: MaskedLM
-    ) -> None:
-        super().__init__(config, tokenizer, generator, network)
-        self.copy = glorot_linear(network.encoder.config.hidden_size, 1)
+    def complete(self) -> None:
+        self.copy = glorot_linear(self.network.encoder.config.hidden_size, 1)
 
     def forward(self, batch: Batch[Tensor], draws: Draws) -> Step:
-        """Corrupt the batch and predict every original token, by copying or from the vocabulary."""
         corrupted = self.corrupt(batch, draws)
         hidden, logits = self.network(corrupted.ids, batch.attention, batch.types)  # (B, L, H), (B, L, V)
         logits = logits.float()

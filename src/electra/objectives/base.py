@@ -16,7 +16,7 @@ from electra.model.body import check_shape
 from electra.model.networks import Discriminator, EnergyModel, GeneratorNetwork, MaskedLM, TwoTower, adopt_generator
 from electra.model.pretrained import Pretrained
 from electra.objectives.draws import Draws
-from electra.objectives.masking import Masked, real_tokens
+from electra.objectives.masking import Masked, Masker, real_tokens
 
 OBJECTIVES: dict[str, type["Objective"]] = {}  # by the `kind` of their config section
 FRESH = "it starts from random weights"
@@ -91,6 +91,17 @@ class Objective(nn.Module):
     generator: GeneratorNetwork | None
     kind: ClassVar[str]
 
+    def __init__(self, config: Any, tokenizer: Tokenizer, generator: GeneratorNetwork | None, network: Any) -> None:
+        super().__init__()
+        self.config = config
+        self.mask = Masker(config, tokenizer)
+        self.generator = generator
+        self.network = network
+        self.complete()
+
+    def complete(self) -> None:
+        """Complete the objective once it has its networks, for example by another head."""
+
     def __init_subclass__(cls, *, kind: str | None = None) -> None:
         """Register the objective for the config sections of its kind; a class without one is only a base."""
         super().__init_subclass__()
@@ -113,15 +124,13 @@ class Objective(nn.Module):
 
     def adopt(self, model: Pretrained) -> list[str]:
         """Start from a pre-trained model; return what it lacks, as the rest of a sentence about it."""
-        theirs, lacks = model.network, []
-        check_shape(self.network.encoder.config, model.encoder.config, "the model")
+        theirs, main, lacks = model.network, self.network.encoder, []
+        check_shape(main.config, model.encoder.config, "the model")
         if isinstance(self.generator, MaskedLM):
-            lacks.append(
-                adopt_generator(self.generator, self.network.encoder, model.generator, model.encoder.embeddings)
-            )
+            lacks.append(adopt_generator(self.generator, main, model.generator, model.encoder.embeddings))
         elif isinstance(self.generator, TwoTower):
             lacks.append(f"has no two-tower generator: {FRESH}")
-        self.network.encoder.adopt(model.encoder)
+        main.adopt(model.encoder)
         if isinstance(theirs, type(self.network)):
             self.network.head.load_state_dict(theirs.head.state_dict())
         else:

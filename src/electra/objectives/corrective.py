@@ -4,9 +4,8 @@ from torch import Tensor
 
 from electra.config.objectives import CorrectiveObjective
 from electra.data.feeding.batch import Batch
-from electra.data.tokens.tokenizer import Tokenizer
 from electra.model.heads import at_positions
-from electra.model.networks import Discriminator, GeneratorNetwork, MaskedLM
+from electra.model.networks import MaskedLM
 from electra.model.pretrained import Pretrained
 from electra.objectives.base import FRESH, Step, detect, predict
 from electra.objectives.draws import Draws
@@ -22,11 +21,8 @@ class CorrectiveDetection(ReplacedTokenDetection, kind="corrective"):
 
     config: CorrectiveObjective
 
-    def __init__(
-        self, config: CorrectiveObjective, tokenizer: Tokenizer, generator: GeneratorNetwork, network: Discriminator
-    ) -> None:
-        super().__init__(config, tokenizer, generator, network)
-        self.corrector = network.encoder.token_head()
+    def complete(self) -> None:
+        self.corrector = self.network.encoder.token_head()
 
     def adopt(self, model: Pretrained) -> list[str]:
         """Start from a pre-trained model; the head of a masked LM becomes the corrector."""
@@ -37,7 +33,6 @@ class CorrectiveDetection(ReplacedTokenDetection, kind="corrective"):
         return lacks
 
     def forward(self, batch: Batch[Tensor], draws: Draws) -> Step:
-        """Corrupt the batch, detect the replaced tokens and predict the original ones at the masked positions."""
         corrupted = self.corrupt(batch, draws)  # L_MLM
         masked = corrupted.masked
         hidden, scores = self.network(corrupted.ids, batch.attention, batch.types)  # (B, L, H), (B, L)
@@ -45,9 +40,6 @@ class CorrectiveDetection(ReplacedTokenDetection, kind="corrective"):
         discriminator_loss, verdicts = detect(scores, replaced, self.counted(batch, corrupted))  # L_Disc
         logits = self.corrector(at_positions(hidden, masked.positions), self.network.vocabulary)  # (B, N, V)
         correction_loss, corrections = predict(logits, masked)  # L_Corr
-        terms = (
-            corrupted.loss,
-            discriminator_loss.times(self.config.discriminator_weight),
-            correction_loss.times(self.config.correction_weight),
-        )
+        detection = discriminator_loss.times(self.config.discriminator_weight)
+        terms = corrupted.loss, detection, correction_loss.times(self.config.correction_weight)
         return Step(terms, corrupted.ids, corrupted.generator, main=corrections, verdicts=verdicts)

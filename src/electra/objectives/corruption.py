@@ -14,7 +14,7 @@ from electra.model import ops
 from electra.model.networks import Discriminator, EnergyModel, GeneratorNetwork, MaskedLM, build_networks
 from electra.objectives.base import Objective, Predictions, Term, predict
 from electra.objectives.draws import Draws
-from electra.objectives.masking import Masked, Masker, put_back
+from electra.objectives.masking import Masked, put_back
 
 
 class TwoNetworks(Objective):
@@ -22,13 +22,6 @@ class TwoNetworks(Objective):
 
     main: ClassVar[type[Discriminator | EnergyModel | MaskedLM]]  # the class of the main network
     generator: GeneratorNetwork
-
-    def __init__(self, config: Any, tokenizer: Tokenizer, generator: GeneratorNetwork, network: Any) -> None:
-        super().__init__()
-        self.config = config
-        self.mask = Masker(config, tokenizer)
-        self.generator = generator
-        self.network = network
 
     @classmethod
     def build(cls, config: Any, model: ModelConfig, tokenizer: Tokenizer, counts: Tensor | None = None) -> Self:

@@ -11,5 +11,4 @@ class Electra15(ReplacedTokenDetection, kind="electra_15"):
     """Replaced token detection at the masked positions."""
 
     def counted(self, batch: Batch[Tensor], corrupted: Corrupted) -> Tensor:
-        """Weight (B, L) tokens in L_Disc: those that were masked, whatever the generator put there."""
-        return corrupted.masked.chosen
+        return corrupted.masked.chosen  # whatever the generator put there

@@ -7,7 +7,6 @@ from torch import Tensor
 
 from electra.config.objectives import ElectricObjective
 from electra.data.feeding.batch import Batch
-from electra.data.tokens.tokenizer import Tokenizer
 from electra.model import ops
 from electra.model.heads import at_positions
 from electra.model.networks import EnergyModel, TwoTower
@@ -30,14 +29,10 @@ class Electric(TwoNetworks, kind="electric"):
     generator: TwoTower
     network: EnergyModel
 
-    def __init__(
-        self, config: ElectricObjective, tokenizer: Tokenizer, generator: TwoTower, network: EnergyModel
-    ) -> None:
-        super().__init__(config, tokenizer, generator, network)
-        self.offset = math.log(config.mask_fraction / (1 - config.mask_fraction))
+    def complete(self) -> None:
+        self.offset = math.log(self.config.mask_fraction / (1 - self.config.mask_fraction))
 
     def forward(self, batch: Batch[Tensor], draws: Draws) -> Step:
-        """Predict every token from all others, insert noise, and tell noise from data."""
         masked = self.mask(batch, draws)
         counted = self.mask.candidates(batch).float()
         logits = self.generator(batch.ids, batch.attention, batch.types).logits.float()  # (B, L, V)

@@ -62,13 +62,8 @@ class Masker(nn.Module):
             positions, chosen = _distinct(candidates, wanted, draws.order, count)
         becomes_mask = chosen & (draws.keep[:, :count] < self.config.mask_token_fraction)
         hidden = torch.zeros_like(batch.ids).scatter_add(1, positions, becomes_mask.long()) > 0
-        return Masked(
-            ids=torch.where(hidden, self.mask_id, batch.ids),
-            positions=positions,
-            weights=chosen.float(),
-            originals=batch.ids.gather(1, positions),
-            hidden=hidden.gather(1, positions),
-        )
+        ids, originals = torch.where(hidden, self.mask_id, batch.ids), batch.ids.gather(1, positions)
+        return Masked(ids, positions, chosen.float(), originals, hidden.gather(1, positions))
 
     def candidates(self, batch: Batch[Tensor]) -> Tensor:
         """Return which tokens (B, L) may be masked."""

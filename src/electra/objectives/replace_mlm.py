@@ -16,7 +16,6 @@ class ReplaceMLM(CorruptingObjective, kind="replace_mlm"):
     network: MaskedLM
 
     def forward(self, batch: Batch[Tensor], draws: Draws) -> Step:
-        """Corrupt the batch and predict the original tokens at the masked positions."""
         corrupted = self.corrupt(batch, draws)
         masked = corrupted.masked
         logits = self.network(corrupted.ids, batch.attention, batch.types, masked.positions).logits

@@ -29,7 +29,6 @@ class ReplacedTokenDetection(CorruptingObjective, kind="electra"):
         return objective
 
     def forward(self, batch: Batch[Tensor], draws: Draws) -> Step:
-        """Corrupt the batch and tell original tokens from replaced ones."""
         corrupted = self.corrupt(batch, draws)  # L_MLM
         replaced = corrupted.ids != batch.ids  # a lucky guess counts as original
         scores = self.network(corrupted.ids, batch.attention, batch.types).scores  # (B, L)

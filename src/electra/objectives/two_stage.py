@@ -21,11 +21,9 @@ from electra.objectives.rtd import ReplacedTokenDetection
 class TwoStageRTD(ReplacedTokenDetection, kind="two_stage"):
     """The second stage: replaced token detection with the generator held fixed."""
 
-    def __init__(
-        self, config: ElectraObjective, tokenizer: Tokenizer, generator: MaskedLM, network: Discriminator
-    ) -> None:
-        fixed = config.model_copy(update={"generator_weight": 0.0})  # its loss is reported, not trained
-        super().__init__(fixed, tokenizer, generator.requires_grad_(False), network)
+    def complete(self) -> None:
+        self.config = self.config.model_copy(update={"generator_weight": 0.0})  # its loss is reported, not trained
+        self.generator.requires_grad_(False)
 
     @classmethod
     def build(cls, config: Any, model: ModelConfig, tokenizer: Tokenizer, counts: Tensor | None = None) -> Self:

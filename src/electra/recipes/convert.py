@@ -90,12 +90,9 @@ def config_of(model: Pretrained) -> PretrainConfig:
     """Return a pre-training config for a model, with the settings of the preset of the nearest size."""
     shape = model.encoder.config
     # What eases a start from random weights, as in `quick`, would set a trained model back.
-    presets = [
-        preset
-        for preset in map(load_config, preset_names())
-        if preset.train.start_length is None and preset.train.start_batch_size is None
-    ]
-    nearest = min(presets, key=lambda preset: abs(preset.model.hidden_size - shape.hidden_size))
+    presets = map(load_config, preset_names())
+    plain = [preset for preset in presets if not (preset.train.start_length or preset.train.start_batch_size)]
+    nearest = min(plain, key=lambda preset: abs(preset.model.hidden_size - shape.hidden_size))
     usual = nearest.objective
     assert isinstance(usual, ElectraObjective)
     assert isinstance(usual.generator, MaskedLMGenerator)
@@ -122,11 +119,8 @@ def _describe_generator(shape: ModelConfig, model: Pretrained) -> MaskedLMGenera
     assert model.generator is not None
     found = model.generator.encoder.config
     shared = torch.equal(model.generator.vocabulary, model.encoder.vocabulary)
-    described = MaskedLMGenerator(
-        width=found.hidden_size / shape.hidden_size,
-        depth=found.layers / shape.layers,
-        sharing="embeddings" if shared else "none",
-    )
+    width, depth = found.hidden_size / shape.hidden_size, found.layers / shape.layers
+    described = MaskedLMGenerator(width=width, depth=depth, sharing="embeddings" if shared else "none")
     derived = described.model(shape).shape
     for key, value in found.shape.items():
         if value != derived[key]:

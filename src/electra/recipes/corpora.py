@@ -46,12 +46,9 @@ class Corpora(list[Corpus]):
             "token_types": start.token_types if start else max(config.model.token_types, 1 + (corpus.cut == "paper")),
         }
         sizes = {key: value for key, value in follows.items() if not is_set(config, f"model.{key}")}
-        fitted = config.model_copy(
-            update={
-                "model": config.model.model_copy(update=sizes),
-                "train": config.train.model_copy(update={"length": length, **_start_length(config, length)}),
-            }
-        )
+        model = config.model.model_copy(update=sizes)
+        train = config.train.model_copy(update={"length": length, **_start_length(config, length)})
+        fitted = config.model_copy(update={"model": model, "train": train})
         self._check(fitted)
         return validate(PretrainConfig, gather(PretrainConfig, fitted.model_dump(exclude_none=True)))
 

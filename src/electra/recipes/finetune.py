@@ -200,9 +200,8 @@ class _Seed(Training):
         place = self.folder / "checkpoints"
         checkpoints = Checkpoints(place, keep=1) if config.checkpoint_every else NoCheckpoints()
         kept = self.folder / BEST
-        if (
-            checkpoints.hold_updates() and kept.is_file()
-        ):  # otherwise it is left over from an attempt without checkpoints
+        # Without updates it is left over from an attempt without checkpoints.
+        if checkpoints.hold_updates() and kept.is_file():
             self.best = read_table(kept, "the scores of the best model so far", CheckpointError)
         run = Run(self.folder, [self._tell])
         state = train(self, training, run, checkpoints, self.processes)
@@ -273,11 +272,8 @@ class _Seed(Training):
 
     def _keep(self, scored: _Scored, steps: int) -> None:
         tuning = self.tuning
-        described = {
-            "name": tuning.task.name,
-            "config": tuning.config.model_dump(exclude_none=True),
-            "known": scored.known,
-        }
+        config = tuning.config.model_dump(exclude_none=True)
+        described = {"name": tuning.task.name, "config": config, "known": scored.known}
         with atomic_folder(self.folder / "model", overwrite=True) as folder:
             tokenizer = tuning.start.tokenizer.of_length(tuning.config.max_length)
             write_task_model(TaskModel(self.network, tokenizer, described), folder)

@@ -78,8 +78,6 @@ def check(config: PretrainConfig) -> PretrainConfig:
 class Pretraining(Training):
     """The pre-training of one stage: what the loop trains, on what, and what it writes."""
 
-    more_time: str
-
     def __init__(
         self,
         config: PretrainConfig,
@@ -229,21 +227,15 @@ class Pretraining(Training):
         return self.config.train.smallest_batch // self.processes.world_size
 
     def metrics(self, result: Step, tokens_per_second: float) -> dict[str, float]:
-        """Return losses and accuracies, and on a GPU the share of its peak."""
-        found = summarize([result])
+        found, config, length = summarize([result]), self.config, self.config.train.length
         if self._peak:
-            share = tokens_per_second * self._flops_per_token / self._peak / self.processes.world_size
-            found["peak_share"] = share
+            flops = tokens_per_second * count_flops(config.model, config.objective, length).train / length
+            found["peak_share"] = flops / self._peak / self.processes.world_size
         return found
 
     @cached_property
     def _peak(self) -> float | None:
         return matrix_peak(self.processes.device)
-
-    @cached_property
-    def _flops_per_token(self) -> float:
-        config = self.config
-        return count_flops(config.model, config.objective, config.train.length).train / config.train.length
 
     def finish(self) -> None:
         """Write the model folder: the main network, and the generator where Hugging Face has a class for it."""
@@ -285,12 +277,9 @@ def trained_model(objective: Objective, tokenizer: Tokenizer) -> Pretrained:
 
 def _stage_config(config: PretrainConfig, stage: Stage) -> PretrainConfig:
     """Return the run of a stage before the last, in a folder of its own."""
-    parts = {
-        "objective": stage.objective,
-        "train": config.train.model_copy(update={"learning_rate": config.train.learning_rate * stage.rate}),
-        "out": str(Path(config.out or "") / FIRST_STAGE),
-    }
-    return config.model_copy(update=parts)
+    train = config.train.model_copy(update={"learning_rate": config.train.learning_rate * stage.rate})
+    out = str(Path(config.out or "") / FIRST_STAGE)
+    return config.model_copy(update={"objective": stage.objective, "train": train, "out": out})
 
 
 def _cut_to(batch: Batch[Tensor], length: int) -> Batch[Tensor]:

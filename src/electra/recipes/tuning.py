@@ -18,6 +18,7 @@ from electra.tasks.batches import batches_per_epoch
 from electra.tasks.build import build_task
 
 PAPER = {256: (3e-4, 0.8), 768: (1e-4, 0.8), 1024: (5e-5, 0.9)}  # by width: learning rate, layer decay
+SHARED = {"batch_size", "optimizer", "learning_rate", "weight_decay", "clip_norm", "precision"}  # with pre-training
 
 
 @dataclass(frozen=True)
@@ -51,19 +52,10 @@ class Tuning:
         config = self.config
         assert config.epochs is not None
         assert config.max_length is not None
-        assert config.learning_rate is not None
         steps = max(1, int(self.steps_per_epoch * config.epochs))
-        return TrainConfig(
-            steps=steps,
-            batch_size=config.batch_size,
-            length=config.max_length,
-            optimizer=config.optimizer,
-            learning_rate=config.learning_rate,
-            warmup_steps=int(steps * config.warmup_fraction),
-            weight_decay=config.weight_decay,
-            clip_norm=config.clip_norm,
-            precision=config.precision,
-        )
+        warmup = int(steps * config.warmup_fraction)
+        shared = config.model_dump(include=SHARED)
+        return TrainConfig(steps=steps, length=config.max_length, warmup_steps=warmup, **shared)
 
     def fingerprints(self) -> dict[str, str]:
         """Return what identifies the weights and the examples, since their content may change under the same names."""

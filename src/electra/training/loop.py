@@ -136,17 +136,13 @@ class _Trainer:
 
     def _restored(self) -> State:
         """Restore the newest intact checkpoint, and report what the user should know before the first update."""
-        restored = self.checkpoints.restore(self.training.module, self.optimizer)
+        restored, folder = self.checkpoints.restore(self.training.module, self.optimizer), self.run.folder
         try:
             state = State(**restored.state) if restored else State()
         except TypeError:
-            raise CheckpointError(
-                f"{self.run.folder} was written by another version of electra; choose another out"
-            ) from None
+            raise CheckpointError(f"{folder} was written by another version of electra; choose another out") from None
         if self.processes.largest(state.step) != -self.processes.largest(-state.step):
-            raise CheckpointError(
-                f"the processes see different checkpoints in {self.run.folder}: out must be a shared folder"
-            )
+            raise CheckpointError(f"the processes see different checkpoints in {folder}: out must be a shared folder")
         warnings = [f"{path} is damaged; using an older checkpoint" for path in restored.damaged] if restored else []
         if self.processes.first:
             self.run.rewind(state.step or -1)  # a checkpoint of step 0 equals a fresh start
@@ -161,9 +157,8 @@ class _Trainer:
         evaluated = time.monotonic()
         self._save()
         saved = time.monotonic()
-        self.state.ending = (evaluated - began) + 2 * (
-            saved - evaluated
-        )  # writing the model takes as long as a checkpoint
+        # Writing the model takes as long as a checkpoint.
+        self.state.ending = (evaluated - began) + 2 * (saved - evaluated)
 
     def work(self) -> None:
         """Update until the budget is spent or a signal arrives."""
@@ -173,10 +168,8 @@ class _Trainer:
         updates = training.updates(state.step)
         progress = self._progress()
         if progress >= 1 and state.step == 0:  # never announce an untrained model as trained
-            raise ElectraError(
-                f"the time is over before the first update: evaluating and saving take {state.ending:,.0f} seconds; "
-                f"{training.more_time}"
-            )
+            reason = f"evaluating and saving take {state.ending:,.0f} seconds"
+            raise ElectraError(f"the time is over before the first update: {reason}; {training.more_time}")
         if progress < 1 and not training.enough():
             training.begin()
         if state.evaluated < state.step and self._is_evaluated(progress):  # the run was stopped before it
@@ -248,10 +241,8 @@ class _Trainer:
             self.run.report({"step": self.state.step, "warning": warning})
         self.state.skipped = skipped
         if self.optimizer.skipped_in_a_row.item() >= MOST_BAD_STEPS:
-            raise ElectraError(
-                f"the loss was not finite for {MOST_BAD_STEPS} steps in a row, up to step {self.state.step}: "
-                f"{self.training.remedy}"
-            )
+            when = f"{MOST_BAD_STEPS} steps in a row, up to step {self.state.step}"
+            raise ElectraError(f"the loss was not finite for {when}: {self.training.remedy}")
 
     def _log(self, result: Any, loss: Tensor, rate: float) -> None:
         norm = self.optimizer.norm.item()  # waits for the device, so that the clock is read after its work

@@ -65,27 +65,13 @@ class Optimizer:
     def _adam(self, group: Group, part: slice, scale: Tensor, bad: Tensor) -> None:
         weights, config = self.weights, self.config
         step = torch.full_like(self.updates, 1e9) if config.optimizer == "electra" else self.updates
-        values, gradients, means, squares = (
-            _pieces(vector[part]) for vector in (weights.values, weights.gradient, self.means, self.squares)
-        )
+        vectors = (weights.values, weights.gradient, self.means, self.squares)
+        values, gradients, means, squares = (_pieces(vector[part]) for vector in vectors)
         adamw(
-            values,
-            gradients,
-            means,
-            squares,
-            [],
-            list(step.repeat(len(values)).unbind()),
-            fused=True,
-            grad_scale=scale,
-            found_inf=bad,
-            amsgrad=False,
-            beta1=config.adam_beta1,
-            beta2=config.adam_beta2,
-            lr=self.rate * group.factor,
-            weight_decay=group.decay,
-            eps=config.adam_eps,
-            maximize=False,
-        )
+            values, gradients, means, squares, [], list(step.repeat(len(values)).unbind()), fused=True, maximize=False,
+            amsgrad=False, grad_scale=scale, found_inf=bad, lr=self.rate * group.factor, weight_decay=group.decay,
+            beta1=config.adam_beta1, beta2=config.adam_beta2, eps=config.adam_eps,
+        )  # fmt: skip
 
     def _muon(self, group: Group, part: slice, scale: Tensor, bad: Tensor) -> None:
         values, gradient, means = (
@@ -109,11 +95,8 @@ class Optimizer:
         """Return the state that the next update depends on besides the weights, as live tensors by name."""
         weights = self.weights
         means = {f"mean.{name}": view for name, view in weights.views(self.means).items()}
-        squares = {
-            f"square.{name}": view
-            for name, view in weights.views(self.squares).items()
-            if not weights.group_of[name].matrix  # Muon does not use them
-        }
+        views = weights.views(self.squares).items()
+        squares = {f"square.{name}": view for name, view in views if not weights.group_of[name].matrix}  # not of Muon
         return {"updates": self.updates, **means, **squares}
 
 

@@ -96,6 +96,5 @@ def average_loss(result: Any, processes: Processes) -> Tensor:
         loss: Tensor = result.loss
         return loss
     counts = processes.mean(torch.stack([term.count for term in result.terms]))
-    return torch.stack(
-        [term.weight * (term.total / count) for term, count in zip(result.terms, counts, strict=True)]
-    ).sum()
+    terms = [term.weight * (term.total / count) for term, count in zip(result.terms, counts, strict=True)]
+    return torch.stack(terms).sum()

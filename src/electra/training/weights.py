@@ -46,9 +46,8 @@ class Weights:
         self.groups, self.starts = _lay_out(trained, self.group_of)
         self.shapes = {name: trained[name].shape for name in self.starts}
         first = next(iter(trained.values()))
-        self.values = torch.zeros(
-            max(part.stop for part in self.groups.values()), dtype=first.dtype, device=first.device
-        )
+        size = max(part.stop for part in self.groups.values())
+        self.values = torch.zeros(size, dtype=first.dtype, device=first.device)
         self.gradient = torch.zeros_like(self.values)
         for name, view in self.views(self.values).items():
             view.copy_(trained[name].detach())

@@ -101,11 +101,12 @@ class _Stack(torch.autograd.Function):
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         texts, seeds, *tensors = context.saved_tensors
-        size = len(_Kept._fields)
-        kept, blocks = _Kept(*tensors[:size]), _blocks(tensors[size:])
+        count = len(_Kept._fields)
+        kept, blocks = _Kept(*tensors[:count]), _blocks(tensors[count:])
         to_x = gradient.contiguous().flatten(0, 1)
         to_weights: list[Tensor] = []
-        for group in cut_into_groups(len(blocks), _waiting(kept.of(0))):
+        size = sum(tensor[0].nbytes for tensor in (kept.projected, kept.summed, kept.wide))  # as their gradients
+        for group in cut_into_groups(len(blocks), size):
             found = _make_room_for_gradients(kept.of(group), context.settings)
             for layer in reversed(range(group.start, group.stop)):
                 to_x = _backward(
@@ -183,11 +184,6 @@ def cut_into_groups(layers: int, size: int) -> Iterator[slice]:
     together = max(1, GROUP // size)
     for stop in range(layers, 0, -together):
         yield slice(max(0, stop - together), stop)
-
-
-def _waiting(kept: _Kept) -> int:
-    """Return the bytes of a layer's state gradients, which have the shapes of the states."""
-    return sum(tensor.nbytes for tensor in (kept.projected, kept.summed, kept.wide))
 
 
 def _make_room_for_gradients(kept: _Kept, settings: Settings) -> _Gradients:

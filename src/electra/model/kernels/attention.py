@@ -103,11 +103,10 @@ def fits(tokens: int, head_size: int, device: torch.device) -> bool:
 
     128 tokens with a head size of 64 need 112 KiB: data-center GPUs have that much, others only 99 KiB.
     """
-    size = _size(tokens)
-    bytes_needed = 4 * size**2 + 6 * size * head_size
-    return (
-        device.type == "cpu" or bytes_needed < torch.cuda.get_device_properties(device).shared_memory_per_multiprocessor
-    )
+    if device.type == "cpu":
+        return True
+    size, chip = _size(tokens), torch.cuda.get_device_properties(device)
+    return 4 * size**2 + 6 * size * head_size < chip.shared_memory_per_multiprocessor
 
 
 def attend(

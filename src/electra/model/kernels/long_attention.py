@@ -44,10 +44,7 @@ def _seen(row, column, texts, sequence, tokens, TEXTS: tl.constexpr, TURNED: tl.
     if TEXTS:
         of_query = tl.load(texts + sequence * tokens + row, mask=row < tokens, other=-1)
         of_key = tl.load(texts + sequence * tokens + column, mask=real, other=-1)
-        if TURNED:
-            seen = seen & (of_key[:, None] == of_query[None, :])
-        else:
-            seen = seen & (of_query[:, None] == of_key[None, :])
+        seen = seen & (of_key[:, None] == of_query[None, :] if TURNED else of_query[:, None] == of_key[None, :])
     return seen
 
 
@@ -186,10 +183,7 @@ def _to_keys_and_values(
 def attend(
     projected: Tensor, heads: int, texts: Tensor | None, seeds: Tensor, chance: float, out: Tensor, log_sum: Tensor
 ) -> None:
-    """Compute attention over projected states (B, L, 3H) between tokens with equal `texts` (B, L).
-
-    Writes the output (B · L, H) and the log-sums of the scores, B · heads · L numbers.
-    """
+    """Do the same as `attention.attend`."""
     sequences, tokens, _ = projected.shape
     with on_device(projected):
         _long_forward[(sequences * heads, triton.cdiv(tokens, FORWARD.queries))](
@@ -208,7 +202,7 @@ def attend_backward(
     gradient: Tensor, projected: Tensor, out: Tensor, log_sum: Tensor, heads: int, texts: Tensor | None, seeds: Tensor,
     chance: float, to_projected: Tensor, partial: Tensor,
 ) -> None:  # fmt: skip
-    """Write the gradient of the projected states (B · L, 3H) and its partial sums (programs, 3H) over tokens."""
+    """Do the same as `attention.attend_backward`."""
     sequences, tokens, _ = projected.shape
     programs, along = (sequences * heads, triton.cdiv(tokens, SHARE)), torch.empty_like(log_sum)
     scales, common = numbers(projected, heads, chance), flags(projected, heads, texts, chance)
@@ -224,9 +218,5 @@ def attend_backward(
 
 
 def _cut(blocks: Blocks, tokens: int) -> dict[str, object]:
-    return {
-        "QUERIES": blocks.queries,
-        "KEYS": blocks.keys,
-        "RAGGED": tokens % blocks.keys != 0,
-        "num_warps": blocks.warps,
-    }
+    queries, keys, warps = blocks
+    return {"QUERIES": queries, "KEYS": keys, "RAGGED": tokens % keys != 0, "num_warps": warps}

@@ -25,8 +25,12 @@ def weight_gradients(to_outputs: Tensor, inputs: Tensor) -> Tensor:
     if parts == 1:
         return torch.bmm(to_outputs.transpose(1, 2), inputs)
     left, right = (tensor.view(layers * parts, tokens // parts, -1) for tensor in (to_outputs, inputs))
-    partial = _float32_products(left.transpose(1, 2), right).view(layers, parts, -1)
-    return sum_rows(partial, inputs.dtype).view(layers, width, -1)
+    left = left.transpose(1, 2)
+    if left.is_cuda:
+        products = torch.bmm(left, right, out_dtype=torch.float32)
+    else:  # CPU products have no out_dtype
+        products = torch.bmm(left.float(), right.float())
+    return sum_rows(products.view(layers, parts, -1), inputs.dtype).view(layers, width, -1)
 
 
 def count_parts(tiles: int, tokens: int, processors: int) -> int:
@@ -35,9 +39,3 @@ def count_parts(tiles: int, tokens: int, processors: int) -> int:
     while tiles * parts < processors and tokens % (2 * parts) == 0 and tokens >= 2 * parts * SHORTEST:
         parts *= 2
     return parts
-
-
-def _float32_products(left: Tensor, right: Tensor) -> Tensor:
-    if left.is_cuda:
-        return torch.bmm(left, right, out_dtype=torch.float32)
-    return torch.bmm(left.float(), right.float())  # CPU products have no out_dtype

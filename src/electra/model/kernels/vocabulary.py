@@ -169,18 +169,13 @@ def cross_entropy(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
 def sample(logits: Tensor, uniform: Tensor, temperature: float, forbidden: Tensor | None) -> Tensor:
     """Sample a token (N,) from each row by inverting its cumulative distribution at a uniform number."""
     sampled = torch.empty(len(logits), dtype=torch.int64, device=logits.device)
+    banned = None if forbidden is None else forbidden.contiguous()
+    blocks = _blocks(logits.size(1))
     with on_device(logits):
         _sample[(len(logits),)](
-            logits,
-            logits.stride(0),
-            uniform.contiguous(),
-            None if forbidden is None else forbidden.contiguous(),
-            sampled,
-            1 / temperature,
-            **(blocks := _blocks(logits.size(1))),
-            COUNT=triton.next_power_of_2(blocks["BLOCKS"]),
-            FORBIDS=forbidden is not None,
-        )
+            logits, logits.stride(0), uniform.contiguous(), banned, sampled, 1 / temperature, **blocks,
+            COUNT=triton.next_power_of_2(blocks["BLOCKS"]), FORBIDS=banned is not None,
+        )  # fmt: skip
     return sampled
 
 
