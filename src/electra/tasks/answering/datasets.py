@@ -39,14 +39,12 @@ class DatasetAnswering(QuestionAnswering):
         self._data, self._file = config.data, config.file
 
     def read(self, split: Split, notes: Notes) -> list[Question]:
-        """Read a split from its file, or from the hub's dataset (by name, or as Parquet files)."""
         sources = self._sources(split)
         questions = checked(chain.from_iterable(map(read_questions, sources)), sources[0])
         self.note_unanswerable(questions, notes)
         return questions
 
     def inputs(self, source: str, notes: Notes) -> Iterator[Question]:
-        """Read questions from a SQuAD file, or from records with question and context."""
         return read_questions(source)
 
     def _sources(self, split: Split) -> list[str]:

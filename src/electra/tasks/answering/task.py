@@ -50,16 +50,13 @@ class QuestionAnswering(Task[Question, Window, AnswerHead]):
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """A question and its context."""
         return Field("Question", lines=1), Field("Context", "The text that holds the answer.", lines=6)
 
     def example(self, texts: Sequence[str]) -> Question:
-        """Make an example of a question and its context."""
         question, context = texts
         return Question("", question, context)
 
     def show(self, texts: Sequence[str], prediction: Prediction) -> list[Block]:
-        """Return the answer, its place in the context, and the other answers considered."""
         best: list[dict[str, Any]] = prediction["best"]
         others = [(found["text"], found["probability"]) for found in best]
         if not prediction["text"]:
@@ -71,11 +68,9 @@ class QuestionAnswering(Task[Question, Window, AnswerHead]):
         return [Headline(prediction["text"]), marked, Shares(others, "Answers that were considered")]
 
     def fits(self, network: TaskNetwork) -> bool:
-        """Return whether the head scores spans."""
         return isinstance(network.head, AnswerHead)
 
     def calibrate(self, examples: Sequence[Question], predictions: Sequence[Prediction]) -> dict[str, Any]:
-        """Return the threshold of null odds with the best F1."""
         if not self.unanswerable:
             return {}
         return {"null_threshold": _grade(examples, predictions).threshold("f1")}
@@ -83,17 +78,14 @@ class QuestionAnswering(Task[Question, Window, AnswerHead]):
     def features(
         self, examples: Sequence[Question], tokenizer: Tokenizer, max_length: int, notes: Notes, training: bool
     ) -> list[Window]:
-        """Cut contexts into windows."""
         return cut_windows(examples, tokenizer, max_length, notes, training)
 
     def head(self, encoder: Body) -> AnswerHead:
-        """Make the paper's question-answering module, or the head of `ForQuestionAnswering`."""
         make = QuestionAnsweringHead if self._paper_head else find_head(f"{encoder.family}ForQuestionAnswering")
         head: AnswerHead = make(encoder.config)
         return head
 
     def batch(self, features: Sequence[Window], rows: int, length: int) -> Batch:
-        """Return the bounds of the answer, the context and the possible starts in each window."""
         names = ("first", "last", "context_begin", "context_end", "starts_begin", "starts_end")
         bounds = torch.zeros(rows, len(names), dtype=torch.long)
         bounds[: len(features)] = torch.tensor(
@@ -125,7 +117,6 @@ class QuestionAnswering(Task[Question, Window, AnswerHead]):
     def predictions(
         self, examples: Sequence[Question], features: Sequence[Window], outputs: Sequence[Output]
     ) -> list[Prediction]:
-        """Return the text, the best answers, and the null odds if there are unanswerable questions."""
         pairs = zip(features, outputs, strict=True)
         found = [best_answers(windows) for _, windows in groupby(pairs, lambda pair: pair[0].example)]
         return [
@@ -134,7 +125,6 @@ class QuestionAnswering(Task[Question, Window, AnswerHead]):
         ]
 
     def score(self, examples: Sequence[Question], predictions: Sequence[Prediction]) -> dict[str, float]:
-        """Return exact match and F1 by the official rules of SQuAD 1.1 (and MRQA) or 2.0."""
         if not self.unanswerable:
             return score_answers(list(map(best_text, predictions)), list(map(_known, examples)))
         graded = _grade(examples, predictions)
@@ -146,11 +136,9 @@ class QuestionAnswering(Task[Question, Window, AnswerHead]):
         notes.add("questions without an answer, which the model cannot predict", count)
 
     def is_labelled(self, example: Question) -> bool:
-        """Return whether the answers are known, or known not to exist."""
         return example.answers is not None
 
     def files(self, examples: Sequence[Question], predictions: Sequence[Prediction]) -> dict[str, str]:
-        """Return texts and no-answer probabilities for the official scorers, and the n-best answers."""
         contents = {"predictions.json": {prediction["id"]: prediction["text"] for prediction in predictions}}
         if self.unanswerable:
             contents["na_prob.json"] = {

@@ -3,16 +3,15 @@
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from shlex import quote
+from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from electra.config.tasks import TableConfig
 from electra.data.reading.records import Row
 from electra.errors import TaskError
 from electra.tasks.lines import read_cell
-from electra.tasks.table.columns import find_cell, missing_column
-from electra.tasks.table.detect import IDS, SAMPLE, usual_column
+from electra.tasks.table.columns import find_cell, write_columns
+from electra.tasks.table.detect import IDS, column_names, usual_column, usual_columns
 
 CONTEXTS = (  # the first whose columns are all there
     *(("ctx",), ("startphrase",), ("sent1", "sent2"), ("premise", "question"), ("premise",)),
@@ -61,9 +60,7 @@ class ChoiceColumns:
 
     def __str__(self) -> str:
         """Write the columns as the command line sets them."""
-        named = {"text": ",".join(self.text), "pair": ",".join(self.pair), "label": self.label, "id": self.id}
-        named["separator"] = self.separator
-        return " ".join(f"table.{key}={quote(value)}" for key, value in named.items() if value)
+        return write_columns(asdict(self) | {"text": ",".join(self.text), "pair": ",".join(self.pair)})
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -73,9 +70,8 @@ class ChoiceColumns:
     def read(self, row: Row, reading: str | None, labelled: bool) -> Choice:
         """Read an example, or refuse it in one line; without a `reading`, labels are ignored."""
         options, _ = self._options(row)
-        parts = [str(find_cell(row.cells, name, row.where, "table.text") or "").strip() for name in self.text]
-        columns = zip(self.text, parts, strict=True)
-        asked = [QUESTIONS.get(part, part) if name == "question" else part for name, part in columns]
+        parts = [(name, str(find_cell(row, name, "table.text") or "").strip()) for name in self.text]
+        asked = [QUESTIONS.get(part, part) if name == "question" else part for name, part in parts]
         right = self._right(row, reading, labelled) if reading and self.label else None
         name = read_cell(row.cells.get(self.id), row.where) if self.id else None
         return Choice(" ".join(filter(None, asked)), options, right, name)
@@ -87,7 +83,7 @@ class ChoiceColumns:
 
     def _options(self, row: Row) -> tuple[tuple[str, ...], list[str]]:
         """Return the options of a row, and their names if the row has them."""
-        found = [find_cell(row.cells, name, row.where, "table.pair") for name in self.pair]
+        found = [find_cell(row, name, "table.pair") for name in self.pair]
         names: list[str] = []
         if len(self.pair) == 1:
             (cell,) = found
@@ -113,7 +109,7 @@ class ChoiceColumns:
         assert self.label is not None
         if not labelled and read_cell(row.cells.get(self.label), row.where) in HIDDEN:
             return None
-        raw = find_cell(row.cells, self.label, row.where, "table.label")
+        raw = find_cell(row, self.label, "table.label")
         positions = self._positions(row)
         if reading not in positions:
             count = len(self._options(row)[0])
@@ -138,33 +134,21 @@ class ChoiceColumns:
 
 def find_columns(rows: Sequence[Row], settings: TableConfig, labelled: bool) -> ChoiceColumns:
     """Return the columns that are set, and for the others those with usual names."""
-    where, names = rows[0].where, list(dict.fromkeys(name for row in rows[:SAMPLE] for name in row.cells))
-    given = settings.model_dump(include={"text", "pair", "label", "id", "separator"})
-    for key in ("text", "pair", "label", "id"):
-        for name in _split(given[key]) if key in ("text", "pair") else filter(None, [given[key]]):
-            if name not in names:
-                raise TaskError(missing_column(name, names, where, f"table.{key}"))
-    pair = _split(given["pair"]) or _usual_options(names)
-    label = given["label"] or usual_column([name for name in names if name not in pair], LABELS)
-    text = _split(given["text"]) or _usual_context([name for name in names if name not in (*pair, label)])
+    text, pair = _split(settings.text), _split(settings.pair)
+    others = {"label": filter(None, [settings.label]), "id": filter(None, [settings.id])}
+    names = column_names(rows, {"text": text, "pair": pair, **others})
+    pair = pair or _usual_options(names)
+    label = settings.label or usual_column([name for name in names if name not in pair], LABELS)
+    text = text or usual_columns([name for name in names if name not in (*pair, label)], CONTEXTS)
     wanted = {"text": ("context", text), "pair": ("options", pair), "label": ("right option", label or not labelled)}
     for key, (what, column) in wanted.items():
         if not column:
-            raise TaskError(f"{where}: which column has the {what}? set table.{key}; found {', '.join(names)}")
-    known = {"text": text, "pair": pair, "label": label, "id": given["id"] or usual_column(names, (*IDS, "ind"))}
-    return ChoiceColumns.build(given | known)
+            raise TaskError(f"{rows[0].where}: which column has the {what}? set table.{key}; found {', '.join(names)}")
+    return ChoiceColumns(text, pair, label, settings.id or usual_column(names, (*IDS, "ind")), settings.separator)
 
 
 def _split(columns: str | Sequence[str] | None) -> tuple[str, ...]:
     return tuple(name.strip() for name in columns.split(",")) if isinstance(columns, str) else tuple(columns or ())
-
-
-def _usual_context(names: Sequence[str]) -> tuple[str, ...]:
-    for columns in CONTEXTS:
-        found = tuple(filter(None, (usual_column(names, [column]) for column in columns)))
-        if len(found) == len(columns):
-            return found
-    return ()
 
 
 def _usual_options(names: Sequence[str]) -> tuple[str, ...]:

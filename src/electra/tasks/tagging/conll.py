@@ -45,7 +45,6 @@ class ConllTask(TaggingTask):
             )
 
     def read(self, split: Split, notes: Notes) -> list[Sentence]:
-        """Read the sentences of a split; without a dev file, the test file is the dev split."""
         path = self._path(split)
         sentences = list(read_sentences(read_lines(str(path)), str(path), self._settings))
         if not sentences:
@@ -55,7 +54,6 @@ class ConllTask(TaggingTask):
         return sentences
 
     def inputs(self, source: str, notes: Notes) -> Iterator[Sentence]:
-        """Read sentences with one word per line; other columns of the training file are ignored."""
         width = self._known.get("width")  # unknown to models of earlier versions
         return read_sentences(read_lines(source), source, self._settings, tagged=False, width=width)
 

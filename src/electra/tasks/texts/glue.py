@@ -54,7 +54,6 @@ class GlueTask(TextTask):
         return tuple(Field(column_label(name)) for name in self.benchmark.hub[1:])
 
     def read(self, split: Split, notes: Notes) -> list[TextExample]:
-        """Read a split; if the second part of MNLI's dev or test split is missing, this is noted."""
         groups = PARTS.get(self.name, {}).get(split, ("",))
         if not groups:
             raise TaskError(f"{self.name} has no {split} split; use --split test with a model fine-tuned on MNLI")
@@ -83,7 +82,6 @@ class GlueTask(TextTask):
             yield TextExample(tuple(str(row.cells[column]) for column in columns), id=row.cells.get("index"))
 
     def files(self, examples: Sequence[TextExample], predictions: Sequence[Prediction]) -> dict[str, str]:
-        """Return the files of a submission to GLUE."""
         lines: dict[str, list[str]] = {}
         for example, prediction in zip(examples, predictions, strict=True):
             name = f"{SUBMISSION.get(example.group, self.benchmark.folder)}.tsv"

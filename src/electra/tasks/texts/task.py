@@ -40,11 +40,9 @@ class TextTask(Task[TextExample, Feature[list[float]], Head]):
         self._double = self.defaults.double_unordered if wanted is None else wanted
 
     def example(self, texts: Sequence[str]) -> TextExample:
-        """Make an example of one or two texts."""
         return TextExample(tuple(texts))
 
     def show(self, texts: Sequence[str], prediction: Prediction) -> list[Block]:
-        """Return the labels and their probabilities, or the value on its scale."""
         return self.kind.show(prediction)
 
     def features(
@@ -62,35 +60,29 @@ class TextTask(Task[TextExample, Feature[list[float]], Head]):
         return features
 
     def is_labelled(self, example: TextExample) -> bool:
-        """Return whether the label is known."""
         return example.label is not None
 
     def head(self, encoder: Body) -> Head:
-        """Make the paper's head, one linear map of the first token, or Hugging Face's with one more layer."""
         theirs = find_head(f"{encoder.family}ForSequenceClassification")
         make = ClassificationHead if self._paper_head else theirs
         head: Head = make(encoder.config, len(self.labels))
         return head
 
     def batch(self, features: Sequence[Feature[list[float]]], rows: int, length: int) -> Batch:
-        """Return the targets (rows, numbers)."""
         known = [feature.target or [] for feature in features]
         targets = torch.zeros(rows, len(known[0]))
         targets[: len(known)] = torch.tensor(known)
         return {"targets": targets}
 
     def loss(self, head: Head, hidden: Tensor, batch: Batch) -> Tensor:
-        """Return the mean loss of the rows."""
         return mean_where(self.kind.losses(head(hidden), batch["targets"]), batch["weights"])
 
     def outputs(self, head: Head, hidden: Tensor, batch: Batch) -> Batch:
-        """Return the logits."""
         return {"logits": head(hidden)}
 
     def predictions(
         self, examples: Sequence[TextExample], features: Sequence[Feature[list[float]]], outputs: Sequence[Output]
     ) -> list[Prediction]:
-        """Convert the logits of each example."""
         named = [{} if example.id is None else {"id": example.id} for example in examples]
         return [name | self.kind.read(output["logits"]) for name, output in zip(named, outputs, strict=True)]
 
@@ -104,11 +96,9 @@ class TextTask(Task[TextExample, Feature[list[float]], Head]):
         return scores
 
     def is_constant(self, examples: Sequence[TextExample], predictions: Sequence[Prediction]) -> bool:
-        """Return whether all predictions are the same although the labels differ."""
         return len({example.label for example in examples}) > 1 and self.kind.is_constant(predictions)
 
     def pictures(self, examples: Sequence[TextExample], predictions: Sequence[Prediction]) -> dict[str, str]:
-        """Draw the confusion matrix and the calibration of a classifier."""
         if not isinstance(self.kind, Classes) or len(self.kind.names) > MOST_CLASSES:
             return {}
         truth = [example.label for example in examples]
