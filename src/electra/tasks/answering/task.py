@@ -57,7 +57,7 @@ class QuestionAnswering(Task[Question, Window, AnswerHead]):
         return Question("", question, context)
 
     def show(self, texts: Sequence[str], prediction: Prediction) -> list[Block]:
-        best: list[dict[str, Any]] = prediction["best"]
+        best = prediction["best"]
         others = [(found["text"], found["probability"]) for found in best]
         if not prediction["text"]:
             return [Headline("The text holds no answer"), *([Shares(others, "If there were one")] if best else [])]
@@ -88,12 +88,9 @@ class QuestionAnswering(Task[Question, Window, AnswerHead]):
     def batch(self, features: Sequence[Window], rows: int, length: int) -> Batch:
         names = ("first", "last", "context_begin", "context_end", "starts_begin", "starts_end")
         bounds = torch.zeros(rows, len(names), dtype=torch.long)
-        bounds[: len(features)] = torch.tensor(
-            [
-                [*(window.target or (0, 0)), window.begin, window.end, window.starts.start, window.starts.stop]
-                for window in features
-            ]
-        )
+        for row, window in enumerate(features):
+            found = [*(window.target or (0, 0)), window.begin, window.end, window.starts.start, window.starts.stop]
+            bounds[row] = torch.tensor(found)
         return dict(zip(names, bounds.unbind(1), strict=True))
 
     def loss(self, head: AnswerHead, hidden: Tensor, batch: Batch) -> Tensor:
@@ -104,9 +101,8 @@ class QuestionAnswering(Task[Question, Window, AnswerHead]):
         losses = (start + end) / 2
         if self.unanswerable and spans.unanswerable is not None:
             truth = batch["first"].eq(0).float()
-            losses = losses + UNANSWERABLE_WEIGHT * F.binary_cross_entropy_with_logits(
-                spans.unanswerable, truth, reduction="none"
-            )
+            answerability = F.binary_cross_entropy_with_logits(spans.unanswerable, truth, reduction="none")
+            losses = losses + UNANSWERABLE_WEIGHT * answerability
         return mean_where(losses, batch["weights"])
 
     def outputs(self, head: AnswerHead, hidden: Tensor, batch: Batch) -> Batch:
@@ -118,11 +114,14 @@ class QuestionAnswering(Task[Question, Window, AnswerHead]):
         self, examples: Sequence[Question], features: Sequence[Window], outputs: Sequence[Output]
     ) -> list[Prediction]:
         pairs = zip(features, outputs, strict=True)
-        found = [best_answers(windows) for _, windows in groupby(pairs, lambda pair: pair[0].example)]
-        return [
-            {"id": question.id, **self._decide(answers, odds)}
-            for question, (answers, odds) in zip(examples, found, strict=True)
-        ]
+        found = []
+        for question, (_, windows) in zip(examples, groupby(pairs, lambda pair: pair[0].example), strict=True):
+            best, odds = best_answers(windows)
+            prediction = {"id": question.id, "text": best[0]["text"] if best else ""}
+            if self.unanswerable:
+                prediction |= {"text": "" if odds > self.threshold else prediction["text"], "null_odds": odds}
+            found.append(prediction | {"best": best})
+        return found
 
     def score(self, examples: Sequence[Question], predictions: Sequence[Prediction]) -> dict[str, float]:
         if not self.unanswerable:
@@ -141,18 +140,10 @@ class QuestionAnswering(Task[Question, Window, AnswerHead]):
     def files(self, examples: Sequence[Question], predictions: Sequence[Prediction]) -> dict[str, str]:
         contents = {"predictions.json": {prediction["id"]: prediction["text"] for prediction in predictions}}
         if self.unanswerable:
-            contents["na_prob.json"] = {
-                prediction["id"]: float(expit(prediction["null_odds"])) for prediction in predictions
-            }
+            odds = {prediction["id"]: prediction["null_odds"] for prediction in predictions}
+            contents["na_prob.json"] = {name: float(expit(value)) for name, value in odds.items()}
         contents["nbest_predictions.json"] = {prediction["id"]: prediction["best"] for prediction in predictions}
         return {name: json.dumps(content, indent=2, ensure_ascii=False) for name, content in contents.items()}
-
-    def _decide(self, best: list[dict[str, Any]], odds: float) -> Prediction:
-        """Return the best text, or "" if the null odds are above the threshold."""
-        text = best[0]["text"] if best else ""
-        if not self.unanswerable:
-            return {"text": text, "best": best}
-        return {"text": "" if odds > self.threshold else text, "null_odds": odds, "best": best}
 
 
 def serve(network: TaskNetwork) -> Served | None:
@@ -165,8 +156,7 @@ def serve(network: TaskNetwork) -> Served | None:
 
 def best_text(prediction: Prediction) -> str:
     """Return the best text of a prediction, even if it was withheld."""
-    best: list[dict[str, Any]] = prediction["best"]
-    return best[0]["text"] if best else ""
+    return str(prediction["best"][0]["text"]) if prediction["best"] else ""
 
 
 def _grade(examples: Sequence[Question], predictions: Sequence[Prediction]) -> Graded:

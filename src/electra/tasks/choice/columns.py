@@ -1,18 +1,24 @@
-"""The columns of a table of choices: the context, the options, and how labels name the right one."""
+"""Tables of choices: their files, the columns of context and options, and how labels name the right one."""
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Self
+from xml.etree import ElementTree
 
 from electra.config.tasks import TableConfig
-from electra.data.reading.records import Row
+from electra.data.reading.records import Row, read_rows
+from electra.data.reading.sources import Source, read_chunks
 from electra.errors import TaskError
 from electra.tasks.lines import read_cell
 from electra.tasks.table.columns import find_cell, write_columns
 from electra.tasks.table.detect import IDS, column_names, usual_column, usual_columns
+from electra.tasks.table.files import ENDINGS
 
+XML = ".xml"
+FILES = (*ENDINGS, XML)
 CONTEXTS = (  # the first whose columns are all there
     *(("ctx",), ("startphrase",), ("sent1", "sent2"), ("premise", "question"), ("premise",)),
     *(("article", "question"), ("passage", "question"), ("context", "question"), ("context",), ("question",)),
@@ -162,3 +168,25 @@ def _usual_options(names: Sequence[str]) -> tuple[str, ...]:
             found.setdefault(stem, []).append((int(end) if end.isdigit() else 0, end, name))
     several = [columns for columns in found.values() if len(columns) > 1]
     return tuple(name for _, _, name in sorted(several[0])) if several else ()
+
+
+def read_file(source: str) -> Iterator[Row]:
+    """Read the rows of a table or of COPA's XML; `-` has JSON lines."""
+    return _read_copa(source) if XML in Path(source).suffixes[-2:] else read_rows(source)
+
+
+def _read_copa(source: str) -> Iterator[Row]:
+    """Read items under the column names of SuperGLUE's COPA, which counts labels from 0."""
+    try:
+        root = ElementTree.fromstring(b"".join(read_chunks(Source(source, "text"))))
+    except ElementTree.ParseError as problem:
+        raise TaskError(f"{source} is not XML: {problem}") from None
+    for item in root.iter("item"):
+        where = f"{source} item {item.get('id')}"
+        cells: dict[str, str | int | None] = {"premise": item.findtext("p"), "question": item.get("asks-for")}
+        cells |= {"choice1": item.findtext("a1"), "choice2": item.findtext("a2"), "idx": item.get("id")}
+        if right := item.get("most-plausible-alternative"):
+            if right not in ("1", "2"):
+                raise TaskError(f"{where}: most-plausible-alternative is {right!r}; allowed: 1, 2")
+            cells["label"] = int(right) - 1
+        yield Row(where, cells)

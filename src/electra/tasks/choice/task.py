@@ -17,8 +17,7 @@ from electra.model.body import Body
 from electra.model.heads import find_head
 from electra.model.networks import TaskNetwork
 from electra.tasks.base import Batch, Feature, Known, Notes, Output, Prediction, Served, Split, Task, mean_where
-from electra.tasks.choice.columns import READINGS, Choice, ChoiceColumns, find_columns
-from electra.tasks.choice.files import FILES, read_file
+from electra.tasks.choice.columns import FILES, READINGS, Choice, ChoiceColumns, find_columns, read_file
 from electra.tasks.choice.head import ChoiceHead, HuggingFaceChoiceHead
 from electra.tasks.shown import Block, Field, Headline, Shares
 from electra.tasks.table.files import Table
@@ -53,21 +52,17 @@ class ChoiceTask(Task[Choice, OptionFeature, AnyHead]):
         self._columns: ChoiceColumns | None = None  # None: detected in each file
         self._known: dict[str, Any] = {key: known[key] for key in ("reading", "options") if key in known}
         if not known:
-            self._learn()
+            rows = self._table.read_training_file()
+            self._columns = find_columns(rows, config.table, labelled=True)
+            self._table.texts = self._columns.texts
+            self._table.learn(rows)
+            counts = [len(self._columns.read(row, None, labelled=False).options) for row in rows]
+            self._known = {"reading": self._columns.find_reading(rows), "options": [min(counts), max(counts)]}
+            self.group = max(counts)
         elif known.get("columns"):
             set_now = config.table.model_dump(exclude_none=True)
             self._columns = ChoiceColumns.build({**known["columns"], **set_now})
             self._table.texts = self._columns.texts
-
-    def _learn(self) -> None:
-        """Find columns, labels and the size of groups in the training file."""
-        rows = self._table.read_training_file()
-        self._columns = find_columns(rows, self._settings, labelled=True)
-        self._table.texts = self._columns.texts
-        self._table.learn(rows)
-        counts = [len(self._columns.read(row, None, labelled=False).options) for row in rows]
-        self._known = {"reading": self._columns.find_reading(rows), "options": [min(counts), max(counts)]}
-        self.group = max(counts)
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -165,11 +160,10 @@ class ChoiceTask(Task[Choice, OptionFeature, AnyHead]):
                 scores[feature.example].append(float(output["scores"]))
         found = []
         for example, values in zip(examples, scores, strict=True):
-            probabilities = torch.tensor(values, dtype=torch.float64).softmax(0)
-            choice = int(probabilities.argmax())
+            chances = torch.tensor(values, dtype=torch.float64).softmax(0)
+            best = int(chances.argmax())
             named = {} if example.id is None else {"id": example.id}
-            answer = {"choice": choice, "option": example.options[choice], "probabilities": probabilities.tolist()}
-            found.append(named | answer)
+            found.append(named | {"choice": best, "option": example.options[best], "probabilities": chances.tolist()})
         return found
 
     def score(self, examples: Sequence[Choice], predictions: Sequence[Prediction]) -> dict[str, float]:
@@ -188,5 +182,4 @@ class ChoiceTask(Task[Choice, OptionFeature, AnyHead]):
 
 
 def _hits(examples: Sequence[Choice], predictions: Sequence[Prediction]) -> list[bool]:
-    pairs = zip(examples, predictions, strict=True)
-    return [example.right == prediction["choice"] for example, prediction in pairs]
+    return [example.right == prediction["choice"] for example, prediction in zip(examples, predictions, strict=True)]

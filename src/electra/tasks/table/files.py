@@ -157,10 +157,7 @@ def _json(value: Any) -> bytes:
 def _find_in(folder: Path, stems: Sequence[str], endings: Sequence[str]) -> str | None:
     """Return the file of a split: `train.csv`, or else a name that ends so, such as `mine_train.csv`."""
     files = sorted(entry for entry in folder.iterdir() if entry.is_file())
-    for begin in ("", ".*[_-]"):
-        for stem in stems:
-            for path in files:
-                name = path.name.lower()
-                if re.match(rf"{begin}{stem}\.", name) and any(ending in name for ending in endings):
-                    return str(path)
-    return None
+    tables = [path for path in files if any(ending in path.name.lower() for ending in endings)]
+    patterns = [rf"{begin}{stem}\." for begin in ("", ".*[_-]") for stem in stems]
+    found = (str(path) for pattern in patterns for path in tables if re.match(pattern, path.name.lower()))
+    return next(found, None)

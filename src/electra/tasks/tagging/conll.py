@@ -69,9 +69,9 @@ class ConllTask(TaggingTask):
         if named and (folder / named).is_file():  # also an absolute path
             return folder / named
         wanted = [named] if named else [f"{stem}.*" for stem in STEMS[split]]
-        for pattern in [] if named else wanted:
-            for path in sorted(folder.glob(pattern)):
-                return path
+        found = (path for pattern in wanted for path in sorted(folder.glob(pattern)))
+        if not named and (path := next(found, None)):
+            return path
         there = ", ".join(sorted(entry.name for entry in folder.iterdir() if entry.is_file())) or "no file"
         raise TaskError(f"no {wanted[0]} in {folder}; found {there}; name it with {split}_file=FILE")
 
@@ -101,16 +101,13 @@ def read_sentences(
                 yield Sentence(tuple(words), tuple(tags) if tagged else None, start)
             words, tags = [], []
             continue
+        found = f"{where}: {len(cells)} columns"
         if width and len(cells) not in (1, width):
-            raise TaskError(
-                f"{where}: {len(cells)} columns, but the training file has {width}; write one word per line, "
-                f"and a blank line after each sentence"
-            )
+            advice = "write one word per line, and a blank line after each sentence"
+            raise TaskError(f"{found}, but the training file has {width}; {advice}")
         columns = columns or _find_columns(len(cells), settings, _is_universal(name), tagged, where)
         if len(cells) != columns.width:
-            raise TaskError(
-                f"{where}: {len(cells)} columns, but the first line has {columns.width}; every word needs a tag"
-            )
+            raise TaskError(f"{found}, but the first line has {columns.width}; every word needs a tag")
         start = start if words else where
         words.append(cells[columns.word])
         if columns.tag is not None:

@@ -5,7 +5,7 @@ Shapes: B rows, L tokens, T tags.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, chain, pairwise
 from typing import Any
 
 import torch
@@ -58,9 +58,7 @@ class TaggingTask(Task[Sentence, TaggingFeature, TaggingHead]):
     def __init__(self, settings: TaggingConfig, known: Mapping[str, Any], plain: bool = False) -> None:
         self._known = known
         self.labels = tuple(known["labels"])
-        marks_ends = any(
-            label.startswith(("E-", "S-")) for label in self.labels
-        )  # possible in models of other programs
+        marks_ends = any(label.startswith(("E-", "S-")) for label in self.labels)  # in models of other programs
         self._settings = settings.model_copy(update={"scheme": "bioes"}) if marks_ends else settings
         self._plain = plain or not marks_spans(self.labels)
         self.metric = "accuracy" if self._plain else "f1"
@@ -153,7 +151,8 @@ class TaggingTask(Task[Sentence, TaggingFeature, TaggingHead]):
             known_as = {} if example.id is None else {"id": example.id}
             prediction = {**known_as, "words": list(example.words), "tags": tags, "probabilities": chances}
             if not self._plain:
-                prediction["spans"] = [_describe(span, example) for span in self._spans(tags)]
+                spans = [(span, " ".join(example.words[span.start : span.end + 1])) for span in self._spans(tags)]
+                prediction["spans"] = [{"type": span.type, "text": text, **span._asdict()} for span, text in spans]
             found.append(prediction)
         return found
 
@@ -186,9 +185,8 @@ def serve(network: TaskNetwork) -> Served | None:
     """Use a tagger that another program fine-tuned on a table; its columns are not known."""
     if network.head.labelled != "tokens":
         return None
-    return Served(
-        "table", {"columns": {"kind": "tagging", "text": "words", "label": "tags"}, "labels": [*network.labels]}
-    )
+    columns = {"kind": "tagging", "text": "words", "label": "tags"}
+    return Served("table", {"columns": columns, "labels": [*network.labels]})
 
 
 def network_tags(example: Sentence, settings: TaggingConfig, plain: bool) -> list[str]:
@@ -221,14 +219,6 @@ def _pieces(encoding: Encoding, words: int, unknown: int, notes: Notes) -> tuple
         assert word is not None  # only special tokens have no word
         by_word[word].append(piece)
     notes.add("words without any piece, read as unknown", by_word.count([]))
-    pieces: list[int] = []
-    starts: list[int] = []
-    for part in by_word:
-        starts.append(len(pieces) + 1)
-        pieces += part or [unknown]
-    return pieces, starts
-
-
-def _describe(span: Span, example: Sentence) -> dict[str, str | int]:
-    """Return a span for a line of JSON; `end` is its last word."""
-    return {"type": span.type, "text": " ".join(example.words[span.start : span.end + 1]), **span._asdict()}
+    filled = [part or [unknown] for part in by_word]
+    *starts, _ = accumulate(map(len, filled), initial=1)
+    return list(chain.from_iterable(filled)), starts

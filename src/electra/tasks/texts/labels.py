@@ -73,9 +73,8 @@ class Classes(Labels[str]):
     def parse(self, raw: Any, where: str) -> str:
         label = str(raw)
         if label not in self.names:
-            hint = (
-                did_you_mean(label, self.names) if re.search(r"[^\W\d]", label) else ""
-            )  # similar numbers are not typos
+            is_word = re.search(r"[^\W\d]", label)  # similar numbers are not typos
+            hint = did_you_mean(label, self.names) if is_word else ""
             raise TaskError(f"{where}: unknown label {label!r}{hint}; known: {listed(self.names)}")
         return label
 
@@ -87,10 +86,8 @@ class Classes(Labels[str]):
 
     def read(self, logits: np.ndarray) -> Prediction:
         probabilities = torch.from_numpy(logits).double().softmax(0).tolist()
-        return {
-            "label": self.names[int(logits.argmax())],
-            "probabilities": dict(zip(self.names, probabilities, strict=True)),
-        }
+        chances = dict(zip(self.names, probabilities, strict=True))
+        return {"label": self.names[int(logits.argmax())], "probabilities": chances}
 
     def show(self, prediction: Prediction) -> list[Block]:
         return [Headline(prediction["label"]), Shares([*prediction["probabilities"].items()])]
@@ -136,10 +133,8 @@ class LabelSets(Labels[tuple[str, ...]]):
 
     def read(self, logits: np.ndarray) -> Prediction:
         probabilities = torch.from_numpy(logits).double().sigmoid().tolist()
-        return {
-            "labels": [name for name, chance in zip(self.names, probabilities, strict=True) if chance > 0.5],
-            "probabilities": dict(zip(self.names, probabilities, strict=True)),
-        }
+        chances = dict(zip(self.names, probabilities, strict=True))
+        return {"labels": [name for name, chance in chances.items() if chance > 0.5], "probabilities": chances}
 
     def show(self, prediction: Prediction) -> list[Block]:
         headline = Headline(", ".join(prediction["labels"]) or "None of the labels")
@@ -194,8 +189,5 @@ class Value(Labels[float]):
         from electra.tasks.texts import metrics
 
         guess = [prediction["value"] for prediction in predictions]
-        return {
-            "pearson": metrics.pearson(truth, guess),
-            "spearman": metrics.spearman(truth, guess),
-            "squared_error": metrics.squared_error(truth, guess),
-        }
+        found = {"pearson": metrics.pearson(truth, guess), "spearman": metrics.spearman(truth, guess)}
+        return found | {"squared_error": metrics.squared_error(truth, guess)}

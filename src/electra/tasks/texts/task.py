@@ -63,8 +63,7 @@ class TextTask(Task[TextExample, Feature[list[float]], Head]):
         return example.label is not None
 
     def head(self, encoder: Body) -> Head:
-        theirs = find_head(f"{encoder.family}ForSequenceClassification")
-        make = ClassificationHead if self._paper_head else theirs
+        make = ClassificationHead if self._paper_head else find_head(f"{encoder.family}ForSequenceClassification")
         head: Head = make(encoder.config, len(self.labels))
         return head
 
@@ -105,10 +104,8 @@ class TextTask(Task[TextExample, Feature[list[float]], Head]):
         guess = [prediction["label"] for prediction in predictions]
         confidence = [max(prediction["probabilities"].values()) for prediction in predictions]
         right = [true == guessed for true, guessed in zip(truth, guess, strict=True)]
-        return {
-            "confusion.svg": confusion(self.kind.names, truth, guess),
-            "calibration.svg": calibration(confidence, right),
-        }
+        matrix = confusion(self.kind.names, truth, guess)
+        return {"confusion.svg": matrix, "calibration.svg": calibration(confidence, right)}
 
 
 def serve(network: TaskNetwork) -> Served | None:
@@ -122,12 +119,10 @@ def serve(network: TaskNetwork) -> Served | None:
 
 def shorten(pieces: list[list[int]], room: int) -> bool:
     """Cut tokens from the end of the longest text until all fit into `room`; return whether any were cut."""
-    cut = False
+    too_long = sum(map(len, pieces)) > room
     while sum(map(len, pieces)) > room:
-        longest = max(reversed(pieces), key=len)  # the last one in case of a tie, as in BERT
-        longest.pop()
-        cut = True
-    return cut
+        max(reversed(pieces), key=len).pop()  # the last one in case of a tie, as in BERT
+    return too_long
 
 
 def frame(pieces: Sequence[list[int]], tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
