@@ -14,7 +14,7 @@ from electra.data.reading.sources import Source, is_dataset, read_chunks
 from electra.errors import TaskError
 from electra.tasks.answering.questions import Answer, Question, make_question
 from electra.tasks.answering.task import QuestionAnswering
-from electra.tasks.base import HUB, Notes, Split, task_file, task_folder
+from electra.tasks.base import HUB, Known, Notes, Split, task_file, task_folder
 
 
 class Dataset(NamedTuple):
@@ -35,7 +35,7 @@ DATASETS = {
 class DatasetAnswering(QuestionAnswering):
     """Question answering on one of the public datasets."""
 
-    def __init__(self, name: str, config: FinetuneConfig, known: Mapping[str, Any]) -> None:
+    def __init__(self, name: str, config: FinetuneConfig, known: Known) -> None:
         self.dataset = DATASETS[name]
         super().__init__(name, config.head, self.dataset.unanswerable, known)
         self._data, self._file = config.data, config.file

@@ -45,9 +45,7 @@ def overlap_f1(prediction: str, answer: str) -> float:
 
 def overlap_f1_or_both_empty(prediction: str, answer: str) -> float:
     """Return the F1 of SQuAD 2.0, where two empty texts agree."""
-    if not normalize(prediction) and not normalize(answer):
-        return 1.0
-    return overlap_f1(prediction, answer)
+    return overlap_f1(prediction, answer) if normalize(prediction) or normalize(answer) else 1.0
 
 
 def score_answers(predictions: Sequence[str], answers: Sequence[Sequence[str]]) -> dict[str, float]:

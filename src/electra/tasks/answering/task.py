@@ -4,7 +4,7 @@ Shapes: B windows, L tokens, H hidden size.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, Literal
 
@@ -23,7 +23,7 @@ from electra.tasks.answering.questions import Question
 from electra.tasks.answering.scores import Graded, grade, score_answers
 from electra.tasks.answering.spans import AnswerHead, best_answers, best_spans, score_spans
 from electra.tasks.answering.windows import Window, cut_windows
-from electra.tasks.base import Batch, Defaults, Notes, Output, Prediction, Served, Task, mean_where
+from electra.tasks.base import Batch, Defaults, Known, Notes, Output, Prediction, Served, Task, mean_where
 from electra.tasks.shown import Block, Field, Headline, Marked, Piece, Shares
 
 UNANSWERABLE_WEIGHT = 0.5
@@ -39,9 +39,7 @@ class QuestionAnswering(Task[Question, Window, AnswerHead]):
 
     defaults = Defaults(epochs=2.0, max_length=512)
 
-    def __init__(
-        self, name: str, head: Literal["paper", "huggingface"], unanswerable: bool, known: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, name: str, head: Literal["paper", "huggingface"], unanswerable: bool, known: Known) -> None:
         self.name = name
         self.metric = "best_f1" if unanswerable else "f1"
         self.unanswerable = unanswerable
@@ -61,9 +59,8 @@ class QuestionAnswering(Task[Question, Window, AnswerHead]):
         others = [(found["text"], found["probability"]) for found in best]
         if not prediction["text"]:
             return [Headline("The text holds no answer"), *([Shares(others, "If there were one")] if best else [])]
-        start = best[0]["start"]
+        context, start = texts[1], best[0]["start"]
         stop = start + len(best[0]["text"])
-        context = texts[1]
         marked = Marked([Piece(context[:start]), Piece(context[start:stop], 1), Piece(context[stop:])])
         return [Headline(prediction["text"]), marked, Shares(others, "Answers that were considered")]
 
@@ -71,9 +68,7 @@ class QuestionAnswering(Task[Question, Window, AnswerHead]):
         return isinstance(network.head, AnswerHead)
 
     def calibrate(self, examples: Sequence[Question], predictions: Sequence[Prediction]) -> dict[str, Any]:
-        if not self.unanswerable:
-            return {}
-        return {"null_threshold": _grade(examples, predictions).threshold("f1")}
+        return {"null_threshold": _grade(examples, predictions).threshold("f1")} if self.unanswerable else {}
 
     def features(
         self, examples: Sequence[Question], tokenizer: Tokenizer, max_length: int, notes: Notes, training: bool
@@ -94,7 +89,6 @@ class QuestionAnswering(Task[Question, Window, AnswerHead]):
         return dict(zip(names, bounds.unbind(1), strict=True))
 
     def loss(self, head: AnswerHead, hidden: Tensor, batch: Batch) -> Tensor:
-        """Return the mean of start and end loss, plus half the loss of answerability if it is trained."""
         spans = score_spans(head, hidden, _allowed(hidden, batch), lambda start: batch["first"][:, None])
         start = F.cross_entropy(spans.start, batch["first"], reduction="none")
         end = F.cross_entropy(spans.end[:, 0], batch["last"], reduction="none")

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 from xml.etree import ElementTree
 
 from electra.config.tasks import TableConfig
@@ -38,8 +38,7 @@ READINGS = {  # how labels name the right option; of those that fit equally many
 }
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """A context, its options, and the index of the right one if it is known."""
 
     context: str
@@ -99,10 +98,8 @@ class ChoiceColumns:
             if isinstance(cell, str) and self.separator:
                 cell = cell.split(self.separator)
             if not isinstance(cell, list):
-                raise TaskError(
-                    f"{row.where}: column {self.pair[0]!r} has no list of options; name a column for each option "
-                    f"(table.pair=a,b), or set table.separator"
-                )
+                advice = "name a column for each option (table.pair=a,b), or set table.separator"
+                raise TaskError(f"{row.where}: column {self.pair[0]!r} has no list of options; {advice}")
             found = cell
         options = tuple("" if option is None else str(option).strip() for option in found)
         if len(options) < 2:

@@ -128,16 +128,12 @@ def _find_kind(
     if all(map(_is_number, distinct)):
         measured = len(distinct) > MANY or any(float(value) % 1 for value in distinct)
         return ("regression" if measured else "classification"), None
+    place, classes = f"{rows[0].where}: column {label!r}", "table.kind=classification if they are labels"
     if all(re.fullmatch(r"[-+]?\d+,\d+", value) for value in distinct) and distinct:
-        raise TaskError(
-            f"{rows[0].where}: column {label!r} has decimal commas, such as {min(distinct)}; write points, "
-            f"or set table.kind=classification if they are labels"
-        )
+        raise TaskError(f"{place} has decimal commas, such as {min(distinct)}; write points, or set {classes}")
     if len(distinct) > max(MANY, len(rows) / 2):
-        raise TaskError(
-            f"{rows[0].where}: column {label!r} has {len(distinct)} different values in {len(rows)} rows, too "
-            f"many for labels; set table.label, or table.kind=classification if they are labels"
-        )
+        found = f"{len(distinct)} different values in {len(rows)} rows, too many for labels"
+        raise TaskError(f"{place} has {found}; set table.label, or {classes}")
     return "classification", None
 
 

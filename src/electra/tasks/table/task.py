@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any, Generic
 
 from electra.config.finetune import FinetuneConfig
@@ -138,7 +138,7 @@ class TableAnswering(_FromRows[Question], QuestionAnswering):
         if len({question.id for question in questions}) == len(questions):
             return questions
         notes.add("questions are identified by row numbers, because ids repeat", len(questions))
-        return [replace(question, id=str(number)) for number, question in enumerate(questions)]
+        return [question._replace(id=str(number)) for number, question in enumerate(questions)]
 
     def _example(self, row: Row, number: int, labelled: bool | None = True) -> Question:
         question, context = self._columns.read_texts(row)

@@ -39,10 +39,8 @@ class ConllTask(TaggingTask):
         plain = name == "pos"
         super().__init__(config.tagging, known or self._learn(plain), plain)
         if not plain and not marks_spans(self.labels):
-            raise TaskError(
-                f"the tags of {name} do not mark spans, as B-PER does; found {', '.join(self.labels[:4])} …; "
-                f"set tagging.tag_column, or task=pos to score single tags"
-            )
+            found = f"found {', '.join(self.labels[:4])} …; set tagging.tag_column, or task=pos to score single tags"
+            raise TaskError(f"the tags of {name} do not mark spans, as B-PER does; {found}")
 
     def read(self, split: Split, notes: Notes) -> list[Sentence]:
         path = self._path(split)

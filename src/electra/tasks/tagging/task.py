@@ -206,10 +206,8 @@ def learn_tags(examples: Sequence[Sentence], settings: TaggingConfig, plain: boo
     """Return the tags that the network predicts for the training sentences, O first, and the scheme of the file."""
     plain = plain or not marks_spans(tag for example in examples for tag in example.tags or ())
     found = {tag for example in examples for tag in network_tags(example, settings, plain)}
-    return {
-        "labels": sorted(found, key=lambda tag: (tag != OUTSIDE, tag)),
-        "scheme": None if plain else scheme_of(example.tags or () for example in examples),
-    }
+    scheme = None if plain else scheme_of(example.tags or () for example in examples)
+    return {"labels": sorted(found, key=lambda tag: (tag != OUTSIDE, tag)), "scheme": scheme}
 
 
 def _pieces(encoding: Encoding, words: int, unknown: int, notes: Notes) -> tuple[list[int], list[int]]:

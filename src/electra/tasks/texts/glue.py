@@ -92,8 +92,7 @@ class GlueTask(TextTask):
             groups = (next((group for group in groups[::-1] if group in Path(file).stem), groups[0]),)
         for group in groups:
             try:
-                rows = _read_part(self._data, split, group, file, self.benchmark, notes)
-                examples += [self._example(row, group) for row in rows]
+                examples += [self._example(row, group) for row in self._rows(split, group, file, notes)]
             except MissingFileError:
                 if group == groups[0]:
                     raise
@@ -103,7 +102,6 @@ class GlueTask(TextTask):
         return examples
 
     def inputs(self, source: str, notes: Notes) -> Iterator[TextExample]:
-        """Read texts from GLUE's files, from a table with their columns or those of the hub, or from lines."""
         columns = self.benchmark.columns
         own = _read_own(Path(source), self.benchmark, columns, notes)
         table = read_inputs(source, columns, dict(zip(self.benchmark.hub[1:], columns, strict=True)))
@@ -122,30 +120,26 @@ class GlueTask(TextTask):
             return f"{min(max(prediction['value'], self.kind.low), self.kind.high):.3f}"
         return str(prediction["label"])
 
+    def _rows(self, split: Split, group: str, file: str | None, notes: Notes) -> Iterator[GlueRow]:
+        """Read a split or a group of it, such as MNLI's "matched", or the user's file; a test split needs no labels."""
+        data, task = self._data, self.benchmark
+        name, hub_name = ("_".join(filter(None, (part, group))) for part in (split, HUB[split]))
+        on_hub = data is not None and is_dataset(data)
+        if on_hub and file is None:
+            return _read_hub(f"{data}:{task.hub[0]}:{hub_name}", task)
+        folder = Path() if on_hub else task_folder(data, [*FOLDERS.get(task.folder, [task.folder]), task.hub[0]])
+        if file is None and (packed := sorted(folder.glob(f"{hub_name}*.parquet"))):
+            return chain.from_iterable(_read_hub(str(path), task) for path in packed)
+        path = folder / (file or ("diagnostic.tsv" if task.folder == "AX" else f"{name}.tsv"))
+        if not path.is_file():
+            hint = f"; name another with {split}_file=FILE" if any(folder.glob("*.tsv")) else ""
+            raise MissingFileError(f"no {path.name} in {folder}; found {contents(folder)}{hint}")
+        return _read_own(path, task, task.columns if split == "test" else (*task.columns, task.label), notes)
+
     def _example(self, row: GlueRow, group: str) -> TextExample:
         raw = row.cells.get(self.benchmark.label)
         label = None if raw is None else self.kind.parse(raw, row.where)
         return TextExample(tuple(row.cells[column] for column in self.benchmark.columns), label, row.number, group)
-
-
-def _read_part(
-    data: str | None, split: Split, group: str, file: str | None, task: Benchmark, notes: Notes
-) -> Iterator[GlueRow]:
-    """Read a split or a group of it, such as MNLI's "matched", or the user's file; a test split needs no labels."""
-    name, hub_name = ("_".join(filter(None, (part, group))) for part in (split, HUB[split]))
-    on_hub = data is not None and is_dataset(data)
-    if on_hub and file is None:
-        return _read_hub(f"{data}:{task.hub[0]}:{hub_name}", task)
-    folder = Path() if on_hub else task_folder(data, [*FOLDERS.get(task.folder, [task.folder]), task.hub[0]])
-    if file is None and (packed := sorted(folder.glob(f"{hub_name}*.parquet"))):
-        return chain.from_iterable(_read_hub(str(path), task) for path in packed)
-    name = "diagnostic" if task.folder == "AX" else name
-    path = folder / (file or f"{name}.tsv")
-    if not path.is_file():
-        hint = f"; name another with {split}_file=FILE" if any(folder.glob("*.tsv")) else ""
-        raise MissingFileError(f"no {path.name} in {folder}; found {contents(folder)}{hint}")
-    needed = task.columns if split == "test" else (*task.columns, task.label)
-    return _read_own(path, task, needed, notes)
 
 
 def _is_own(path: Path, task: Benchmark) -> bool:
@@ -173,10 +167,8 @@ def _read_own(path: Path, task: Benchmark, needed: tuple[str, ...], notes: Notes
             if not missing_header:
                 continue
         if len(fields) > len(header):
-            raise TaskError(
-                f"{where}: {len(fields)} fields, but the header has {len(header)}; "
-                f"GLUE's files have no quoting, so a field cannot contain a tab"
-            )
+            reason = "GLUE's files have no quoting, so a field cannot contain a tab"
+            raise TaskError(f"{where}: {len(fields)} fields, but the header has {len(header)}; {reason}")
         if len(fields) < len(header):  # a few lines of QQP are broken in two
             notes.add("skipped, fields missing")
             continue

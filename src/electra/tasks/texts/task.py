@@ -1,8 +1,7 @@
 """Tasks that map one text or a pair of texts to a class, several labels or a value."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,8 +18,7 @@ from electra.tasks.texts.labels import Classes, Labels
 from electra.tasks.texts.pictures import MOST_CLASSES, calibration, confusion
 
 
-@dataclass(frozen=True)
-class TextExample:
+class TextExample(NamedTuple):
     """One or two texts, and their label if it is known."""
 
     texts: tuple[str, ...]
@@ -100,8 +98,7 @@ class TextTask(Task[TextExample, Feature[list[float]], Head]):
     def pictures(self, examples: Sequence[TextExample], predictions: Sequence[Prediction]) -> dict[str, str]:
         if not isinstance(self.kind, Classes) or len(self.kind.names) > MOST_CLASSES:
             return {}
-        truth = [example.label for example in examples]
-        guess = [prediction["label"] for prediction in predictions]
+        truth, guess = [example.label for example in examples], [prediction["label"] for prediction in predictions]
         confidence = [max(prediction["probabilities"].values()) for prediction in predictions]
         right = [true == guessed for true, guessed in zip(truth, guess, strict=True)]
         matrix = confusion(self.kind.names, truth, guess)
