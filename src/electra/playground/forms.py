@@ -43,14 +43,12 @@ def render(block: Block) -> str:
 
 def _shares(shares: Shares) -> str:
     """Return probabilities as a table with bars, most likely first."""
-    ranked = sorted(shares.rows, key=lambda row: -row[1])[:MOST_ROWS]
-    rows = "".join(
-        f'<tr><th scope="row">{escape(name)}</th><td class="bar"><i style="width: {share:.1%}"></i></td>'
-        f"<td>{escape(percent(share))}</td></tr>"
-        for name, share in ranked
-    )
+    rows = []
+    for name, share in sorted(shares.rows, key=lambda row: -row[1])[:MOST_ROWS]:
+        bar = f'<td class="bar"><i style="width: {share:.1%}"></i></td><td>{escape(percent(share))}</td>'
+        rows.append(f'<tr><th scope="row">{escape(name)}</th>{bar}</tr>')
     title = f"<h3>{escape(shares.title)}</h3>" if shares.title else ""
-    return f'{title}<table class="shares">{rows}</table>'
+    return f'{title}<table class="shares">{"".join(rows)}</table>'
 
 
 def _piece(piece: Piece) -> str:

@@ -48,8 +48,7 @@ class Feature(Generic[Target]):
 AnyFeature = TypeVar("AnyFeature", bound=Feature[Any])
 
 
-@dataclass(frozen=True)
-class Defaults:
+class Defaults(NamedTuple):
     """Settings that the paper chooses by task; a config can override them."""
 
     epochs: float = 3.0

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from electra.tasks.base import Batch, Feature, Task
+from electra.tasks.base import AnyTask, Batch, Feature
 
 SMALLEST_STEP = 16  # tokens between two rounded lengths
 BUCKET = 64  # batches whose features are sorted by length
@@ -56,9 +56,7 @@ def rounded_length(longest: int, most: int) -> int:
     return min(-(-longest // step) * step, most)
 
 
-def make_batch(
-    task: Task[Any, Any, Any], features: Sequence[Feature[Any]], rows: int, length: int, pad_id: int
-) -> Batch:
+def make_batch(task: AnyTask, features: Sequence[Feature[Any]], rows: int, length: int, pad_id: int) -> Batch:
     """Pad features to a batch of `rows` rows and `length` tokens, with targets if all of them have one."""
     ids = np.full((rows, length), pad_id, np.int64)
     attention, types = np.zeros((2, rows, length), np.int64)
@@ -67,11 +65,8 @@ def make_batch(
         ids[row, :count] = feature.ids
         attention[row, :count] = 1
         types[row, :count] = feature.types
-    batch = {
-        "ids": torch.from_numpy(ids),
-        "attention": torch.from_numpy(attention),
-        "types": torch.from_numpy(types),
-        "weights": torch.arange(rows).lt(len(features)).float(),
-    }
+    arrays = {"ids": ids, "attention": attention, "types": types}
+    batch = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    batch["weights"] = torch.arange(rows).lt(len(features)).float()
     labelled = all(feature.target is not None for feature in features)
     return batch | (task.batch(features, rows, length) if labelled else {})

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 from electra.config.keys import did_you_mean
@@ -12,18 +11,15 @@ from electra.data.reading.sources import find_sources
 from electra.errors import TaskError
 
 
-def read_inputs(
-    source: str, columns: Sequence[str], other_names: Mapping[str, str] = MappingProxyType({})
-) -> Iterator[Row]:
+def read_inputs(source: str, columns: Sequence[str], other_names: Mapping[str, str] | None = None) -> Iterator[Row]:
     """Read records that have the columns from a table, or from lines of text or JSON; `-` is standard input.
 
     `other_names` maps alternative column names to the expected ones.
     """
     plain = find_sources([source])[0][0].format == "text"
     for where, cells in _line_rows(source, columns) if plain else read_rows(source):
-        cells = {other_names.get(name, name): value for name, value in cells.items()}
-        missing = [column for column in columns if column not in cells]
-        if missing:
+        cells = {(other_names or {}).get(name, name): value for name, value in cells.items()}
+        if missing := [column for column in columns if column not in cells]:
             found = list(map(str, cells))
             hint = did_you_mean(missing[0], [name for name in found if name not in columns])
             raise TaskError(f"{where}: no column {missing[0]!r}{hint}; found {', '.join(found) or 'none'}")
@@ -41,17 +37,12 @@ def read_cell(value: Any, where: str) -> Any:
         raise TaskError(f"{where}: bytes that are not UTF-8") from None
 
 
-def _is_header(line: str, columns: Sequence[str]) -> bool:
-    """Return whether a line is the header of a table with these columns."""
-    return set(columns) <= {name.strip().strip('"') for name in re.split("[,;\t]", line)}
-
-
 def _line_rows(source: str, columns: Sequence[str]) -> Iterator[Row]:
     """Read one example per line; empty lines are refused, so that predictions match line numbers."""
     empty: int | None = None  # the first empty line; empty lines at the end are ignored
     for number, line in enumerate(read_lines(source), 1):
         where = f"{source} line {number}"
-        if number == 1 and _is_header(line, columns):
+        if number == 1 and {name.strip().strip('"') for name in re.split("[,;\t]", line)} >= set(columns):
             raise TaskError(f"{where} is the header of a table; rename the file to .csv or .tsv")
         if not line.strip():
             empty = empty or number

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 
@@ -14,23 +13,20 @@ class Field(NamedTuple):
     lines: int = 2
 
 
-@dataclass(frozen=True)
-class Headline:
+class Headline(NamedTuple):
     """The answer itself."""
 
     text: str
 
 
-@dataclass(frozen=True)
-class Shares:
+class Shares(NamedTuple):
     """Names with their probabilities, under an optional title."""
 
     rows: Sequence[tuple[str, float]]
     title: str = ""
 
 
-@dataclass(frozen=True)
-class Scale:
+class Scale(NamedTuple):
     """A value between two bounds."""
 
     value: float
@@ -46,15 +42,13 @@ class Piece(NamedTuple):
     kind: str = ""  # shown next to a marked piece
 
 
-@dataclass(frozen=True)
-class Marked:
+class Marked(NamedTuple):
     """A text with marked pieces, which follow each other without spaces between."""
 
     pieces: Sequence[Piece]
 
 
-@dataclass(frozen=True)
-class Details:
+class Details(NamedTuple):
     """Rows that are shown on request; a number is a probability."""
 
     title: str

@@ -8,8 +8,7 @@ import pytest
 
 from electra.config.load import load_finetune_config
 from electra.data.tokens.tokenizer import load_tokenizer
-from electra.tasks.answering.datasets import DatasetAnswering
-from electra.tasks.answering.files import read_questions
+from electra.tasks.answering.files import DatasetAnswering, read_questions
 from electra.tasks.answering.questions import locate
 from electra.tasks.answering.scores import normalize
 from electra.tasks.base import Notes

@@ -10,7 +10,7 @@ from electra.errors import TaskError
 from electra.model.bodies import build_body
 from electra.model.body import Body
 from electra.model.huggingface import read_network
-from electra.tasks.answering.datasets import DatasetAnswering
+from electra.tasks.answering.files import DatasetAnswering
 from electra.tasks.answering.questions import Answer, Question
 from electra.tasks.base import Notes
 

@@ -173,9 +173,9 @@ def test_a_row_in_the_place_of_the_header_is_refused():
 @pytest.mark.parametrize("cell", [["a", "b"], {"a": 1}])
 def test_what_is_no_text_is_not_read_as_one(cell):
     with pytest.raises(TaskError, match="line 3: a list or a record instead of a text in text"):
-        Columns("classification", "text", label="label").read_texts({"text": cell}, "line 3")
+        Columns("classification", "text", label="label").read_texts(Row("line 3", {"text": cell}))
 
 
 def test_a_record_is_no_list_of_words():
     with pytest.raises(TaskError, match="line 3: a record instead of words"):
-        Columns("tagging", "words", label="tags").read_words({"words": {"a": 1}}, "line 3")
+        Columns("tagging", "words", label="tags").read_words(Row("line 3", {"words": {"a": 1}}))

@@ -1,16 +1,65 @@
-"""Read SQuAD (one JSON tree), MRQA (JSON lines with one context each), and records with one question each."""
+"""The public datasets: SQuAD (a JSON tree), MRQA (JSON lines with one context each), records with one question each."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import starmap
+from itertools import chain, starmap
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError, model_validator
 
+from electra.config.finetune import FinetuneConfig
 from electra.data.reading.records import read_rows
-from electra.data.reading.sources import Source, read_chunks
+from electra.data.reading.sources import Source, is_dataset, read_chunks
 from electra.errors import TaskError
 from electra.tasks.answering.questions import Answer, Question, make_question
+from electra.tasks.answering.task import QuestionAnswering
+from electra.tasks.base import HUB, Known, Notes, Split, task_file, task_folder
+
+
+class Dataset(NamedTuple):
+    """The files of a dataset, and whether it has questions without an answer."""
+
+    files: tuple[str, ...]  # possible names, in order of preference
+    hub: str = "plain_text"  # config of the dataset on the hub
+    unanswerable: bool = False
+
+
+DATASETS = {
+    "squad-1.1": Dataset(("{split}-v1.1.json", "{split}.json")),
+    "squad-2.0": Dataset(("{split}-v2.0.json", "{split}.json"), hub="squad_v2", unanswerable=True),
+    "mrqa": Dataset(("{split}.jsonl", "{split}.jsonl.gz")),
+}
+
+
+class DatasetAnswering(QuestionAnswering):
+    """Question answering on one of the public datasets."""
+
+    def __init__(self, name: str, config: FinetuneConfig, known: Known) -> None:
+        self.dataset = DATASETS[name]
+        super().__init__(name, config.head, self.dataset.unanswerable, known)
+        self._data, self._file = config.data, config.file
+
+    def read(self, split: Split, notes: Notes) -> list[Question]:
+        sources = self._sources(split)
+        questions = checked(chain.from_iterable(map(read_questions, sources)), sources[0])
+        self.note_unanswerable(questions, notes)
+        return questions
+
+    def inputs(self, source: str, notes: Notes) -> Iterator[Question]:
+        return read_questions(source)
+
+    def _sources(self, split: Split) -> list[str]:
+        named, hub_split = self._file(split), HUB[split]
+        on_hub = self._data is not None and is_dataset(self._data)
+        if on_hub and named is None:
+            return [f"{self._data}:{self.dataset.hub}:{hub_split}"]
+        folder = Path() if on_hub else task_folder(self._data, [self.name])
+        packed = [str(path) for path in sorted(folder.glob(f"{hub_split}*.parquet"))]
+        if packed and not named:
+            return packed
+        usual = [name.format(split=split) for name in self.dataset.files]
+        return [str(task_file(folder, [named] if named else usual))]
 
 
 class _SquadAnswer(BaseModel):
@@ -93,20 +142,15 @@ def checked(questions: Iterable[Question], where: str) -> list[Question]:
     listed = list(questions)
     if not listed:
         raise TaskError(f"{where} has no questions")
-    seen: set[str] = set()
-    for question in listed:
-        if question.id in seen:
-            raise TaskError(f"{where}: id {question.id} occurs twice; each question needs a unique id")
-        seen.add(question.id)
+    counts = Counter(question.id for question in listed)
+    if repeated := [name for name, count in counts.items() if count > 1]:
+        raise TaskError(f"{where}: id {repeated[0]} occurs twice; each question needs a unique id")
     return listed
 
 
 def _squad(source: str) -> Iterator[Question]:
     content = b"".join(read_chunks(Source(source, "jsonl")))
-    try:
-        tree = _SquadFile.model_validate_json(content)
-    except ValidationError as problem:
-        raise _complaint(f"{source} is not a SQuAD file", problem) from None
+    tree = _parse(_SquadFile, content, f"{source} is not a SQuAD file")
     for paragraph in (paragraph for article in tree.data for paragraph in article.paragraphs):
         for entry in paragraph.qas:
             known = () if entry.is_impossible else entry.answers
@@ -152,15 +196,12 @@ def read_answers(raw: Mapping[str, Any], where: str) -> tuple[Answer, ...]:
     return _parse(_HubAnswers, raw, f"{where} has no answers with positions").answers()
 
 
-def _parse(layout: type[Layout], record: Mapping[str, Any], complaint: str) -> Layout:
+def _parse(layout: type[Layout], raw: Mapping[str, Any] | bytes, complaint: str) -> Layout:
+    """Check a record or the content of a file; the error names the first invalid field."""
     try:
-        return layout.model_validate(record)
+        return layout.model_validate_json(raw) if isinstance(raw, bytes) else layout.model_validate(raw)
     except ValidationError as problem:
-        raise _complaint(complaint, problem) from None
-
-
-def _complaint(what: str, problem: ValidationError) -> TaskError:
-    """Return an error that names the first invalid field."""
-    first = problem.errors(include_url=False, include_input=False)[0]
-    place = ".".join(map(str, first["loc"])) or "the file"
-    return TaskError(f"{what}: {place}: {first['msg'][:1].lower() + first['msg'][1:]}")
+        first = problem.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"])) or "the file"
+        message = first["msg"][:1].lower() + first["msg"][1:]
+        raise TaskError(f"{complaint}: {place}: {message}") from None

@@ -64,11 +64,8 @@ class QuestionAnsweringHead(
         return Spans(start, starts, end, unanswerable.squeeze(-1).float())
 
     def exported(self, config: ModelConfig) -> Head:
-        """Refuse: no class of `transformers` computes the same."""
-        raise CheckpointError(
-            "no class of transformers has the paper's question-answering head, whose end depends on the start; "
-            "fine-tune with head=huggingface to export"
-        )
+        reason = "no class of transformers has the paper's question-answering head, whose end depends on the start"
+        raise CheckpointError(f"{reason}; fine-tune with head=huggingface to export")
 
 
 class HuggingFaceSpanHead(Head, architecture="ElectraForQuestionAnswering", names={"linear": "qa_outputs"}):

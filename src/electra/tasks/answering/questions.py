@@ -2,11 +2,10 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """A text that answers a question."""
 
     text: str
@@ -14,8 +13,7 @@ class Answer:
     end: int | None = None  # character after it, if known; the context may spell it differently
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(NamedTuple):
     """A question, its context, and the accepted answers."""
 
     id: str

@@ -6,7 +6,7 @@ A prediction is compared with the accepted answer that matches best. Scores are 
 import re
 import string
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -45,18 +45,21 @@ def overlap_f1(prediction: str, answer: str) -> float:
 
 def overlap_f1_or_both_empty(prediction: str, answer: str) -> float:
     """Return the F1 of SQuAD 2.0, where two empty texts agree."""
-    if not normalize(prediction) and not normalize(answer):
-        return 1.0
-    return overlap_f1(prediction, answer)
+    return overlap_f1(prediction, answer) if normalize(prediction) or normalize(answer) else 1.0
 
 
 def score_answers(predictions: Sequence[str], answers: Sequence[Sequence[str]]) -> dict[str, float]:
     """Score predictions as in SQuAD 1.1 and MRQA; a question without answers counts as wrong."""
-    pairs = list(zip(predictions, answers, strict=True))
-    return {
-        "exact": _mean([max((exact_match(text, right) for right in rights), default=0.0) for text, rights in pairs]),
-        "f1": _mean([max((overlap_f1(text, right) for right in rights), default=0.0) for text, rights in pairs]),
-    }
+    measures = {"exact": exact_match, "f1": overlap_f1}
+    return {name: _mean(_best(measure, predictions, answers)) for name, measure in measures.items()}
+
+
+def _best(
+    measure: Callable[[str, str], float], predictions: Sequence[str], answers: Sequence[Sequence[str]]
+) -> np.ndarray:
+    """Return the score of each prediction with the accepted answer that matches best; 0 if there is none."""
+    pairs = zip(predictions, answers, strict=True)
+    return np.array([max((measure(text, right) for right in rights), default=0.0) for text, rights in pairs])
 
 
 @dataclass(frozen=True)
@@ -113,18 +116,14 @@ class Graded:
 def grade(predictions: Sequence[str], odds: Sequence[float], answers: Sequence[Sequence[str]]) -> Graded:
     """Score predictions by the rules of SQuAD 2.0; empty answers are ignored."""
     rights = [[text for text in texts if normalize(text)] or [""] for texts in answers]
-    pairs = list(zip(predictions, rights, strict=True))
     measures = {"exact": exact_match, "f1": overlap_f1_or_both_empty}
     return Graded(
-        scores={
-            name: np.array([max(measure(text, right) for right in texts) for text, texts in pairs])
-            for name, measure in measures.items()
-        },
+        scores={name: _best(measure, predictions, rights) for name, measure in measures.items()},
         odds=np.array(odds),
         answerable=np.array([texts != [""] for texts in rights]),
         given=np.array([bool(text) for text in predictions]),
     )
 
 
-def _mean(values: Sequence[float] | np.ndarray) -> float:
-    return float(np.mean(values)) if len(values) else 0.0
+def _mean(values: np.ndarray) -> float:
+    return float(values.mean()) if len(values) else 0.0

@@ -50,9 +50,8 @@ def best_spans(head: AnswerHead, hidden: Tensor, allowed: Tensor, candidates: Te
     The original applies the beam before it discards starts outside the context or with more context in another window,
     and ends that are too far away; here these are excluded from the beam.
     """
-    spans = score_spans(
-        head, hidden, allowed, lambda start: (start + outside(candidates)).topk(min(BEAM, start.size(1))).indices
-    )
+    beam = min(BEAM, hidden.size(1))
+    spans = score_spans(head, hidden, allowed, lambda start: (start + outside(candidates)).topk(beam).indices)
     reach = torch.arange(LONGEST_ANSWER, device=hidden.device)
     last = spans.starts[..., None] + reach  # (B, K, W)
     possible = candidates.gather(1, spans.starts)[..., None] & (last < ends[:, None, None])
@@ -86,8 +85,5 @@ def best_answers(windows: Iterable[tuple[Window, Output]]) -> tuple[list[dict[st
     ranked = sorted(found.items(), key=lambda entry: -entry[1][0])[:KEPT]
     chances = np.exp([score - ranked[0][1][0] for _, (score, _) in ranked])
     shares = (chances / chances.sum()).tolist()
-    listed = [
-        {"text": text, "start": start, "probability": share}
-        for (text, (_, start)), share in zip(ranked, shares, strict=True)
-    ]
-    return listed, odds
+    pairs = zip(ranked, shares, strict=True)
+    return [{"text": text, "start": start, "probability": share} for (text, (_, start)), share in pairs], odds

@@ -4,7 +4,7 @@ Shapes: B windows, L tokens, H hidden size.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, Literal
 
@@ -23,7 +23,7 @@ from electra.tasks.answering.questions import Question
 from electra.tasks.answering.scores import Graded, grade, score_answers
 from electra.tasks.answering.spans import AnswerHead, best_answers, best_spans, score_spans
 from electra.tasks.answering.windows import Window, cut_windows
-from electra.tasks.base import Batch, Defaults, Notes, Output, Prediction, Served, Task, mean_where
+from electra.tasks.base import Batch, Defaults, Known, Notes, Output, Prediction, Served, Task, mean_where
 from electra.tasks.shown import Block, Field, Headline, Marked, Piece, Shares
 
 UNANSWERABLE_WEIGHT = 0.5
@@ -39,9 +39,7 @@ class QuestionAnswering(Task[Question, Window, AnswerHead]):
 
     defaults = Defaults(epochs=2.0, max_length=512)
 
-    def __init__(
-        self, name: str, head: Literal["paper", "huggingface"], unanswerable: bool, known: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, name: str, head: Literal["paper", "huggingface"], unanswerable: bool, known: Known) -> None:
         self.name = name
         self.metric = "best_f1" if unanswerable else "f1"
         self.unanswerable = unanswerable
@@ -50,71 +48,55 @@ class QuestionAnswering(Task[Question, Window, AnswerHead]):
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """A question and its context."""
         return Field("Question", lines=1), Field("Context", "The text that holds the answer.", lines=6)
 
     def example(self, texts: Sequence[str]) -> Question:
-        """Make an example of a question and its context."""
         question, context = texts
         return Question("", question, context)
 
     def show(self, texts: Sequence[str], prediction: Prediction) -> list[Block]:
-        """Return the answer, its place in the context, and the other answers considered."""
-        best: list[dict[str, Any]] = prediction["best"]
+        best = prediction["best"]
         others = [(found["text"], found["probability"]) for found in best]
         if not prediction["text"]:
             return [Headline("The text holds no answer"), *([Shares(others, "If there were one")] if best else [])]
-        start = best[0]["start"]
+        context, start = texts[1], best[0]["start"]
         stop = start + len(best[0]["text"])
-        context = texts[1]
         marked = Marked([Piece(context[:start]), Piece(context[start:stop], 1), Piece(context[stop:])])
         return [Headline(prediction["text"]), marked, Shares(others, "Answers that were considered")]
 
     def fits(self, network: TaskNetwork) -> bool:
-        """Return whether the head scores spans."""
         return isinstance(network.head, AnswerHead)
 
     def calibrate(self, examples: Sequence[Question], predictions: Sequence[Prediction]) -> dict[str, Any]:
-        """Return the threshold of null odds with the best F1."""
-        if not self.unanswerable:
-            return {}
-        return {"null_threshold": _grade(examples, predictions).threshold("f1")}
+        return {"null_threshold": _grade(examples, predictions).threshold("f1")} if self.unanswerable else {}
 
     def features(
         self, examples: Sequence[Question], tokenizer: Tokenizer, max_length: int, notes: Notes, training: bool
     ) -> list[Window]:
-        """Cut contexts into windows."""
         return cut_windows(examples, tokenizer, max_length, notes, training)
 
     def head(self, encoder: Body) -> AnswerHead:
-        """Make the paper's question-answering module, or the head of `ForQuestionAnswering`."""
         make = QuestionAnsweringHead if self._paper_head else find_head(f"{encoder.family}ForQuestionAnswering")
         head: AnswerHead = make(encoder.config)
         return head
 
     def batch(self, features: Sequence[Window], rows: int, length: int) -> Batch:
-        """Return the bounds of the answer, the context and the possible starts in each window."""
         names = ("first", "last", "context_begin", "context_end", "starts_begin", "starts_end")
         bounds = torch.zeros(rows, len(names), dtype=torch.long)
-        bounds[: len(features)] = torch.tensor(
-            [
-                [*(window.target or (0, 0)), window.begin, window.end, window.starts.start, window.starts.stop]
-                for window in features
-            ]
-        )
+        for row, window in enumerate(features):
+            found = [*(window.target or (0, 0)), window.begin, window.end, window.starts.start, window.starts.stop]
+            bounds[row] = torch.tensor(found)
         return dict(zip(names, bounds.unbind(1), strict=True))
 
     def loss(self, head: AnswerHead, hidden: Tensor, batch: Batch) -> Tensor:
-        """Return the mean of start and end loss, plus half the loss of answerability if it is trained."""
         spans = score_spans(head, hidden, _allowed(hidden, batch), lambda start: batch["first"][:, None])
         start = F.cross_entropy(spans.start, batch["first"], reduction="none")
         end = F.cross_entropy(spans.end[:, 0], batch["last"], reduction="none")
         losses = (start + end) / 2
         if self.unanswerable and spans.unanswerable is not None:
             truth = batch["first"].eq(0).float()
-            losses = losses + UNANSWERABLE_WEIGHT * F.binary_cross_entropy_with_logits(
-                spans.unanswerable, truth, reduction="none"
-            )
+            answerability = F.binary_cross_entropy_with_logits(spans.unanswerable, truth, reduction="none")
+            losses = losses + UNANSWERABLE_WEIGHT * answerability
         return mean_where(losses, batch["weights"])
 
     def outputs(self, head: AnswerHead, hidden: Tensor, batch: Batch) -> Batch:
@@ -125,16 +107,17 @@ class QuestionAnswering(Task[Question, Window, AnswerHead]):
     def predictions(
         self, examples: Sequence[Question], features: Sequence[Window], outputs: Sequence[Output]
     ) -> list[Prediction]:
-        """Return the text, the best answers, and the null odds if there are unanswerable questions."""
         pairs = zip(features, outputs, strict=True)
-        found = [best_answers(windows) for _, windows in groupby(pairs, lambda pair: pair[0].example)]
-        return [
-            {"id": question.id, **self._decide(answers, odds)}
-            for question, (answers, odds) in zip(examples, found, strict=True)
-        ]
+        found = []
+        for question, (_, windows) in zip(examples, groupby(pairs, lambda pair: pair[0].example), strict=True):
+            best, odds = best_answers(windows)
+            prediction = {"id": question.id, "text": best[0]["text"] if best else ""}
+            if self.unanswerable:
+                prediction |= {"text": "" if odds > self.threshold else prediction["text"], "null_odds": odds}
+            found.append(prediction | {"best": best})
+        return found
 
     def score(self, examples: Sequence[Question], predictions: Sequence[Prediction]) -> dict[str, float]:
-        """Return exact match and F1 by the official rules of SQuAD 1.1 (and MRQA) or 2.0."""
         if not self.unanswerable:
             return score_answers(list(map(best_text, predictions)), list(map(_known, examples)))
         graded = _grade(examples, predictions)
@@ -146,25 +129,15 @@ class QuestionAnswering(Task[Question, Window, AnswerHead]):
         notes.add("questions without an answer, which the model cannot predict", count)
 
     def is_labelled(self, example: Question) -> bool:
-        """Return whether the answers are known, or known not to exist."""
         return example.answers is not None
 
     def files(self, examples: Sequence[Question], predictions: Sequence[Prediction]) -> dict[str, str]:
-        """Return texts and no-answer probabilities for the official scorers, and the n-best answers."""
         contents = {"predictions.json": {prediction["id"]: prediction["text"] for prediction in predictions}}
         if self.unanswerable:
-            contents["na_prob.json"] = {
-                prediction["id"]: float(expit(prediction["null_odds"])) for prediction in predictions
-            }
+            odds = {prediction["id"]: prediction["null_odds"] for prediction in predictions}
+            contents["na_prob.json"] = {name: float(expit(value)) for name, value in odds.items()}
         contents["nbest_predictions.json"] = {prediction["id"]: prediction["best"] for prediction in predictions}
         return {name: json.dumps(content, indent=2, ensure_ascii=False) for name, content in contents.items()}
-
-    def _decide(self, best: list[dict[str, Any]], odds: float) -> Prediction:
-        """Return the best text, or "" if the null odds are above the threshold."""
-        text = best[0]["text"] if best else ""
-        if not self.unanswerable:
-            return {"text": text, "best": best}
-        return {"text": "" if odds > self.threshold else text, "null_odds": odds, "best": best}
 
 
 def serve(network: TaskNetwork) -> Served | None:
@@ -177,8 +150,7 @@ def serve(network: TaskNetwork) -> Served | None:
 
 def best_text(prediction: Prediction) -> str:
     """Return the best text of a prediction, even if it was withheld."""
-    best: list[dict[str, Any]] = prediction["best"]
-    return best[0]["text"] if best else ""
+    return str(prediction["best"][0]["text"]) if prediction["best"] else ""
 
 
 def _grade(examples: Sequence[Question], predictions: Sequence[Prediction]) -> Graded:

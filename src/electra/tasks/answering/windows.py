@@ -5,7 +5,7 @@ from word pieces and searches for it in the context, which can fail.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -75,7 +75,9 @@ def cut_windows(
             f"max_length={max_length} leaves no room for a question and its context; use at least {SPECIALS + 1}"
         )
     longest = min(LONGEST_QUESTION, (max_length - SPECIALS) // 2)
-    contexts = _tokenized(dict.fromkeys(question.context for question in questions), tokenizer)
+    texts = list(dict.fromkeys(question.context for question in questions))  # in SQuAD five questions share one
+    encoded = zip(texts, tokenizer.encode(texts), strict=True)
+    contexts = {text: Context(text, encoding.ids, encoding.offsets) for text, encoding in encoded}
     windows: list[Window] = []
     asked = tokenizer.encode([question.question for question in questions])
     for number, (question, encoding) in enumerate(zip(questions, asked, strict=True)):
@@ -87,22 +89,16 @@ def cut_windows(
         notes.add("truncated questions", len(encoding.ids) > longest)
         head = [tokenizer.cls_id, *encoding.ids[:longest], tokenizer.sep_id]
         stretches = list(cut(len(context.ids), max_length - len(head) - 1))
-        fits = answer is None or any(_holds(stretch, answer) for stretch in stretches)
-        notes.add("answers that do not fit into a window", not fits)
-        for stretch, best in zip(stretches, max_context(stretches), strict=True):
+        holds = [answer is not None and answer[0] in stretch and answer[1] in stretch for stretch in stretches]
+        notes.add("answers that do not fit into a window", answer is not None and not any(holds))
+        for stretch, best, held in zip(stretches, max_context(stretches), holds, strict=True):
             move = len(head) - stretch.start
-            windows.append(
-                Window(
-                    example=number,
-                    ids=[*head, *context.ids[stretch.start : stretch.stop], tokenizer.sep_id],
-                    types=[0] * len(head) + [1] * (len(stretch) + 1),
-                    target=_target(answer, stretch, move),
-                    context=context,
-                    begin=len(head),
-                    skipped=stretch.start,
-                    starts=range(best.start + move, best.stop + move),
-                )
-            )
+            ids = [*head, *context.ids[stretch.start : stretch.stop], tokenizer.sep_id]
+            types = [0] * len(head) + [1] * (len(stretch) + 1)
+            target = (answer[0] + move, answer[1] + move) if answer and held else (0, 0)
+            starts = range(best.start + move, best.stop + move)
+            place = {"begin": len(head), "skipped": stretch.start}
+            windows.append(Window(number, ids, types, target, context=context, starts=starts, **place))
     return windows
 
 
@@ -134,15 +130,6 @@ def max_context(stretches: Sequence[range]) -> list[range]:
     return [range(first, end) for first, end in pairwise(edges)]
 
 
-def _tokenized(texts: Iterable[str], tokenizer: Tokenizer) -> dict[str, Context]:
-    """Tokenize each distinct context once: in SQuAD five questions share one."""
-    different = list(texts)
-    encodings = tokenizer.encode(different)
-    return {
-        text: Context(text, encoding.ids, encoding.offsets) for text, encoding in zip(different, encodings, strict=True)
-    }
-
-
 def _answer_tokens(question: Question, context: Context, notes: Notes) -> Span | None:
     """Return the tokens of the first answer that occurs in the context."""
     for answer in question.answers or ():
@@ -155,12 +142,3 @@ def _answer_tokens(question: Question, context: Context, notes: Notes) -> Span |
             return tokens
     notes.add("answers not in their context")
     return None
-
-
-def _target(answer: Span | None, stretch: range, move: int) -> Span:
-    """Return the answer's position in a window; only complete answers count."""
-    return (answer[0] + move, answer[1] + move) if answer and _holds(stretch, answer) else (0, 0)
-
-
-def _holds(stretch: range, answer: Span) -> bool:
-    return answer[0] in stretch and answer[1] in stretch

@@ -1,19 +1,24 @@
-"""The columns of a table of choices: the context, the options, and how labels name the right one."""
+"""Tables of choices: their files, the columns of context and options, and how labels name the right one."""
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from shlex import quote
-from typing import Any, Self
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+from xml.etree import ElementTree
 
 from electra.config.tasks import TableConfig
-from electra.data.reading.records import Row
+from electra.data.reading.records import Row, read_rows
+from electra.data.reading.sources import Source, read_chunks
 from electra.errors import TaskError
 from electra.tasks.lines import read_cell
-from electra.tasks.table.columns import find_cell, missing_column
-from electra.tasks.table.detect import IDS, SAMPLE, usual_column
+from electra.tasks.table.columns import find_cell, write_columns
+from electra.tasks.table.detect import IDS, column_names, usual_column, usual_columns
+from electra.tasks.table.files import ENDINGS
 
+XML = ".xml"
+FILES = (*ENDINGS, XML)
 CONTEXTS = (  # the first whose columns are all there
     *(("ctx",), ("startphrase",), ("sent1", "sent2"), ("premise", "question"), ("premise",)),
     *(("article", "question"), ("passage", "question"), ("context", "question"), ("context",), ("question",)),
@@ -33,8 +38,7 @@ READINGS = {  # how labels name the right option; of those that fit equally many
 }
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """A context, its options, and the index of the right one if it is known."""
 
     context: str
@@ -61,9 +65,7 @@ class ChoiceColumns:
 
     def __str__(self) -> str:
         """Write the columns as the command line sets them."""
-        named = {"text": ",".join(self.text), "pair": ",".join(self.pair), "label": self.label, "id": self.id}
-        named["separator"] = self.separator
-        return " ".join(f"table.{key}={quote(value)}" for key, value in named.items() if value)
+        return write_columns(asdict(self) | {"text": ",".join(self.text), "pair": ",".join(self.pair)})
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -73,9 +75,8 @@ class ChoiceColumns:
     def read(self, row: Row, reading: str | None, labelled: bool) -> Choice:
         """Read an example, or refuse it in one line; without a `reading`, labels are ignored."""
         options, _ = self._options(row)
-        parts = [str(find_cell(row.cells, name, row.where, "table.text") or "").strip() for name in self.text]
-        columns = zip(self.text, parts, strict=True)
-        asked = [QUESTIONS.get(part, part) if name == "question" else part for name, part in columns]
+        parts = [(name, str(find_cell(row, name, "table.text") or "").strip()) for name in self.text]
+        asked = [QUESTIONS.get(part, part) if name == "question" else part for name, part in parts]
         right = self._right(row, reading, labelled) if reading and self.label else None
         name = read_cell(row.cells.get(self.id), row.where) if self.id else None
         return Choice(" ".join(filter(None, asked)), options, right, name)
@@ -87,7 +88,7 @@ class ChoiceColumns:
 
     def _options(self, row: Row) -> tuple[tuple[str, ...], list[str]]:
         """Return the options of a row, and their names if the row has them."""
-        found = [find_cell(row.cells, name, row.where, "table.pair") for name in self.pair]
+        found = [find_cell(row, name, "table.pair") for name in self.pair]
         names: list[str] = []
         if len(self.pair) == 1:
             (cell,) = found
@@ -97,10 +98,8 @@ class ChoiceColumns:
             if isinstance(cell, str) and self.separator:
                 cell = cell.split(self.separator)
             if not isinstance(cell, list):
-                raise TaskError(
-                    f"{row.where}: column {self.pair[0]!r} has no list of options; name a column for each option "
-                    f"(table.pair=a,b), or set table.separator"
-                )
+                advice = "name a column for each option (table.pair=a,b), or set table.separator"
+                raise TaskError(f"{row.where}: column {self.pair[0]!r} has no list of options; {advice}")
             found = cell
         options = tuple("" if option is None else str(option).strip() for option in found)
         if len(options) < 2:
@@ -113,7 +112,7 @@ class ChoiceColumns:
         assert self.label is not None
         if not labelled and read_cell(row.cells.get(self.label), row.where) in HIDDEN:
             return None
-        raw = find_cell(row.cells, self.label, row.where, "table.label")
+        raw = find_cell(row, self.label, "table.label")
         positions = self._positions(row)
         if reading not in positions:
             count = len(self._options(row)[0])
@@ -138,33 +137,21 @@ class ChoiceColumns:
 
 def find_columns(rows: Sequence[Row], settings: TableConfig, labelled: bool) -> ChoiceColumns:
     """Return the columns that are set, and for the others those with usual names."""
-    where, names = rows[0].where, list(dict.fromkeys(name for row in rows[:SAMPLE] for name in row.cells))
-    given = settings.model_dump(include={"text", "pair", "label", "id", "separator"})
-    for key in ("text", "pair", "label", "id"):
-        for name in _split(given[key]) if key in ("text", "pair") else filter(None, [given[key]]):
-            if name not in names:
-                raise TaskError(missing_column(name, names, where, f"table.{key}"))
-    pair = _split(given["pair"]) or _usual_options(names)
-    label = given["label"] or usual_column([name for name in names if name not in pair], LABELS)
-    text = _split(given["text"]) or _usual_context([name for name in names if name not in (*pair, label)])
+    text, pair = _split(settings.text), _split(settings.pair)
+    others = {"label": filter(None, [settings.label]), "id": filter(None, [settings.id])}
+    names = column_names(rows, {"text": text, "pair": pair, **others})
+    pair = pair or _usual_options(names)
+    label = settings.label or usual_column([name for name in names if name not in pair], LABELS)
+    text = text or usual_columns([name for name in names if name not in (*pair, label)], CONTEXTS)
     wanted = {"text": ("context", text), "pair": ("options", pair), "label": ("right option", label or not labelled)}
     for key, (what, column) in wanted.items():
         if not column:
-            raise TaskError(f"{where}: which column has the {what}? set table.{key}; found {', '.join(names)}")
-    known = {"text": text, "pair": pair, "label": label, "id": given["id"] or usual_column(names, (*IDS, "ind"))}
-    return ChoiceColumns.build(given | known)
+            raise TaskError(f"{rows[0].where}: which column has the {what}? set table.{key}; found {', '.join(names)}")
+    return ChoiceColumns(text, pair, label, settings.id or usual_column(names, (*IDS, "ind")), settings.separator)
 
 
 def _split(columns: str | Sequence[str] | None) -> tuple[str, ...]:
     return tuple(name.strip() for name in columns.split(",")) if isinstance(columns, str) else tuple(columns or ())
-
-
-def _usual_context(names: Sequence[str]) -> tuple[str, ...]:
-    for columns in CONTEXTS:
-        found = tuple(filter(None, (usual_column(names, [column]) for column in columns)))
-        if len(found) == len(columns):
-            return found
-    return ()
 
 
 def _usual_options(names: Sequence[str]) -> tuple[str, ...]:
@@ -178,3 +165,25 @@ def _usual_options(names: Sequence[str]) -> tuple[str, ...]:
             found.setdefault(stem, []).append((int(end) if end.isdigit() else 0, end, name))
     several = [columns for columns in found.values() if len(columns) > 1]
     return tuple(name for _, _, name in sorted(several[0])) if several else ()
+
+
+def read_file(source: str) -> Iterator[Row]:
+    """Read the rows of a table or of COPA's XML; `-` has JSON lines."""
+    return _read_copa(source) if XML in Path(source).suffixes[-2:] else read_rows(source)
+
+
+def _read_copa(source: str) -> Iterator[Row]:
+    """Read items under the column names of SuperGLUE's COPA, which counts labels from 0."""
+    try:
+        root = ElementTree.fromstring(b"".join(read_chunks(Source(source, "text"))))
+    except ElementTree.ParseError as problem:
+        raise TaskError(f"{source} is not XML: {problem}") from None
+    for item in root.iter("item"):
+        where = f"{source} item {item.get('id')}"
+        cells: dict[str, str | int | None] = {"premise": item.findtext("p"), "question": item.get("asks-for")}
+        cells |= {"choice1": item.findtext("a1"), "choice2": item.findtext("a2"), "idx": item.get("id")}
+        if right := item.get("most-plausible-alternative"):
+            if right not in ("1", "2"):
+                raise TaskError(f"{where}: most-plausible-alternative is {right!r}; allowed: 1, 2")
+            cells["label"] = int(right) - 1
+        yield Row(where, cells)

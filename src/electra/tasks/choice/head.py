@@ -37,7 +37,6 @@ class ChoiceHead(ClassificationHead, architecture="PaperChoice", names={"linear"
         return super().forward(hidden).squeeze(-1)
 
     def exported(self, config: ModelConfig) -> HuggingFaceChoiceHead:
-        """Return the same function as the two layers of `ElectraForMultipleChoice`."""
         head = HuggingFaceChoiceHead(config).to(self.linear.weight.device)
         head.load_state_dict(super().exported(config).state_dict())
         return head

@@ -17,8 +17,7 @@ from electra.model.body import Body
 from electra.model.heads import find_head
 from electra.model.networks import TaskNetwork
 from electra.tasks.base import Batch, Feature, Known, Notes, Output, Prediction, Served, Split, Task, mean_where
-from electra.tasks.choice.columns import READINGS, Choice, ChoiceColumns, find_columns
-from electra.tasks.choice.files import FILES, read_file
+from electra.tasks.choice.columns import FILES, READINGS, Choice, ChoiceColumns, find_columns, read_file
 from electra.tasks.choice.head import ChoiceHead, HuggingFaceChoiceHead
 from electra.tasks.shown import Block, Field, Headline, Shares
 from electra.tasks.table.files import Table
@@ -53,50 +52,40 @@ class ChoiceTask(Task[Choice, OptionFeature, AnyHead]):
         self._columns: ChoiceColumns | None = None  # None: detected in each file
         self._known: dict[str, Any] = {key: known[key] for key in ("reading", "options") if key in known}
         if not known:
-            self._learn()
+            rows = self._table.read_training_file()
+            self._columns = find_columns(rows, config.table, labelled=True)
+            self._table.texts = self._columns.texts
+            self._table.learn(rows)
+            counts = [len(self._columns.read(row, None, labelled=False).options) for row in rows]
+            self._known = {"reading": self._columns.find_reading(rows), "options": [min(counts), max(counts)]}
+            self.group = max(counts)
         elif known.get("columns"):
             set_now = config.table.model_dump(exclude_none=True)
             self._columns = ChoiceColumns.build({**known["columns"], **set_now})
             self._table.texts = self._columns.texts
 
-    def _learn(self) -> None:
-        """Find columns, labels and the size of groups in the training file."""
-        rows = self._table.read_training_file()
-        self._columns = find_columns(rows, self._settings, labelled=True)
-        self._table.texts = self._columns.texts
-        self._table.learn(rows)
-        counts = [len(self._columns.read(row, None, labelled=False).options) for row in rows]
-        self._known = {"reading": self._columns.find_reading(rows), "options": [min(counts), max(counts)]}
-        self.group = max(counts)
-
     @property
     def fields(self) -> tuple[Field, ...]:
-        """A context and its options."""
         return Field("Context", lines=4), Field("Options", "One option per line, at least two.", lines=4)
 
     def example(self, texts: Sequence[str]) -> Choice:
-        """Make an example of a context, and a text with one option per line."""
         options = tuple(line.strip() for line in texts[1].splitlines() if line.strip())
         if len(options) < 2:
             raise TaskError("write at least two options, one per line")
         return Choice(texts[0].strip(), options)
 
     def show(self, texts: Sequence[str], prediction: Prediction) -> list[Block]:
-        """Return the chosen option and the probabilities of all options."""
         options = self.example(texts).options
         return [Headline(prediction["option"]), Shares([*zip(options, prediction["probabilities"], strict=True)])]
 
     def fits(self, network: TaskNetwork) -> bool:
-        """Return whether the head scores options."""
         return isinstance(network.head, AnyHead)
 
     def describe(self) -> dict[str, Any]:
-        """Return the columns, how labels name the right option, and how many options there are."""
         columns = asdict(self._columns) if self._columns else None
         return {"columns": columns, **self._known, **self._table.describe()}
 
     def detected(self) -> list[str]:
-        """Return the columns, the numbers of options and the meaning of the labels."""
         if self._columns is None:
             return []
         fewest, most = self._known["options"]
@@ -104,7 +93,6 @@ class ChoiceTask(Task[Choice, OptionFeature, AnyHead]):
         return [str(self._columns), f"{count} options per example; {READINGS[self._known['reading']]}"]
 
     def read(self, split: Split, notes: Notes) -> list[Choice]:
-        """Read the rows of a split; those of a test split need no labels."""
         rows, labelled = self._table.read(split, notes), split != "test"
         columns = self._columns or find_columns(rows, self._settings, labelled)
         reading = self._known.get("reading") or columns.find_reading(rows)
@@ -113,7 +101,6 @@ class ChoiceTask(Task[Choice, OptionFeature, AnyHead]):
         return examples
 
     def inputs(self, source: str, notes: Notes) -> Iterator[Choice]:
-        """Read examples from a table, or from JSON lines on standard input; labels are ignored."""
         columns = self._columns
         for row in read_file(source):
             columns = columns or find_columns([row], self._settings, labelled=False)
@@ -145,7 +132,6 @@ class ChoiceTask(Task[Choice, OptionFeature, AnyHead]):
         return features
 
     def head(self, encoder: Body) -> AnyHead:
-        """Make a linear map of the first token, or the head of `ForMultipleChoice` with a layer in between."""
         make = ChoiceHead if self._paper_head else find_head(f"{encoder.family}ForMultipleChoice")
         head: AnyHead = make(encoder.config)
         return head
@@ -158,51 +144,42 @@ class ChoiceTask(Task[Choice, OptionFeature, AnyHead]):
         return {"options": options, "right": right}
 
     def loss(self, head: AnyHead, hidden: Tensor, batch: Batch) -> Tensor:
-        """Return the mean cross-entropy over the options of each group."""
         scores = head(hidden).float().masked_fill(batch["options"] == 0, LOWEST)
         grouped, right, weights = (part.view(-1, self.group) for part in (scores, batch["right"], batch["weights"]))
         return mean_where(-(grouped.log_softmax(-1) * right).sum(-1), weights[:, 0])
 
     def outputs(self, head: AnyHead, hidden: Tensor, batch: Batch) -> Batch:
-        """Return the score of each row."""
         return {"scores": head(hidden)}
 
     def predictions(
         self, examples: Sequence[Choice], features: Sequence[OptionFeature], outputs: Sequence[Output]
     ) -> list[Prediction]:
-        """Return the option with the highest score, and the probabilities of all options."""
         scores: list[list[float]] = [[] for _ in examples]
         for feature, output in zip(features, outputs, strict=True):
             if not feature.filler:
                 scores[feature.example].append(float(output["scores"]))
         found = []
         for example, values in zip(examples, scores, strict=True):
-            probabilities = torch.tensor(values, dtype=torch.float64).softmax(0)
-            choice = int(probabilities.argmax())
+            chances = torch.tensor(values, dtype=torch.float64).softmax(0)
+            best = int(chances.argmax())
             named = {} if example.id is None else {"id": example.id}
-            answer = {"choice": choice, "option": example.options[choice], "probabilities": probabilities.tolist()}
-            found.append(named | answer)
+            found.append(named | {"choice": best, "option": example.options[best], "probabilities": chances.tolist()})
         return found
 
     def score(self, examples: Sequence[Choice], predictions: Sequence[Prediction]) -> dict[str, float]:
-        """Return the accuracy."""
         return {"accuracy": sum(_hits(examples, predictions)) / len(examples)}
 
     def is_constant(self, examples: Sequence[Choice], predictions: Sequence[Prediction]) -> bool:
-        """Return whether the same place is always chosen, though the right ones differ."""
         places = {example.right for example in examples}
         return len(places) > 1 and len({prediction["choice"] for prediction in predictions}) == 1
 
     def is_labelled(self, example: Choice) -> bool:
-        """Return whether the right option is known."""
         return example.right is not None
 
     def pictures(self, examples: Sequence[Choice], predictions: Sequence[Prediction]) -> dict[str, str]:
-        """Draw how often the chosen option is right for each level of confidence."""
         confidence = [max(prediction["probabilities"]) for prediction in predictions]
         return {"calibration.svg": calibration(confidence, _hits(examples, predictions))}
 
 
 def _hits(examples: Sequence[Choice], predictions: Sequence[Prediction]) -> list[bool]:
-    pairs = zip(examples, predictions, strict=True)
-    return [example.right == prediction["choice"] for example, prediction in pairs]
+    return [example.right == prediction["choice"] for example, prediction in zip(examples, predictions, strict=True)]

@@ -1,16 +1,16 @@
 """The columns of a table, and the values of a row."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from shlex import quote
 from typing import Any
 
 from electra.config.keys import did_you_mean
 from electra.config.tasks import Kind
+from electra.data.reading.records import Row
 from electra.errors import TaskError
 from electra.tasks.lines import read_cell
 
-Cells = Mapping[str, Any]
 MAY_BE_EMPTY = ("multilabel", "answering")  # an empty cell is a label: no label applies, or there is no answer
 
 
@@ -27,46 +27,50 @@ class Columns:
 
     def __str__(self) -> str:
         """Write the columns as the command line sets them."""
-        known = {name: getattr(self, name) for name in ("kind", "text", "pair", "label", "id", "separator")}
-        return " ".join(f"table.{name}={quote(value)}" for name, value in known.items() if value is not None)
+        return write_columns(asdict(self))
 
     @property
     def texts(self) -> tuple[str, ...]:
         """The columns that hold texts."""
         return (self.text, self.pair) if self.pair else (self.text,)
 
-    def read_texts(self, cells: Cells, where: str) -> tuple[str, ...]:
+    def read_texts(self, row: Row) -> tuple[str, ...]:
         """Return the one or two texts of a row; an empty cell is an empty text."""
         keys = zip(self.texts, ("table.text", "table.pair"), strict=False)
-        found = [find_cell(cells, column, where, key) for column, key in keys]
+        found = [find_cell(row, column, key) for column, key in keys]
         if any(isinstance(text, (list, dict)) for text in found):
-            raise TaskError(f"{where}: a list or a record instead of a text in {' or '.join(self.texts)}")
+            raise TaskError(f"{row.where}: a list or a record instead of a text in {' or '.join(self.texts)}")
         return tuple("" if text is None else str(text) for text in found)
 
-    def read_words(self, cells: Cells, where: str) -> tuple[str, ...]:
+    def read_words(self, row: Row) -> tuple[str, ...]:
         """Return the words of a row: a list, or a text split at spaces."""
-        return split_words(find_cell(cells, self.text, where, "table.text"), where)
+        return split_words(find_cell(row, self.text, "table.text"), row.where)
 
-    def read_label(self, cells: Cells, where: str, labelled: bool = True) -> Any:
-        """Return the label of a row, None if it is unknown; `labelled` rows must have one."""
-        if self.label is None or (self.label not in cells and not labelled):
+    def read_label(self, row: Row, labelled: bool | None = True) -> Any:
+        """Return the label of a row, None if it is unknown; `labelled` rows must have one, None ignores it."""
+        if labelled is None or self.label is None or (self.label not in row.cells and not labelled):
             return None
-        raw = find_cell(cells, self.label, where, "table.label")
+        raw = find_cell(row, self.label, "table.label")
         raw = raw.strip() if isinstance(raw, str) else "" if raw is None else raw
         if raw != "" or self.kind in MAY_BE_EMPTY:
             return raw
         if labelled:
-            raise TaskError(f"{where}: the label in column {self.label!r} is empty")
+            raise TaskError(f"{row.where}: the label in column {self.label!r} is empty")
         return None
 
-    def read_id(self, cells: Cells, where: str) -> Any:
+    def read_id(self, row: Row) -> Any:
         """Return the identifier of a row, or None."""
-        return read_cell(cells.get(self.id), where) if self.id else None
+        return read_cell(row.cells.get(self.id), row.where) if self.id else None
 
     def split_labels(self, raw: Any) -> list[str]:
         """Return the labels in one cell."""
         parts = raw if isinstance(raw, list) else str(raw).split(self.separator or ",")
         return [part for part in (str(part).strip() for part in parts) if part]
+
+
+def write_columns(columns: Mapping[str, str | None]) -> str:
+    """Write columns by the keys of `table` as the command line sets them."""
+    return " ".join(f"table.{key}={quote(column)}" for key, column in columns.items() if column is not None)
 
 
 def split_words(raw: Any, where: str) -> tuple[str, ...]:
@@ -80,14 +84,15 @@ def split_words(raw: Any, where: str) -> tuple[str, ...]:
     return words
 
 
-def missing_column(wanted: str, names: Iterable[str], where: str, key: str) -> str:
-    """Return the message for a missing column."""
-    names = [str(name) for name in names]
-    return f"{where}: no column {wanted!r} ({key}){did_you_mean(wanted, names)}; found {', '.join(names) or 'none'}"
-
-
-def find_cell(cells: Cells, column: str, where: str, key: str) -> Any:
+def find_cell(row: Row, column: str, key: str) -> Any:
     """Return a cell of a row, whose column was set by a config key."""
-    if column not in cells:
-        raise TaskError(missing_column(column, cells, where, key))
-    return read_cell(cells[column], where)
+    check_column(column, row.cells, row.where, key)
+    return read_cell(row.cells[column], row.where)
+
+
+def check_column(column: str, names: Iterable[str], where: str, key: str) -> None:
+    """Refuse a column that is not there, though a config key names it."""
+    if column not in names:
+        found = list(map(str, names))
+        hint = did_you_mean(column, found)
+        raise TaskError(f"{where}: no column {column!r} ({key}){hint}; found {', '.join(found) or 'none'}")

@@ -8,7 +8,7 @@ from electra.config.tasks import Kind, TableConfig
 from electra.data.reading.records import Row
 from electra.errors import TaskError
 from electra.tasks.lines import read_cell
-from electra.tasks.table.columns import Columns, missing_column
+from electra.tasks.table.columns import Columns, check_column
 
 LABELS = (
     *("label", "labels", "gold_label", "class", "category", "target", "sentiment", "score", "similarity", "rating"),
@@ -32,16 +32,12 @@ MANY = 20  # more distinct integers than this are values, not classes
 def find_columns(rows: Sequence[Row], settings: TableConfig) -> Columns:
     """Return the columns of a table, with the kind of labels from all of its rows."""
     sample, where = rows[:SAMPLE], rows[0].where
-    names = list(dict.fromkeys(name for row in sample for name in row.cells))
-    for key in ("text", "pair", "label", "id"):
-        wanted = getattr(settings, key)
-        if wanted is not None and wanted not in names:
-            raise TaskError(missing_column(wanted, names, where, f"table.{key}"))
-    label = settings.label or usual_column(names, LABELS) or _fewest_values(sample, names, settings)
+    wanted = settings.model_dump(include={"text", "pair", "label", "id"}, exclude_none=True)
+    names = column_names(rows, {key: [column] for key, column in wanted.items()})
     text, pair = settings.text, settings.pair
+    label = settings.label or usual_column(names, LABELS) or _fewest_values(sample, names, settings)
     if text is None:
-        others = [name for name in names if name not in (label, pair)]
-        text, found = _find_texts(sample, others)
+        text, found = _find_texts(sample, [name for name in names if name not in (label, pair)])
         pair = pair or found
     for name in (text, label):
         values = _values(sample, name)
@@ -51,10 +47,24 @@ def find_columns(rows: Sequence[Row], settings: TableConfig) -> Columns:
     return Columns(kind, text, pair, label, settings.id or usual_column(names, IDS), separator)
 
 
+def column_names(rows: Sequence[Row], wanted: Mapping[str, Iterable[str]]) -> list[str]:
+    """Return the columns of a table; those `wanted` by a key of `table` must be among them."""
+    names = list(dict.fromkeys(name for row in rows[:SAMPLE] for name in row.cells))
+    for key, columns in wanted.items():
+        for column in columns:
+            check_column(column, names, rows[0].where, f"table.{key}")
+    return names
+
+
+def usual_columns(names: Sequence[str], usual: Iterable[Sequence[str]]) -> tuple[str, ...]:
+    """Return the columns of the first usual names that are all there, ignoring case, spaces and dashes."""
+    plain = {name.lower().replace(" ", "_").replace("-", "_"): name for name in reversed(names)}
+    return next((tuple(plain[name] for name in group) for group in usual if plain.keys() >= set(group)), ())
+
+
 def usual_column(names: Sequence[str], usual: Iterable[str]) -> str | None:
     """Return the first column with one of the usual names, ignoring case, spaces and dashes."""
-    plain = {name.lower().replace(" ", "_").replace("-", "_"): name for name in reversed(names)}
-    return next((plain[name] for name in usual if name in plain), None)
+    return next(iter(usual_columns(names, [[name] for name in usual])), None)
 
 
 def _values(rows: Sequence[Row], name: str) -> list[Any]:
@@ -77,10 +87,8 @@ def _fewest_values(rows: Sequence[Row], names: Sequence[str], settings: TableCon
 
 def _find_texts(rows: Sequence[Row], names: Sequence[str]) -> tuple[str, str | None]:
     """Return two columns named like a pair, one named like a text, or those with several words per cell."""
-    for first, second in (*QUESTIONS, *PAIRS):
-        pair = usual_column(names, [first]), usual_column(names, [second])
-        if pair[0] and pair[1]:
-            return pair[0], pair[1]
+    if pair := usual_columns(names, (*QUESTIONS, *PAIRS)):
+        return pair[0], pair[1]
     if text := usual_column(names, TEXTS):
         return text, None
     words = {name: _mean(rows, name, lambda value: len(value.split())) for name in names}
@@ -120,16 +128,12 @@ def _find_kind(
     if all(map(_is_number, distinct)):
         measured = len(distinct) > MANY or any(float(value) % 1 for value in distinct)
         return ("regression" if measured else "classification"), None
+    place, classes = f"{rows[0].where}: column {label!r}", "table.kind=classification if they are labels"
     if all(re.fullmatch(r"[-+]?\d+,\d+", value) for value in distinct) and distinct:
-        raise TaskError(
-            f"{rows[0].where}: column {label!r} has decimal commas, such as {min(distinct)}; write points, "
-            f"or set table.kind=classification if they are labels"
-        )
+        raise TaskError(f"{place} has decimal commas, such as {min(distinct)}; write points, or set {classes}")
     if len(distinct) > max(MANY, len(rows) / 2):
-        raise TaskError(
-            f"{rows[0].where}: column {label!r} has {len(distinct)} different values in {len(rows)} rows, too "
-            f"many for labels; set table.label, or table.kind=classification if they are labels"
-        )
+        found = f"{len(distinct)} different values in {len(rows)} rows, too many for labels"
+        raise TaskError(f"{place} has {found}; set table.label, or {classes}")
     return "classification", None
 
 

@@ -4,7 +4,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,9 @@ from electra.data.files import fingerprint
 from electra.data.reading.records import Row, dataset_splits, read_rows
 from electra.data.reading.sources import is_dataset
 from electra.errors import TaskError
-from electra.tasks.base import HUB, Notes, Split, contents
+from electra.tasks.base import HUB, Known, Notes, Split, contents
 
+ReadRows = Callable[[str], Iterable[Row]]  # reads a file
 STEMS: dict[Split, tuple[str, ...]] = {
     "train": ("train",),
     "dev": ("dev", "valid", "validation", "val"),
@@ -35,19 +36,13 @@ class Table:
     """
 
     def __init__(
-        self,
-        config: FinetuneConfig,
-        known: Mapping[str, Any],
-        read_file: Callable[[str], Iterable[Row]] = read_rows,
-        endings: Sequence[str] = ENDINGS,
+        self, config: FinetuneConfig, known: Known, read_file: ReadRows = read_rows, endings: Sequence[str] = ENDINGS
     ) -> None:
-        self._data = config.data
+        self._data, self._file, self._fraction = config.data, config.file, config.table.dev_fraction
         self._read_file, self._endings = read_file, endings
         self.texts: Sequence[str] = ()  # columns that identify a row
         self._rows: str | None = known.get("rows")  # fingerprint of the rows of the training file
         self._learned: str = known.get("learned_texts", "")  # short digests of the rows trained on
-        self._file = config.file
-        self._fraction = config.table.dev_fraction
 
     def learn(self, rows: Sequence[Row]) -> None:
         """Remember the rows of the training file that a model is trained on."""
@@ -63,23 +58,19 @@ class Table:
     def read(self, split: Split, notes: Notes) -> list[Row]:
         """Read the rows of a split from its file, or the held-out rows of the training file."""
         source = self._find(split)
-        if source is None and split != "train":
-            return self._read_held_out(split, notes)
         rows = self._read_all(source) if source else self.read_training_file()
-        learned, _ = self._split_rows(rows)
-        if split == "train" and self._is_training_file(rows):
-            return learned
-        notes.add("rows are also in the training data", len(learned))
-        return rows
-
-    def _read_held_out(self, split: Split, notes: Notes) -> list[Row]:
-        rows = self.read_training_file()
         learned, others = self._split_rows(rows)
-        if split == "test" and self._is_training_file(rows):
+        is_training_file = _fingerprint(rows) == self._rows
+        if split == "train" and is_training_file:
+            return learned
+        if source:
+            notes.add("rows are also in the training data", len(learned))
+            return rows
+        if split == "test" and is_training_file:
             raise TaskError("no test file; set test_file=FILE, or add test.csv to the folder of train.csv")
         if not others:
             raise TaskError("the model was trained on every row of this table; set data or dev_file to other rows")
-        if self._is_training_file(rows):
+        if is_training_file:
             notes.add("rows are held out from the training file", len(others))
         else:
             notes.add("rows were trained on and are skipped", len(learned))
@@ -129,9 +120,6 @@ class Table:
         drawn = np.random.default_rng(HELD_OUT_SEED).permutation(len(texts))[:count]
         return frozenset(texts[number] for number in drawn)
 
-    def _is_training_file(self, rows: Sequence[Row]) -> bool:
-        return _fingerprint(rows) == self._rows
-
     def _split_rows(self, rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
         """Split rows into those that the model was trained on and the others."""
         digests = base64.b64decode(self._learned)
@@ -157,10 +145,7 @@ def _json(value: Any) -> bytes:
 def _find_in(folder: Path, stems: Sequence[str], endings: Sequence[str]) -> str | None:
     """Return the file of a split: `train.csv`, or else a name that ends so, such as `mine_train.csv`."""
     files = sorted(entry for entry in folder.iterdir() if entry.is_file())
-    for begin in ("", ".*[_-]"):
-        for stem in stems:
-            for path in files:
-                name = path.name.lower()
-                if re.match(rf"{begin}{stem}\.", name) and any(ending in name for ending in endings):
-                    return str(path)
-    return None
+    tables = [path for path in files if any(ending in path.name.lower() for ending in endings)]
+    patterns = [rf"{begin}{stem}\." for begin in ("", ".*[_-]") for stem in stems]
+    found = (str(path) for pattern in patterns for path in tables if re.match(pattern, path.name.lower()))
+    return next(found, None)

@@ -1,8 +1,9 @@
 """Tasks on a user's table: classification, regression, tagging or question answering."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, Generic
 
 from electra.config.finetune import FinetuneConfig
 from electra.data.reading.records import Row
@@ -10,7 +11,7 @@ from electra.errors import TaskError
 from electra.tasks.answering.files import read_answers
 from electra.tasks.answering.questions import Question, make_question
 from electra.tasks.answering.task import QuestionAnswering
-from electra.tasks.base import Known, Notes, Split, Task
+from electra.tasks.base import AnyTask, Example, Known, Notes, Split
 from electra.tasks.lines import read_inputs
 from electra.tasks.shown import Field, column_label
 from electra.tasks.table.columns import Columns, split_words
@@ -21,7 +22,7 @@ from electra.tasks.texts.labels import Classes, Labels, LabelSets, Value, listed
 from electra.tasks.texts.task import TextExample, TextTask
 
 
-def table_task(name: str, config: FinetuneConfig, known: Known) -> Task[Any, Any, Any]:
+def table_task(name: str, config: FinetuneConfig, known: Known) -> AnyTask:
     """Make the task of a table from its rows, or from what a stored model knows of them."""
     if "kind" not in (known.get("columns") or {}):  # of another family
         known = {}
@@ -35,14 +36,34 @@ def table_task(name: str, config: FinetuneConfig, known: Known) -> Task[Any, Any
     table.texts = columns.texts
     if not known:
         table.learn(rows)
-    if columns.kind == "tagging":
-        return TableTagging(name, config, table, columns, rows, known)
-    if columns.kind == "answering":
-        return TableAnswering(name, config, table, columns, rows, known)
-    return TableTexts(name, config, table, columns, rows, known)
+    kinds: dict[str, Callable[..., AnyTask]] = {"tagging": TableTagging, "answering": TableAnswering}
+    return kinds.get(columns.kind, TableTexts)(name, config, table, columns, rows, known)
 
 
-class TableTexts(TextTask):
+class _FromRows(ABC, Generic[Example]):
+    """Reads the examples of a task from the rows of a table."""
+
+    _table: Table
+    _columns: Columns
+    _known: Known  # what is stored besides table and columns
+
+    @abstractmethod
+    def _example(self, row: Row, number: int, labelled: bool | None = True) -> Example:
+        """Read a row; `labelled` rows must have a label, None is for rows to predict."""
+
+    def describe(self) -> dict[str, Any]:
+        return {**self._known, "columns": asdict(self._columns), **self._table.describe()}
+
+    def read(self, split: Split, notes: Notes) -> list[Example]:
+        rows = self._table.read(split, notes)
+        return [self._example(row, number, split != "test") for number, row in enumerate(rows)]
+
+    def inputs(self, source: str, notes: Notes) -> Iterator[Example]:
+        for number, row in enumerate(read_inputs(source, self._columns.texts)):
+            yield self._example(row, number, labelled=None)
+
+
+class TableTexts(_FromRows[TextExample], TextTask):
     """One or two columns of texts with a class, several labels or a value."""
 
     def __init__(
@@ -54,76 +75,47 @@ class TableTexts(TextTask):
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """The texts under the names of their columns."""
         return tuple(Field(column_label(name)) for name in self._columns.texts)
 
-    def describe(self) -> dict[str, Any]:
-        """Return the columns, and the labels of the training rows."""
-        return {**self._known, "columns": asdict(self._columns), **self._table.describe()}
-
     def detected(self) -> list[str]:
-        """Return the columns and the labels."""
         if self._columns.kind == "regression":
             return [str(self._columns), f"values from {self._known['low']:g} to {self._known['high']:g}"]
         return [str(self._columns), f"{len(self.labels)} labels: {listed(self.labels)}"]
 
     def read(self, split: Split, notes: Notes) -> list[TextExample]:
-        """Read the rows of a split; a test file needs no labels."""
-        rows = self._table.read(split, notes)
-        examples = [self._example(row, split != "test") for row in rows]
+        examples = super().read(split, notes)
         notes.add("empty texts", sum(not text.strip() for example in examples for text in example.texts))
         return examples
 
-    def inputs(self, source: str, notes: Notes) -> Iterator[TextExample]:
-        """Read texts from a table with the same columns, or from lines of text."""
-        for where, cells in read_inputs(source, self._columns.texts):
-            yield TextExample(self._columns.read_texts(cells, where), id=self._columns.read_id(cells, where))
-
-    def _example(self, row: Row, labelled: bool) -> TextExample:
-        columns = self._columns
-        raw = columns.read_label(row.cells, row.where, labelled)
-        label = None
-        if raw is not None:
-            label = self.kind.parse(columns.split_labels(raw) if columns.kind == "multilabel" else raw, row.where)
-        return TextExample(columns.read_texts(row.cells, row.where), label, columns.read_id(row.cells, row.where))
+    def _example(self, row: Row, number: int, labelled: bool | None = True) -> TextExample:
+        columns, label = self._columns, self._columns.read_label(row, labelled)
+        if label is not None:
+            label = self.kind.parse(columns.split_labels(label) if columns.kind == "multilabel" else label, row.where)
+        return TextExample(columns.read_texts(row), label, columns.read_id(row))
 
 
-class TableTagging(TaggingTask):
+class TableTagging(_FromRows[Sentence], TaggingTask):
     """A column of words and one of their tags: lists, or texts split at spaces."""
 
     def __init__(
         self, name: str, config: FinetuneConfig, table: Table, columns: Columns, rows: Sequence[Row], known: Known
     ) -> None:
         self.name, self._table, self._columns = name, table, columns
-        super().__init__(config.tagging, known or learn_tags([*map(self._sentence, rows)], config.tagging))
-
-    def describe(self) -> dict[str, Any]:
-        """Return the columns, and the tags of the training rows."""
-        return {**super().describe(), "columns": asdict(self._columns), **self._table.describe()}
+        sentences = [self._example(row, number) for number, row in enumerate(rows)]
+        super().__init__(config.tagging, known or learn_tags(sentences, config.tagging))
 
     def detected(self) -> list[str]:
-        """Return the columns and the tags."""
         return [str(self._columns), *super().detected()]
 
-    def read(self, split: Split, notes: Notes) -> list[Sentence]:
-        """Read the rows of a split; a test file needs no tags."""
-        return [self._sentence(row, split != "test") for row in self._table.read(split, notes)]
-
-    def inputs(self, source: str, notes: Notes) -> Iterator[Sentence]:
-        """Read sentences from a table with the column of words, or from lines of text."""
-        for where, cells in read_inputs(source, self._columns.texts):
-            yield Sentence(self._columns.read_words(cells, where), id=self._columns.read_id(cells, where))
-
-    def _sentence(self, row: Row, labelled: bool = True) -> Sentence:
-        words = self._columns.read_words(row.cells, row.where)
-        raw = self._columns.read_label(row.cells, row.where, labelled)
+    def _example(self, row: Row, number: int, labelled: bool | None = True) -> Sentence:
+        words, raw = self._columns.read_words(row), self._columns.read_label(row, labelled)
         tags = None if raw is None else split_words(raw, row.where)
         if tags is not None and len(tags) != len(words):
             raise TaskError(f"{row.where}: {len(words)} words, but {len(tags)} tags; every word needs a tag")
-        return Sentence(words, tags, row.where, self._columns.read_id(row.cells, row.where))
+        return Sentence(words, tags, row.where, self._columns.read_id(row))
 
 
-class TableAnswering(QuestionAnswering):
+class TableAnswering(_FromRows[Question], QuestionAnswering):
     """Columns of questions, contexts and answers; an empty answer means that there is none."""
 
     def __init__(
@@ -132,38 +124,27 @@ class TableAnswering(QuestionAnswering):
         if columns.pair is None:
             raise TaskError("answering needs a column of contexts; set table.pair")
         self._table, self._columns = table, columns
-        questions = [self._question(row, number) for number, row in enumerate(rows)]
+        questions = [self._example(row, number) for number, row in enumerate(rows)]
         unanswerable = any(not question.answers for question in questions)
-        super().__init__(name, config.head, known.get("unanswerable", unanswerable), known)
-
-    def describe(self) -> dict[str, Any]:
-        """Return the columns, and whether there are questions without an answer."""
-        return {"unanswerable": self.unanswerable, "columns": asdict(self._columns), **self._table.describe()}
+        self._known = {"unanswerable": known.get("unanswerable", unanswerable)}
+        super().__init__(name, config.head, self._known["unanswerable"], known)
 
     def detected(self) -> list[str]:
-        """Return the columns, and whether there are questions without an answer."""
         return [str(self._columns), f"{'some' if self.unanswerable else 'no'} questions without an answer"]
 
     def read(self, split: Split, notes: Notes) -> list[Question]:
-        """Read the rows of a split; a test file needs no answers."""
-        rows = self._table.read(split, notes)
-        questions = [self._question(row, number, split != "test") for number, row in enumerate(rows)]
+        questions = super().read(split, notes)
         self.note_unanswerable(questions, notes)
         if len({question.id for question in questions}) == len(questions):
             return questions
         notes.add("questions are identified by row numbers, because ids repeat", len(questions))
-        return [replace(question, id=str(number)) for number, question in enumerate(questions)]
+        return [question._replace(id=str(number)) for number, question in enumerate(questions)]
 
-    def inputs(self, source: str, notes: Notes) -> Iterator[Question]:
-        """Read questions from a table with both columns, or from lines with a tab between question and context."""
-        for number, row in enumerate(read_inputs(source, self._columns.texts)):
-            yield self._question(row, number, labelled=False)
-
-    def _question(self, row: Row, number: int, labelled: bool = True) -> Question:
-        question, context = self._columns.read_texts(row.cells, row.where)
-        given = self._columns.read_id(row.cells, row.where)
+    def _example(self, row: Row, number: int, labelled: bool | None = True) -> Question:
+        question, context = self._columns.read_texts(row)
+        given = self._columns.read_id(row)
         name = str(number if given is None else given)
-        raw = self._columns.read_label(row.cells, row.where, labelled)
+        raw = self._columns.read_label(row, bool(labelled))
         if isinstance(raw, Mapping):  # as on the hub: texts and their positions
             return Question(name, question, context, read_answers(raw, row.where))
         answers = list(map(str, raw)) if isinstance(raw, list) else [str(raw)]
@@ -173,7 +154,7 @@ class TableAnswering(QuestionAnswering):
 def _find_labels(columns: Columns, rows: Sequence[Row]) -> dict[str, Any]:
     """Return the distinct labels of the training rows, or the smallest and the largest value."""
     several = columns.kind == "multilabel"
-    raw = [(columns.read_label(row.cells, row.where), row.where) for row in rows]
+    raw = [(columns.read_label(row), row.where) for row in rows]
     if columns.kind == "regression":
         values = [Value(0, 1).parse(value, where) for value, where in raw]
         found: dict[str, Any] = {"low": min(values), "high": max(values)}

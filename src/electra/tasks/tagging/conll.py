@@ -39,13 +39,10 @@ class ConllTask(TaggingTask):
         plain = name == "pos"
         super().__init__(config.tagging, known or self._learn(plain), plain)
         if not plain and not marks_spans(self.labels):
-            raise TaskError(
-                f"the tags of {name} do not mark spans, as B-PER does; found {', '.join(self.labels[:4])} …; "
-                f"set tagging.tag_column, or task=pos to score single tags"
-            )
+            found = f"found {', '.join(self.labels[:4])} …; set tagging.tag_column, or task=pos to score single tags"
+            raise TaskError(f"the tags of {name} do not mark spans, as B-PER does; {found}")
 
     def read(self, split: Split, notes: Notes) -> list[Sentence]:
-        """Read the sentences of a split; without a dev file, the test file is the dev split."""
         path = self._path(split)
         sentences = list(read_sentences(read_lines(str(path)), str(path), self._settings))
         if not sentences:
@@ -55,7 +52,6 @@ class ConllTask(TaggingTask):
         return sentences
 
     def inputs(self, source: str, notes: Notes) -> Iterator[Sentence]:
-        """Read sentences with one word per line; other columns of the training file are ignored."""
         width = self._known.get("width")  # unknown to models of earlier versions
         return read_sentences(read_lines(source), source, self._settings, tagged=False, width=width)
 
@@ -71,9 +67,9 @@ class ConllTask(TaggingTask):
         if named and (folder / named).is_file():  # also an absolute path
             return folder / named
         wanted = [named] if named else [f"{stem}.*" for stem in STEMS[split]]
-        for pattern in [] if named else wanted:
-            for path in sorted(folder.glob(pattern)):
-                return path
+        found = (path for pattern in wanted for path in sorted(folder.glob(pattern)))
+        if not named and (path := next(found, None)):
+            return path
         there = ", ".join(sorted(entry.name for entry in folder.iterdir() if entry.is_file())) or "no file"
         raise TaskError(f"no {wanted[0]} in {folder}; found {there}; name it with {split}_file=FILE")
 
@@ -103,16 +99,13 @@ def read_sentences(
                 yield Sentence(tuple(words), tuple(tags) if tagged else None, start)
             words, tags = [], []
             continue
+        found = f"{where}: {len(cells)} columns"
         if width and len(cells) not in (1, width):
-            raise TaskError(
-                f"{where}: {len(cells)} columns, but the training file has {width}; write one word per line, "
-                f"and a blank line after each sentence"
-            )
+            advice = "write one word per line, and a blank line after each sentence"
+            raise TaskError(f"{found}, but the training file has {width}; {advice}")
         columns = columns or _find_columns(len(cells), settings, _is_universal(name), tagged, where)
         if len(cells) != columns.width:
-            raise TaskError(
-                f"{where}: {len(cells)} columns, but the first line has {columns.width}; every word needs a tag"
-            )
+            raise TaskError(f"{found}, but the first line has {columns.width}; every word needs a tag")
         start = start if words else where
         words.append(cells[columns.word])
         if columns.tag is not None:

@@ -3,10 +3,9 @@
 Shapes: B rows, L tokens, T tags.
 """
 
-from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, chain, pairwise
 from typing import Any
 
 import torch
@@ -20,7 +19,7 @@ from electra.errors import TaskError
 from electra.model.body import Body
 from electra.model.heads import find_head
 from electra.model.networks import TaskNetwork
-from electra.tasks.base import Batch, Defaults, Feature, Notes, Output, Prediction, Served, Split, Task, mean_where
+from electra.tasks.base import Batch, Defaults, Feature, Notes, Output, Prediction, Served, Task, mean_where
 from electra.tasks.shown import Block, Details, Field, Headline, Marked, Piece
 from electra.tasks.tagging.head import TaggingHead
 from electra.tasks.tagging.spans import OUTSIDE, TAG, Span, find_spans, marks_spans, scheme_of, span_scores, write_tags
@@ -59,24 +58,19 @@ class TaggingTask(Task[Sentence, TaggingFeature, TaggingHead]):
     def __init__(self, settings: TaggingConfig, known: Mapping[str, Any], plain: bool = False) -> None:
         self._known = known
         self.labels = tuple(known["labels"])
-        marks_ends = any(
-            label.startswith(("E-", "S-")) for label in self.labels
-        )  # possible in models of other programs
+        marks_ends = any(label.startswith(("E-", "S-")) for label in self.labels)  # in models of other programs
         self._settings = settings.model_copy(update={"scheme": "bioes"}) if marks_ends else settings
         self._plain = plain or not marks_spans(self.labels)
         self.metric = "accuracy" if self._plain else "f1"
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """One sentence."""
         return (Field("Sentence", "Put a space between words, and before a full stop or a comma."),)
 
     def example(self, texts: Sequence[str]) -> Sentence:
-        """Make a sentence by splitting a text at spaces."""
         return Sentence(tuple(texts[0].split()))
 
     def show(self, texts: Sequence[str], prediction: Prediction) -> list[Block]:
-        """Return the words with their spans marked, or without spans each word with its tag."""
         words: list[str] = prediction["words"]
         if "spans" in prediction:
             found = [(span["start"], span["end"] + 1, span["type"]) for span in prediction["spans"]]
@@ -96,22 +90,12 @@ class TaggingTask(Task[Sentence, TaggingFeature, TaggingHead]):
         return [Headline(headline), Marked(spaced), Details("Every word, its tag and probability", rows)]
 
     def describe(self) -> dict[str, Any]:
-        """Return the tags of the training data and their scheme."""
         return dict(self._known)
 
     def detected(self) -> list[str]:
-        """Return the tags and their scheme."""
         written = f", written as {self._known['scheme']}" if self._known.get("scheme") else ""
         kind = "single tags" if self._plain else f"tags of spans{written}, predicted as {self._settings.scheme.upper()}"
         return [f"{len(self.labels)} {kind}: {listed(self.labels)}"]
-
-    @abstractmethod
-    def read(self, split: Split, notes: Notes) -> list[Sentence]:
-        """Read the sentences of a split."""
-
-    @abstractmethod
-    def inputs(self, source: str, notes: Notes) -> Iterator[Sentence]:
-        """Read sentences to predict."""
 
     def features(
         self, examples: Sequence[Sentence], tokenizer: Tokenizer, max_length: int, notes: Notes, training: bool
@@ -135,7 +119,6 @@ class TaggingTask(Task[Sentence, TaggingFeature, TaggingHead]):
         return features
 
     def head(self, encoder: Body) -> TaggingHead:
-        """Make the head of `ForTokenClassification`, a linear map of every token, which is also the paper's."""
         head: TaggingHead = find_head(f"{encoder.family}ForTokenClassification")(encoder.config, len(self.labels))
         return head
 
@@ -150,19 +133,16 @@ class TaggingTask(Task[Sentence, TaggingFeature, TaggingHead]):
         return {"tags": tags, "tag_weights": weights}
 
     def loss(self, head: TaggingHead, hidden: Tensor, batch: Batch) -> Tensor:
-        """Return the mean loss of the words."""
         losses = F.cross_entropy(head(hidden).float().transpose(1, 2), batch["tags"], reduction="none")  # (B, L)
         return mean_where(losses, batch["tag_weights"])
 
     def outputs(self, head: TaggingHead, hidden: Tensor, batch: Batch) -> Batch:
-        """Return the most likely tag of every token and its probability."""
         best = head(hidden).float().softmax(-1).max(-1)
         return {"tags": best.indices, "probabilities": best.values}
 
     def predictions(
         self, examples: Sequence[Sentence], features: Sequence[TaggingFeature], outputs: Sequence[Output]
     ) -> list[Prediction]:
-        """Return the tag at the first piece of each word; truncated words are O."""
         found = []
         for example, feature, output in zip(examples, features, outputs, strict=True):
             starts, lost = list(feature.starts), len(example.words) - len(feature.starts)
@@ -171,12 +151,12 @@ class TaggingTask(Task[Sentence, TaggingFeature, TaggingHead]):
             known_as = {} if example.id is None else {"id": example.id}
             prediction = {**known_as, "words": list(example.words), "tags": tags, "probabilities": chances}
             if not self._plain:
-                prediction["spans"] = [_describe(span, example) for span in self._spans(tags)]
+                spans = [(span, " ".join(example.words[span.start : span.end + 1])) for span in self._spans(tags)]
+                prediction["spans"] = [{"type": span.type, "text": text, **span._asdict()} for span, text in spans]
             found.append(prediction)
         return found
 
     def score(self, examples: Sequence[Sentence], predictions: Sequence[Prediction]) -> dict[str, float]:
-        """Return the accuracy of tags, and precision, recall and F1 of spans if tags mark spans."""
         from electra.tasks.texts import metrics  # imported here because it takes two seconds
 
         truth = [self._gold(example) for example in examples]
@@ -188,12 +168,10 @@ class TaggingTask(Task[Sentence, TaggingFeature, TaggingHead]):
         return {**spans, "accuracy": accuracy}
 
     def is_constant(self, examples: Sequence[Sentence], predictions: Sequence[Prediction]) -> bool:
-        """Return whether all words get the same tag although the right ones differ."""
         truth = {tag for example in examples for tag in self._gold(example)}
         return len(truth) > 1 and len({tag for prediction in predictions for tag in prediction["tags"]}) == 1
 
     def is_labelled(self, example: Sentence) -> bool:
-        """Return whether the tags are known."""
         return example.tags is not None
 
     def _spans(self, tags: Sequence[str]) -> list[Span]:
@@ -207,9 +185,8 @@ def serve(network: TaskNetwork) -> Served | None:
     """Use a tagger that another program fine-tuned on a table; its columns are not known."""
     if network.head.labelled != "tokens":
         return None
-    return Served(
-        "table", {"columns": {"kind": "tagging", "text": "words", "label": "tags"}, "labels": [*network.labels]}
-    )
+    columns = {"kind": "tagging", "text": "words", "label": "tags"}
+    return Served("table", {"columns": columns, "labels": [*network.labels]})
 
 
 def network_tags(example: Sentence, settings: TaggingConfig, plain: bool) -> list[str]:
@@ -229,10 +206,8 @@ def learn_tags(examples: Sequence[Sentence], settings: TaggingConfig, plain: boo
     """Return the tags that the network predicts for the training sentences, O first, and the scheme of the file."""
     plain = plain or not marks_spans(tag for example in examples for tag in example.tags or ())
     found = {tag for example in examples for tag in network_tags(example, settings, plain)}
-    return {
-        "labels": sorted(found, key=lambda tag: (tag != OUTSIDE, tag)),
-        "scheme": None if plain else scheme_of(example.tags or () for example in examples),
-    }
+    scheme = None if plain else scheme_of(example.tags or () for example in examples)
+    return {"labels": sorted(found, key=lambda tag: (tag != OUTSIDE, tag)), "scheme": scheme}
 
 
 def _pieces(encoding: Encoding, words: int, unknown: int, notes: Notes) -> tuple[list[int], list[int]]:
@@ -242,14 +217,6 @@ def _pieces(encoding: Encoding, words: int, unknown: int, notes: Notes) -> tuple
         assert word is not None  # only special tokens have no word
         by_word[word].append(piece)
     notes.add("words without any piece, read as unknown", by_word.count([]))
-    pieces: list[int] = []
-    starts: list[int] = []
-    for part in by_word:
-        starts.append(len(pieces) + 1)
-        pieces += part or [unknown]
-    return pieces, starts
-
-
-def _describe(span: Span, example: Sentence) -> dict[str, str | int]:
-    """Return a span for a line of JSON; `end` is its last word."""
-    return {"type": span.type, "text": " ".join(example.words[span.start : span.end + 1]), **span._asdict()}
+    filled = [part or [unknown] for part in by_word]
+    *starts, _ = accumulate(map(len, filled), initial=1)
+    return list(chain.from_iterable(filled)), starts

@@ -36,10 +36,8 @@ class ClassificationHead(
         """
         outputs, width = self.linear.weight.shape
         if 2 * outputs > width:
-            raise CheckpointError(
-                f"Hugging Face's classifier of width {width} cannot hold the paper's head with {outputs} labels; "
-                f"fine-tune with head=huggingface"
-            )
+            limit = f"Hugging Face's classifier of width {width} cannot hold the paper's head with {outputs} labels"
+            raise CheckpointError(f"{limit}; fine-tune with head=huggingface")
         head = HuggingFaceClassificationHead(config, outputs).to(self.linear.weight.device)
         for parameter in head.parameters():
             parameter.zero_()

@@ -71,41 +71,31 @@ class Classes(Labels[str]):
         self.names, self.metric, self.positive = tuple(names), metric, positive
 
     def parse(self, raw: Any, where: str) -> str:
-        """Return a known class."""
         label = str(raw)
         if label not in self.names:
-            hint = (
-                did_you_mean(label, self.names) if re.search(r"[^\W\d]", label) else ""
-            )  # similar numbers are not typos
+            is_word = re.search(r"[^\W\d]", label)  # similar numbers are not typos
+            hint = did_you_mean(label, self.names) if is_word else ""
             raise TaskError(f"{where}: unknown label {label!r}{hint}; known: {listed(self.names)}")
         return label
 
     def target(self, label: str) -> list[float]:
-        """Return the index of the class."""
         return [self.names.index(label)]
 
     def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Return the cross-entropy of each row."""
         return F.cross_entropy(logits.float(), targets[:, 0].long(), reduction="none")
 
     def read(self, logits: np.ndarray) -> Prediction:
-        """Return the most likely class and the probabilities of all classes."""
         probabilities = torch.from_numpy(logits).double().softmax(0).tolist()
-        return {
-            "label": self.names[int(logits.argmax())],
-            "probabilities": dict(zip(self.names, probabilities, strict=True)),
-        }
+        chances = dict(zip(self.names, probabilities, strict=True))
+        return {"label": self.names[int(logits.argmax())], "probabilities": chances}
 
     def show(self, prediction: Prediction) -> list[Block]:
-        """Return the class and the probabilities of all classes."""
         return [Headline(prediction["label"]), Shares([*prediction["probabilities"].items()])]
 
     def is_constant(self, predictions: Sequence[Prediction]) -> bool:
-        """Return whether all predictions are the same class."""
         return len({prediction["label"] for prediction in predictions}) == 1
 
     def score(self, truth: Sequence[str], predictions: Sequence[Prediction]) -> dict[str, float]:
-        """Return accuracy, and Matthews correlation or F1 where the task uses them."""
         from electra.tasks.texts import metrics  # imported here because it takes two seconds
 
         guess = [prediction["label"] for prediction in predictions]
@@ -129,7 +119,6 @@ class LabelSets(Labels[tuple[str, ...]]):
         self.names = tuple(names)
 
     def parse(self, raw: Any, where: str) -> tuple[str, ...]:
-        """Return a list of known labels in order."""
         found = set(map(str, raw))
         if unknown := sorted(found - set(self.names)):
             hint = did_you_mean(unknown[0], self.names)
@@ -137,32 +126,24 @@ class LabelSets(Labels[tuple[str, ...]]):
         return tuple(name for name in self.names if name in found)
 
     def target(self, label: Sequence[str]) -> list[float]:
-        """Return 1 for each label that applies, else 0."""
         return [float(name in label) for name in self.names]
 
     def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Return the mean binary cross-entropy of each row."""
         return F.binary_cross_entropy_with_logits(logits.float(), targets, reduction="none").mean(1)
 
     def read(self, logits: np.ndarray) -> Prediction:
-        """Return the labels with a probability above 0.5, and the probabilities of all labels."""
         probabilities = torch.from_numpy(logits).double().sigmoid().tolist()
-        return {
-            "labels": [name for name, chance in zip(self.names, probabilities, strict=True) if chance > 0.5],
-            "probabilities": dict(zip(self.names, probabilities, strict=True)),
-        }
+        chances = dict(zip(self.names, probabilities, strict=True))
+        return {"labels": [name for name, chance in chances.items() if chance > 0.5], "probabilities": chances}
 
     def show(self, prediction: Prediction) -> list[Block]:
-        """Return the labels that apply and the probabilities of all labels."""
         headline = Headline(", ".join(prediction["labels"]) or "None of the labels")
         return [headline, Shares([*prediction["probabilities"].items()])]
 
     def is_constant(self, predictions: Sequence[Prediction]) -> bool:
-        """Return whether all predictions are the same set."""
         return len({tuple(prediction["labels"]) for prediction in predictions}) == 1
 
     def score(self, truth: Sequence[Sequence[str]], predictions: Sequence[Prediction]) -> dict[str, float]:
-        """Return micro F1, macro F1 and the share of exactly right sets."""
         from electra.tasks.texts import metrics
 
         sides = ([self.target(label) for label in truth], [self.target(p["labels"]) for p in predictions])
@@ -180,7 +161,6 @@ class Value(Labels[float]):
         self.low, self.high, self.metric, self.names = low, high, metric, (name,)
 
     def parse(self, raw: Any, where: str) -> float:
-        """Return a finite number."""
         try:
             number = float(raw)
         except (TypeError, ValueError):
@@ -190,33 +170,24 @@ class Value(Labels[float]):
         return number
 
     def target(self, label: float) -> list[float]:
-        """Return the scaled value."""
         return [(label - self.low) / (self.high - self.low)]
 
     def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Return the squared error of each row."""
         return (logits[:, 0].float() - targets[:, 0]).square()
 
     def read(self, logits: np.ndarray) -> Prediction:
-        """Return the value in the units of the data."""
         return {"value": float(self.low + logits[0] * (self.high - self.low))}
 
     def show(self, prediction: Prediction) -> list[Block]:
-        """Return the value, and where it is between the bounds."""
         return [Headline(f"{prediction['value']:.2f}"), Scale(prediction["value"], self.low, self.high)]
 
     def is_constant(self, predictions: Sequence[Prediction]) -> bool:
-        """Return whether all values are nearly equal."""
         values: list[float] = [prediction["value"] for prediction in predictions]
         return max(values) - min(values) < FLAT * (self.high - self.low)
 
     def score(self, truth: Sequence[float], predictions: Sequence[Prediction]) -> dict[str, float]:
-        """Return Pearson and Spearman correlation and the mean squared error."""
         from electra.tasks.texts import metrics
 
         guess = [prediction["value"] for prediction in predictions]
-        return {
-            "pearson": metrics.pearson(truth, guess),
-            "spearman": metrics.spearman(truth, guess),
-            "squared_error": metrics.squared_error(truth, guess),
-        }
+        found = {"pearson": metrics.pearson(truth, guess), "spearman": metrics.spearman(truth, guess)}
+        return found | {"squared_error": metrics.squared_error(truth, guess)}

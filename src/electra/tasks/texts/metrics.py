@@ -16,11 +16,8 @@ def accuracy(truth: Sequence[str], guess: Sequence[str]) -> float:
 
 def f1(truth: Sequence[str], guess: Sequence[str], positive: str) -> float:
     """Return the F1 of one class; 0 if it neither occurs nor is predicted."""
-    return float(
-        metrics.f1_score(
-            [label == positive for label in truth], [label == positive for label in guess], zero_division=0.0
-        )
-    )
+    sides = ([label == positive for label in labels] for labels in (truth, guess))
+    return float(metrics.f1_score(*sides, zero_division=0.0))
 
 
 def macro_f1(truth: Sequence[str], guess: Sequence[str]) -> float:
@@ -37,12 +34,12 @@ def matthews(truth: Sequence[str], guess: Sequence[str]) -> float:
 
 def pearson(truth: Values, guess: Values) -> float:
     """Return the Pearson correlation; 0 if either side is constant."""
-    return 0.0 if _constant(truth) or _constant(guess) else float(stats.pearsonr(truth, guess).statistic)
+    return 0.0 if _constant(truth, guess) else float(stats.pearsonr(truth, guess).statistic)
 
 
 def spearman(truth: Values, guess: Values) -> float:
     """Return the Spearman rank correlation; 0 if either side is constant."""
-    return 0.0 if _constant(truth) or _constant(guess) else float(stats.spearmanr(truth, guess).statistic)
+    return 0.0 if _constant(truth, guess) else float(stats.spearmanr(truth, guess).statistic)
 
 
 def squared_error(truth: Values, guess: Values) -> float:
@@ -59,5 +56,5 @@ def label_sets(truth: np.ndarray, guess: np.ndarray) -> dict[str, float]:
     }
 
 
-def _constant(values: Values) -> bool:
-    return bool(np.ptp(np.asarray(values, float)) == 0)
+def _constant(*sides: Values) -> bool:
+    return any(np.ptp(np.asarray(values, float)) == 0 for values in sides)

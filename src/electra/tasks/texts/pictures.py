@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 from html import escape
 
+import numpy as np
+
 CELL, MARGIN, SIDE = 56, 120, 320  # pixels: a cell, the labels around the cells, the calibration plot
 MOST_CLASSES = 20  # that a plot has room for
 BINS = 10  # of confidence
@@ -38,21 +40,21 @@ def confusion(names: Sequence[str], truth: Sequence[str], guess: Sequence[str]) 
 def calibration(confidence: Sequence[float], right: Sequence[bool]) -> str:
     """Draw accuracy (bars) against the probability of the prediction; the dashed line is perfect calibration."""
     left, top = 56, 30
+    title = f"accuracy; expected calibration error {expected_error(confidence, right):.3f}"
     parts = [_text(left + SIDE / 2, top + SIDE + 44, "probability of the prediction", size=13)]
-    parts.append(
-        _text(left, 18, f"accuracy; expected calibration error {expected_error(confidence, right):.3f}", "start")
-    )
+    parts.append(_text(left, 18, title, "start"))
     for tick in (0, 0.5, 1):
         parts.append(_text(left - 8, top + SIDE * (1 - tick) + 4, f"{tick:g}", "end"))
         parts.append(_text(left + SIDE * tick, top + SIDE + 18, f"{tick:g}"))
-    for number, (chosen, share) in enumerate(_bins(confidence, right)):
-        x, width = left + SIDE * number / BINS, SIDE / BINS - 2
-        if chosen:
-            label = f"<title>{chosen:,} examples, {share:.1%} correct</title>"
-            parts.append(
-                f'<rect x="{x:g}" y="{top + SIDE * (1 - share):g}" width="{width:g}" height="{SIDE * share:g}" '
-                f'fill="{INK}">{label}</rect>'
-            )
+    bins = _bins(confidence)
+    counts, hits = np.bincount(bins, minlength=BINS), np.bincount(bins, right, BINS)
+    for number in np.flatnonzero(counts):
+        x, share = left + SIDE * number / BINS, hits[number] / counts[number]
+        label = f"<title>{counts[number]:,} examples, {share:.1%} correct</title>"
+        parts.append(
+            f'<rect x="{x:g}" y="{top + SIDE * (1 - share):g}" width="{SIDE / BINS - 2:g}" height="{SIDE * share:g}" '
+            f'fill="{INK}">{label}</rect>'
+        )
     parts.append(f'<rect x="{left}" y="{top}" width="{SIDE}" height="{SIDE}" fill="none" stroke="#888"/>')
     parts.append(f'<path d="M{left} {top + SIDE} L{left + SIDE} {top}" stroke="#c4622d" stroke-dasharray="4 4"/>')
     return _svg(left + SIDE + 20, top + SIDE + 60, parts)
@@ -60,21 +62,14 @@ def calibration(confidence: Sequence[float], right: Sequence[bool]) -> str:
 
 def expected_error(confidence: Sequence[float], right: Sequence[bool]) -> float:
     """Return the expected calibration error over bins of confidence."""
-    error = 0.0
-    for number, (count, share) in enumerate(_bins(confidence, right)):
-        inside = [value for value in confidence if min(int(value * BINS), BINS - 1) == number]
-        error += abs(sum(inside) - share * count)
-    return error / max(len(confidence), 1)
+    surplus = np.bincount(_bins(confidence), np.subtract(confidence, right, dtype=float))
+    return float(np.abs(surplus).sum() / max(len(confidence), 1))
 
 
-def _bins(confidence: Sequence[float], right: Sequence[bool]) -> list[tuple[int, float]]:
-    """Return the count and the accuracy of each bin."""
-    counts, hits = [0] * BINS, [0] * BINS
-    for value, correct in zip(confidence, right, strict=True):
-        number = min(int(value * BINS), BINS - 1)
-        counts[number] += 1
-        hits[number] += correct
-    return [(count, hit / count if count else 0.0) for count, hit in zip(counts, hits, strict=True)]
+def _bins(confidence: Sequence[float]) -> np.ndarray:
+    """Return the number of each value's bin."""
+    numbers: np.ndarray = np.minimum(np.array(confidence) * BINS, BINS - 1).astype(int)
+    return numbers
 
 
 def _text(x: float, y: float, text: str, anchor: str = "middle", size: int = 12, more: str = "") -> str:

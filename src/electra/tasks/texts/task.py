@@ -1,8 +1,7 @@
 """Tasks that map one text or a pair of texts to a class, several labels or a value."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,8 +18,7 @@ from electra.tasks.texts.labels import Classes, Labels
 from electra.tasks.texts.pictures import MOST_CLASSES, calibration, confusion
 
 
-@dataclass(frozen=True)
-class TextExample:
+class TextExample(NamedTuple):
     """One or two texts, and their label if it is known."""
 
     texts: tuple[str, ...]
@@ -40,11 +38,9 @@ class TextTask(Task[TextExample, Feature[list[float]], Head]):
         self._double = self.defaults.double_unordered if wanted is None else wanted
 
     def example(self, texts: Sequence[str]) -> TextExample:
-        """Make an example of one or two texts."""
         return TextExample(tuple(texts))
 
     def show(self, texts: Sequence[str], prediction: Prediction) -> list[Block]:
-        """Return the labels and their probabilities, or the value on its scale."""
         return self.kind.show(prediction)
 
     def features(
@@ -62,35 +58,28 @@ class TextTask(Task[TextExample, Feature[list[float]], Head]):
         return features
 
     def is_labelled(self, example: TextExample) -> bool:
-        """Return whether the label is known."""
         return example.label is not None
 
     def head(self, encoder: Body) -> Head:
-        """Make the paper's head, one linear map of the first token, or Hugging Face's with one more layer."""
-        theirs = find_head(f"{encoder.family}ForSequenceClassification")
-        make = ClassificationHead if self._paper_head else theirs
+        make = ClassificationHead if self._paper_head else find_head(f"{encoder.family}ForSequenceClassification")
         head: Head = make(encoder.config, len(self.labels))
         return head
 
     def batch(self, features: Sequence[Feature[list[float]]], rows: int, length: int) -> Batch:
-        """Return the targets (rows, numbers)."""
         known = [feature.target or [] for feature in features]
         targets = torch.zeros(rows, len(known[0]))
         targets[: len(known)] = torch.tensor(known)
         return {"targets": targets}
 
     def loss(self, head: Head, hidden: Tensor, batch: Batch) -> Tensor:
-        """Return the mean loss of the rows."""
         return mean_where(self.kind.losses(head(hidden), batch["targets"]), batch["weights"])
 
     def outputs(self, head: Head, hidden: Tensor, batch: Batch) -> Batch:
-        """Return the logits."""
         return {"logits": head(hidden)}
 
     def predictions(
         self, examples: Sequence[TextExample], features: Sequence[Feature[list[float]]], outputs: Sequence[Output]
     ) -> list[Prediction]:
-        """Convert the logits of each example."""
         named = [{} if example.id is None else {"id": example.id} for example in examples]
         return [name | self.kind.read(output["logits"]) for name, output in zip(named, outputs, strict=True)]
 
@@ -104,21 +93,16 @@ class TextTask(Task[TextExample, Feature[list[float]], Head]):
         return scores
 
     def is_constant(self, examples: Sequence[TextExample], predictions: Sequence[Prediction]) -> bool:
-        """Return whether all predictions are the same although the labels differ."""
         return len({example.label for example in examples}) > 1 and self.kind.is_constant(predictions)
 
     def pictures(self, examples: Sequence[TextExample], predictions: Sequence[Prediction]) -> dict[str, str]:
-        """Draw the confusion matrix and the calibration of a classifier."""
         if not isinstance(self.kind, Classes) or len(self.kind.names) > MOST_CLASSES:
             return {}
-        truth = [example.label for example in examples]
-        guess = [prediction["label"] for prediction in predictions]
+        truth, guess = [example.label for example in examples], [prediction["label"] for prediction in predictions]
         confidence = [max(prediction["probabilities"].values()) for prediction in predictions]
         right = [true == guessed for true, guessed in zip(truth, guess, strict=True)]
-        return {
-            "confusion.svg": confusion(self.kind.names, truth, guess),
-            "calibration.svg": calibration(confidence, right),
-        }
+        matrix = confusion(self.kind.names, truth, guess)
+        return {"confusion.svg": matrix, "calibration.svg": calibration(confidence, right)}
 
 
 def serve(network: TaskNetwork) -> Served | None:
@@ -132,12 +116,10 @@ def serve(network: TaskNetwork) -> Served | None:
 
 def shorten(pieces: list[list[int]], room: int) -> bool:
     """Cut tokens from the end of the longest text until all fit into `room`; return whether any were cut."""
-    cut = False
+    too_long = sum(map(len, pieces)) > room
     while sum(map(len, pieces)) > room:
-        longest = max(reversed(pieces), key=len)  # the last one in case of a tie, as in BERT
-        longest.pop()
-        cut = True
-    return cut
+        max(reversed(pieces), key=len).pop()  # the last one in case of a tie, as in BERT
+    return too_long
 
 
 def frame(pieces: Sequence[list[int]], tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
