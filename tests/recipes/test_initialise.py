@@ -114,9 +114,7 @@ def test_weights_of_another_vocabulary_than_the_corpus_are_refused_whatever_the_
         ConfigError, match=rf"another vocabulary than .*: build the corpus with --tokenizer {first}/model$"
     ):
         pretrain(config(f"init={first}", f"data={tmp_path / 'foreign'}", "model.vocab_size=5000", out="second"))
-    with pytest.raises(
-        ConfigError, match=rf"of {tokenizer.vocab_size}, model\.vocab_size is 5000: drop model"
-    ):
+    with pytest.raises(ConfigError, match=rf"of {tokenizer.vocab_size}, model\.vocab_size is 5000: drop model"):
         pretrain(config(f"init={first}", "model.vocab_size=5000", out="second"))
 
 

@@ -176,9 +176,7 @@ def test_a_label_that_the_head_does_not_have_is_refused(foreign, tmp_path):
 
 
 def test_a_task_with_other_labels_does_not_fit_the_head(foreign):
-    with pytest.raises(
-        ElectraError, match=r"head of .* does not fit task mnli: it predicts bad, fine, not entailment"
-    ):
+    with pytest.raises(ElectraError, match=r"head of .* does not fit task mnli: it predicts bad, fine, not entailment"):
         evaluate(foreign, ["task=mnli", "data=nowhere"])
 
 

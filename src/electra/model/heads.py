@@ -18,6 +18,7 @@ from electra.model.initialize import glorot_linear, normal_linear
 
 Labelled = Literal["texts", "tokens"]
 HEADS: dict[str, type["Head"]] = {}  # every head, by its architecture in files
+EXAMPLE = 'outputs = model(**tokenizer("the chef ate the meal", return_tensors="pt"))'
 TASK_HEADS = "electra.tasks.build"  # defines the heads of all task families; imported when a file needs one of them
 
 
@@ -26,6 +27,7 @@ class Head(nn.Module):
 
     architecture: ClassVar[str]  # in config.json: a class of transformers, or a name of our own
     names: ClassVar[Mapping[str, str]]  # our modules to those in the file; "" is the head itself
+    example: ClassVar[str] = EXAMPLE  # code in the model card
     labelled: ClassVar[Labelled | None]  # what gets one output per label; None: outputs are fixed
 
     def __init_subclass__(

@@ -9,8 +9,9 @@ import torch
 from electra.config.bodies import ModelConfig
 from electra.data.files import read_table
 from electra.errors import CheckpointError
+from electra.model.heads import EXAMPLE
 from electra.model.huggingface import architecture_of
-from electra.model.networks import Discriminator, EnergyModel, MaskedLM, TaskNetwork
+from electra.model.networks import Discriminator, EnergyModel, MaskedLM, Network, TaskNetwork
 from electra.model.pretrained import Pretrained
 from electra.recipes.results import describe
 from electra.training.run import read_records
@@ -48,6 +49,7 @@ def model_card(model: Pretrained, dtype: torch.dtype, facts: Mapping[str, str]) 
     parameters = sum(parameter.numel() for parameter in model.network.parameters())
     architecture = architecture_of(model.network)
     loaded_as = "AutoModel" if architecture.startswith("Paper") else architecture
+    example = model.network.head.example if isinstance(model.network, Network) else EXAMPLE
     generator = ""
     if model.generator:
         loaded = f'`{architecture_of(model.generator)}.from_pretrained(FOLDER, subfolder="generator")`'
@@ -79,7 +81,7 @@ from transformers import AutoTokenizer, {loaded_as}
 
 tokenizer = AutoTokenizer.from_pretrained(FOLDER)
 model = {loaded_as}.from_pretrained(FOLDER)
-outputs = model(**tokenizer("the chef ate the meal", return_tensors="pt"))
+{example}
 ```
 {generator}
 Written by `electra`, which loaded the files again and got the same logits as the trained model{rounded}.

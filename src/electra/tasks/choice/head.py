@@ -17,6 +17,9 @@ class HuggingFaceChoiceHead(
 ):
     """The head of `ElectraForMultipleChoice`, which has no dropout before the first layer."""
 
+    example = """pairs = tokenizer([["he ate", "a meal"], ["he ate", "a car"]], padding=True, return_tensors="pt")
+outputs = model(**{name: rows[None] for name, rows in pairs.items()})"""
+
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config, 1)
 
