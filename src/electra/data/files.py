@@ -63,31 +63,26 @@ def atomic_folder(out: Path, overwrite: bool = False) -> Iterator[Path]:
     out = out.expanduser().resolve()
     out.parent.mkdir(parents=True, exist_ok=True)
     refusal = CheckpointError(f"another process is writing {out}; wait for it or choose another --out")
-    with locked(lock_path(out), refusal), _atomic_folder(out, overwrite) as folder:
-        yield folder
-
-
-@contextmanager
-def _atomic_folder(out: Path, overwrite: bool) -> Iterator[Path]:
     written, old = partial_path(out), out.with_name(f".{out.name}.old")
-    if old.exists() and not out.exists():  # killed between the two renames
-        old.rename(out)
-    if not overwrite and out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise CheckpointError(f"{out} already exists; choose another --out or remove it")
-    for left in (written, old):  # left by a killed process
-        shutil.rmtree(left, ignore_errors=True)
-    written.mkdir()
-    try:
-        yield written
-        for path in written.rglob("*"):
-            sync(path)
-        if out.exists():
-            out.rename(old)
-        written.rename(out)
-    except BaseException:
-        shutil.rmtree(written, ignore_errors=True)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
+    with locked(lock_path(out), refusal):
+        if old.exists() and not out.exists():  # killed between the two renames
+            old.rename(out)
+        if not overwrite and out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise CheckpointError(f"{out} already exists; choose another --out or remove it")
+        for left in (written, old):  # left by a killed process
+            shutil.rmtree(left, ignore_errors=True)
+        written.mkdir()
+        try:
+            yield written
+            for path in written.rglob("*"):
+                sync(path)
+            if out.exists():
+                out.rename(old)
+            written.rename(out)
+        except BaseException:
+            shutil.rmtree(written, ignore_errors=True)
+            raise
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def begins_otherwise(path: Path, beginning: str) -> bool:

@@ -107,8 +107,8 @@ class Vocabulary(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.size < SMALLEST_SIZE[self.model]:
-            smallest = SMALLEST_SIZE[self.model]
+        smallest = SMALLEST_SIZE[self.model]
+        if self.size < smallest:
             kind = "" if self.model == "auto" else f"{self.model} "
             raise DataError(f"a {kind}vocabulary of {self.size} pieces is too small; use at least {smallest}")
         if self.size > LARGEST_SIZE:

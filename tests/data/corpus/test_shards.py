@@ -23,7 +23,7 @@ def corpus(tmp_path):
 def test_a_shard_is_a_plain_numpy_file(tmp_path):
     writer = ShardWriter(tmp_path, "train-00000.npy", FRAME)
     for number in range(1000):
-        writer.write(Row(np.array([2, number, 3, 0], np.uint16), 1, (0,) if number % 2 else ()))
+        writer.write([Row(np.array([2, number, 3, 0], np.uint16), 1, (0,) if number % 2 else ())])
     shard = writer.finish()
     ids = np.load(tmp_path / "train-00000.npy")
     assert (ids.shape, ids.dtype, ids[:, 1].tolist()) == ((1000, 4), np.uint16, list(range(1000)))
@@ -34,7 +34,7 @@ def test_a_shard_is_a_plain_numpy_file(tmp_path):
 
 def test_a_shard_does_not_appear_before_it_is_complete(tmp_path):
     writer = ShardWriter(tmp_path, "train-00000.npy", FRAME)
-    writer.write(Row(np.array([2, 7, 3, 0], np.uint16), 1, ()))
+    writer.write([Row(np.array([2, 7, 3, 0], np.uint16), 1, ())])
     writer.close()
     assert not list(tmp_path.glob("*.npy"))
 

@@ -3,20 +3,22 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
-from electra.data.corpus.workers import Job, tokenize_in_order
+from electra.data.corpus.encode import tokenize_documents
+from electra.data.corpus.workers import tokenize_in_order
 from electra.data.reading.text import Passage
 from electra.data.settings import Cleaning
 from electra.data.tokens.tokenizer import SPECIAL_TOKENS, wordpiece
 from electra.errors import DataError
 
 TOKENIZER = wordpiece([*SPECIAL_TOKENS, *"abcdefghij"])
-JOB = Job(TOKENIZER.backend.to_str(), TOKENIZER.names, Cleaning(), np.dtype(np.uint16))
+STEP = partial(tokenize_documents, tokenizer=TOKENIZER, cleaning=Cleaning(), dtype=np.dtype(np.uint16))
 
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks at processes through /proc")
@@ -34,7 +36,7 @@ def blocks(count: int) -> list[Numbered]:
 
 
 def result(workers: int) -> list[tuple[int, list[int]]]:
-    return [(block.number, tokens.ids.tolist()) for block, tokens in tokenize_in_order(blocks(20), JOB, workers)]
+    return [(block.number, tokens.ids.tolist()) for block, tokens in tokenize_in_order(blocks(20), STEP, workers)]
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -50,7 +52,7 @@ def test_only_a_few_blocks_are_pending_at_a_time():
             taken.append(block.number)
             yield block
 
-    tokenized = tokenize_in_order(endless(), JOB, 1)
+    tokenized = tokenize_in_order(endless(), STEP, 1)
     next(tokenized)
     tokenized.close()
     assert len(taken) <= 4
@@ -58,7 +60,7 @@ def test_only_a_few_blocks_are_pending_at_a_time():
 
 @needs_proc
 def test_a_killed_worker_is_a_one_line_error():
-    tokenized = tokenize_in_order(blocks(20), JOB, 1)
+    tokenized = tokenize_in_order(blocks(20), STEP, 1)
     next(tokenized)
     for child in children(os.getpid()):
         os.kill(child, signal.SIGKILL)
@@ -68,14 +70,14 @@ def test_a_killed_worker_is_a_one_line_error():
 
 @needs_proc
 def test_ctrl_c_does_not_reach_workers():
-    tokenized = tokenize_in_order(blocks(20), JOB, 1)
+    tokenized = tokenize_in_order(blocks(20), STEP, 1)
     next(tokenized)
     assert all(os.getpgid(child) not in (0, os.getpgid(0)) for child in children(os.getpid()))
     tokenized.close()
 
 
 def test_a_failing_worker_shows_its_traceback(capfd):
-    broken = Job("no tokenizer", TOKENIZER.names, Cleaning(), np.dtype(np.uint16))
+    broken = partial(STEP, tokenizer="no tokenizer")
     with pytest.raises(RuntimeError, match="a worker process failed"):
         list(tokenize_in_order(blocks(1), broken, 1))
     assert "Traceback" in capfd.readouterr().err
@@ -94,9 +96,10 @@ def test_a_script_needs_no_main_guard_and_cannot_shadow_modules(tmp_path):
 def test_workers_exit_when_their_parent_is_killed():
     script = (
         "import time\nfrom test_workers import *\n"
-        "tokenized = tokenize_in_order(blocks(20), JOB, 2)\nnext(tokenized)\nprint('ready', flush=True)\ntime.sleep(60)"
+        "tokenized = tokenize_in_order(blocks(20), STEP, 2)\nnext(tokenized)\n"
+        "print('ready', flush=True)\ntime.sleep(60)"
     )
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
     parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, env=environment)
     assert parent.stdout.readline() == b"ready\n"
     workers = children(parent.pid)

@@ -10,7 +10,7 @@ PAPER = np.array([[2, 9, 3, 8, 7, 3, 0, 0], [2, 9, 3, 0, 0, 0, 0, 0]], np.uint16
 
 
 def layout(cut: str, whole: bool = False) -> Layout:
-    return Layout(length=8, cut=cut, pad_id=0, cls_id=2, sep_id=3, whole=whole)
+    return Layout(cut=cut, pad_id=0, cls_id=2, sep_id=3, whole=whole)
 
 
 @pytest.mark.parametrize("convert", [np.asarray, lambda ids: torch.as_tensor(ids.astype(np.int64))])

@@ -1,12 +1,13 @@
 """Build a corpus of shards from text in parallel; the number of workers does not change the result."""
 
 import hashlib
-import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import groupby
 from pathlib import Path
+from random import Random
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,11 +15,11 @@ import numpy as np
 from electra import __version__
 from electra.data.corpus.clean import Keys, check_cleaning
 from electra.data.corpus.cut import Cutter, Frame, PackedCut, PaperCut
-from electra.data.corpus.encode import TokenBlock
-from electra.data.corpus.shards import SPLITS, Corpus, Manifest, Shard, ShardWriter, Split, dtype_for, open_corpus
+from electra.data.corpus.encode import TokenBlock, tokenize_documents
+from electra.data.corpus.shards import SPLITS, Corpus, Manifest, ShardWriter, Split, dtype_for, open_corpus
 from electra.data.corpus.sieve import Report, Sieve
 from electra.data.corpus.unfinished import Group, Unfinished, check_place
-from electra.data.corpus.workers import Job, available_cores, tokenize_in_order
+from electra.data.corpus.workers import Block, available_cores, tokenize_in_order
 from electra.data.files import file_sha256
 from electra.data.reading.sources import Source, find_sources, names_of
 from electra.data.reading.text import Passage, Tally, read_documents
@@ -39,15 +40,6 @@ class Progress(NamedTuple):
     tokens: int
 
 
-class Block(NamedTuple):
-    """The text that a worker takes at a time; a group of blocks becomes one shard of each split."""
-
-    passages: list[Passage]
-    group: int
-    fingerprint: str  # of all text up to the end of this block
-    bytes_read: int  # up to the end of this block, as stored
-
-
 def build_corpus(
     sources: str | Path | Sequence[str | Path],
     tokenizer: Tokenizer | str | Path,
@@ -64,22 +56,15 @@ def build_corpus(
     progress: Callable[[Progress], None] | None = None,
 ) -> Corpus:
     """Build a corpus from text; after an interruption, the same call resumes and gives the same bytes."""
-    building = Building(
-        length=length,
-        cut=cut,
-        seed=seed,
-        heldout=heldout,
-        reading=reading,
-        cleaning=cleaning,
-        shard_characters=shard_characters,
-    )
+    building = Building(length, cut, seed, heldout, reading, cleaning, shard_characters)
     check_cleaning(cleaning)
     names = names_of(sources)
     tokenizer = tokenizer if isinstance(tokenizer, Tokenizer) else load_tokenizer(tokenizer)
     out = Path(out).expanduser().resolve()
     try:
         if not _is_built(out, names, tokenizer, building):
-            _Builder(names, tokenizer, building, out, progress).run(available_cores() if workers is None else workers)
+            builder = _Builder(names, tokenizer, building, Unfinished(out), progress)
+            builder.run(available_cores() if workers is None else workers)
     except OSError as problem:
         if problem.errno not in NO_ROOM:
             raise
@@ -119,49 +104,40 @@ def _provenance(sources: Sequence[Source], tokenizer: Tokenizer, building: Build
     }
 
 
+@dataclass
 class _Builder:
     """One run of a build, which resumes from earlier runs."""
 
-    def __init__(
-        self,
-        names: Sequence[str],
-        tokenizer: Tokenizer,
-        building: Building,
-        out: Path,
-        progress: Callable[[Progress], None] | None,
-    ) -> None:
-        self.names = names
-        self.tokenizer = tokenizer
-        self.building = building
-        self.unfinished = Unfinished(out)
-        self.progress = progress
-        self.tally = Tally()
+    names: Sequence[str]
+    tokenizer: Tokenizer
+    building: Building
+    unfinished: Unfinished
+    progress: Callable[[Progress], None] | None
+
+    def __post_init__(self) -> None:
+        tokenizer, building = self.tokenizer, self.building
+        dtype = dtype_for(tokenizer.vocab_size)
+        self.frame = Frame(building.length, tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id, dtype)
+        self.step = partial(tokenize_documents, tokenizer=tokenizer, cleaning=building.cleaning, dtype=dtype)
         self.sieve = Sieve(building.cleaning, building.heldout, tokenizer.unk_id)
+        self.tally = Tally()
         self.groups: list[Group] = []
-        self.frame = Frame(
-            building.length, tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id, dtype_for(tokenizer.vocab_size)
-        )
 
     def run(self, workers: int) -> None:
         """Build the corpus and move it to its final place."""
         with self.unfinished.opened(_settings(self.tokenizer, self.building)):
             self.tokenizer.save(self.unfinished.corpus / "tokenizer")
-            self._restore()
+            for finished, keys in self.unfinished.finished_groups():
+                self.groups.append(finished)
+                self.sieve.fate, self.sieve.reason = finished.fate, finished.reason
+                self.sieve.seen.add(keys.ravel())
             passages = read_documents(self.names, self.building.reading, self.tally)
             blocks = self._skip_finished(_blocks(passages, self.building.shard_characters, self.tally))
-            tokenizer = self.tokenizer
-            job = Job(tokenizer.backend.to_str(), tokenizer.names, self.building.cleaning, self.frame.dtype)
-            with closing(tokenize_in_order(blocks, job, workers)) as tokenized:
+            with closing(tokenize_in_order(blocks, self.step, workers)) as tokenized:
                 for number, group in groupby(tokenized, key=lambda pair: pair[0].group):
                     self._write_group(number, group)
             self._manifest().write(self.unfinished.corpus)
             self.unfinished.publish()
-
-    def _restore(self) -> None:
-        self.groups = self.unfinished.finished_groups()
-        for number, group in enumerate(self.groups):
-            self.sieve.seen.add(self.unfinished.keys(number).ravel())
-            self.sieve.fate, self.sieve.reason = group.fate, group.reason
 
     def _skip_finished(self, blocks: Iterable[Block]) -> Iterator[Block]:
         """Skip finished blocks after checking that their text has not changed."""
@@ -171,28 +147,46 @@ class _Builder:
         for block in blocks:
             if block.group < finished:
                 reached = block.fingerprint
-                continue
-            if reached != expected:
+            elif reached == expected:
+                yield block
+            else:
                 break
-            yield block
         if reached != expected:
             raise DataError(
                 f"the text has changed since {self.unfinished.folder} was started; remove that folder to start over"
             )
 
     def _write_group(self, number: int, blocks: Iterable[tuple[Block, TokenBlock]]) -> None:
-        with closing(_GroupWriter(self.unfinished.corpus, number, self.building, self.frame)) as writer:
+        report = Report()
+        keys: list[Keys] = []
+        cutters = {split: self._cutter(number, split) for split in SPLITS}
+        with ExitStack() as stack:
+            writers = {split: stack.enter_context(closing(self._writer(number, split))) for split in SPLITS}
             for block, tokens in blocks:
-                writer.add(tokens, self.sieve)
-                fingerprint = block.fingerprint
+                fates, new_keys = self.sieve.sift(tokens, report)
+                keys.append(new_keys)
+                passages = zip(fates, tokens.passages(), tokens.first.tolist(), tokens.last.tolist(), strict=True)
+                for split, (ids, line_tokens), first, last in passages:
+                    if split is not None:
+                        writers[split].write(cutters[split].add(ids, line_tokens, first, last))
                 if self.progress:
-                    self.progress(self._progress(writer, block))
-            shards = {split: shard for split in SPLITS if (shard := writer.finish(split))}
-        self.groups.append(Group(fingerprint, self.sieve.fate, self.sieve.reason, shards, writer.report))
-        self.unfinished.finish_group(number, self.groups[-1], np.concatenate(writer.keys))
+                    self.progress(self._progress(report, block))
+            for split in SPLITS:
+                writers[split].write(cutters[split].finish())
+            shards = {split: shard for split in SPLITS if (shard := writers[split].finish())}
+        self.groups.append(Group(block.fingerprint, self.sieve.fate, self.sieve.reason, shards, report))
+        self.unfinished.finish_group(number, self.groups[-1], np.concatenate(keys))
 
-    def _progress(self, writer: "_GroupWriter", block: Block) -> Progress:
-        reports = [writer.report, *(group.report for group in self.groups)]
+    def _writer(self, group: int, split: Split) -> ShardWriter:
+        return ShardWriter(self.unfinished.corpus, f"{split}-{group:05d}.npy", self.frame)
+
+    def _cutter(self, group: int, split: Split) -> Cutter:
+        if self.building.cut == "packed":
+            return PackedCut(self.frame)
+        return PaperCut(self.frame, Random(f"{self.building.seed} {group} {split}"))
+
+    def _progress(self, report: Report, block: Block) -> Progress:
+        reports = [report, *(group.report for group in self.groups)]
         return Progress(
             block.bytes_read,
             self.tally.total_bytes,
@@ -219,13 +213,7 @@ class _Builder:
             length=self.building.length,
             vocab_size=tokenizer.vocab_size,
             dtype=self.frame.dtype.name,
-            special_ids={
-                "pad": tokenizer.pad_id,
-                "unk": tokenizer.unk_id,
-                "cls": tokenizer.cls_id,
-                "sep": tokenizer.sep_id,
-                "mask": tokenizer.mask_id,
-            },
+            special_ids={name: getattr(tokenizer, f"{name}_id") for name in ("pad", "unk", "cls", "sep", "mask")},
             tokenizer_sha256=file_sha256(self.unfinished.corpus / "tokenizer" / "tokenizer.json"),
             seed=self.building.seed,
             heldout=self.building.heldout,
@@ -244,44 +232,6 @@ class _Builder:
                 "duplicates_beyond_memory": not self.sieve.seen.room,
             },
         )
-
-
-class _GroupWriter:
-    """Writes the shards of one group of blocks."""
-
-    def __init__(self, folder: Path, number: int, building: Building, frame: Frame) -> None:
-        self.report = Report()
-        self.keys: list[Keys] = []
-        self.writers = {split: ShardWriter(folder, f"{split}-{number:05d}.npy", frame) for split in SPLITS}
-        self.cutters = {split: _cutter(building, frame, number, split) for split in SPLITS}
-
-    def add(self, block: TokenBlock, sieve: Sieve) -> None:
-        """Cut the documents to keep into rows and write them."""
-        fates, keys = sieve.sift(block, self.report)
-        self.keys.append(keys)
-        for number, (split, (ids, line_tokens)) in enumerate(zip(fates, block.passages(), strict=True)):
-            if split is not None:
-                first, last = bool(block.first[number]), bool(block.last[number])
-                for row in self.cutters[split].add(ids, line_tokens, first, last):
-                    self.writers[split].write(row)
-
-    def finish(self, split: Split) -> Shard | None:
-        """Write the last rows of a split and return its shard, or None if it is empty."""
-        for row in self.cutters[split].finish():
-            self.writers[split].write(row)
-        return self.writers[split].finish()
-
-    def close(self) -> None:
-        """Close all files, even if closing one of them fails."""
-        with ExitStack() as stack:
-            for writer in self.writers.values():
-                stack.callback(writer.close)
-
-
-def _cutter(building: Building, frame: Frame, group: int, split: Split) -> Cutter:
-    if building.cut == "packed":
-        return PackedCut(frame)
-    return PaperCut(frame, random.Random(f"{building.seed} {group} {split}"))
 
 
 def _blocks(passages: Iterable[Passage], shard_characters: int, tally: Tally) -> Iterator[Block]:

@@ -57,15 +57,11 @@ def duplicate_keys(text: str, cleaning: Cleaning) -> list[int]:
     """Return the keys for finding duplicates: documents that share a key count as duplicates."""
     if cleaning.duplicates == "keep":
         return []
-    return band_keys(text) if cleaning.duplicates == "near" else [digest(text)]
+    return band_keys(text) if cleaning.duplicates == "near" else [digest(text.encode())]
 
 
-def digest(text: str) -> int:
-    """Hash a text to 64 bits."""
-    return _hash(text.encode())
-
-
-def _hash(data: bytes) -> int:
+def digest(data: bytes) -> int:
+    """Hash bytes to 64 bits."""
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
 
 
@@ -91,7 +87,7 @@ def band_keys(text: str) -> list[int]:
     signature = MinHash(num_perm=BANDS * BAND_HASHES)
     signature.update_batch([shingle.encode() for shingle in set(shingles(text.casefold()))])
     bands = signature.hashvalues.astype("<u8").reshape(BANDS, BAND_HASHES)
-    return [_hash(bytes([number]) + band.tobytes()) for number, band in enumerate(bands)]
+    return [digest(bytes([number]) + band.tobytes()) for number, band in enumerate(bands)]
 
 
 class Seen:

@@ -1,8 +1,12 @@
-"""Cut documents into sequences of fixed length: `packed` keeps all text, `paper` follows the original code."""
+"""Cut documents into sequences of fixed length: `packed` keeps all text, `paper` follows the original code.
+
+Both cuts take documents in order, with the number of tokens in each line; a document may come in several parts.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from random import Random
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -36,26 +40,6 @@ class Row(NamedTuple):
     starts: tuple[int, ...]
 
 
-class Random(Protocol):
-    """The part of `random.Random` that the paper's cut needs."""
-
-    def random(self) -> float:
-        """Draw from [0, 1)."""
-
-    def randint(self, a: int, b: int) -> int:
-        """Draw an integer from a to b, both included."""
-
-
-class Cutter(Protocol):
-    """Turns documents, given in order, into rows; a document may come in several parts."""
-
-    def add(self, ids: Tokens, line_tokens: Counts, first: bool, last: bool) -> Iterator[Row]:
-        """Add the tokens of a document and the number of tokens in each line; yield the rows that are full."""
-
-    def finish(self) -> Iterator[Row]:
-        """Yield the remaining rows."""
-
-
 class PackedCut:
     """Rows of one or more pieces `[CLS] piece [SEP]`, each from one document; every token is kept."""
 
@@ -79,16 +63,13 @@ class PackedCut:
             if first:
                 self.starts.append(self.used)
                 first = False
-            self._place(ids[:room])
-            ids = ids[room:]
-
-    def _place(self, piece: Tokens) -> None:
-        end = self.used + 1 + len(piece)
-        self.row[self.used] = self.frame.cls_id
-        self.row[self.used + 1 : end] = piece
-        self.row[end] = self.frame.sep_id
-        self.used = end + 1
-        self.tokens += len(piece)
+            piece, ids = ids[:room], ids[room:]
+            end = self.used + 1 + len(piece)
+            self.row[self.used] = self.frame.cls_id
+            self.row[self.used + 1 : end] = piece
+            self.row[end] = self.frame.sep_id
+            self.used = end + 1
+            self.tokens += len(piece)
 
     def finish(self) -> Iterator[Row]:
         """Yield the current row, padded."""
@@ -151,3 +132,6 @@ class PaperCut:
                 b += sentence.tolist()
         a = a[: self.frame.length - 2]
         return a, b[: max(0, self.frame.length - len(a) - 3)]
+
+
+Cutter = PackedCut | PaperCut

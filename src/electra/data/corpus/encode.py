@@ -65,7 +65,7 @@ def tokenize_documents(
         characters=np.array([len(text) for text in texts], np.int64),
         first=np.array(first, np.bool_),
         last=np.array([passage.last for passage in passages], np.bool_),
-        digests=np.array([clean.digest(text) for text in texts], np.uint64),
+        digests=np.array([clean.digest(text.encode()) for text in texts], np.uint64),
         keys=np.array(keys, np.uint64).reshape(len(keys), len(keys[0]) if keys else 0),
         faults=faults,
         excerpts=[clean.excerpt(text) for text in texts],

@@ -12,7 +12,7 @@ pieces `[CLS] piece [SEP]`, each from one document. `paper`: `[CLS] A [SEP]` or 
 import hashlib
 import json
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -69,6 +69,11 @@ class Manifest:
     provenance: dict[str, Any]
     report: dict[str, Any]  # what was read, kept and dropped
 
+    @property
+    def shards(self) -> list[Shard]:
+        """Return the shards of both splits."""
+        return [shard for split in SPLITS for shard in self.splits[split]]
+
     def write(self, folder: Path) -> None:
         """Write the manifest atomically."""
         write_json(folder / MANIFEST, asdict(self))
@@ -84,7 +89,7 @@ class Corpus:
     @property
     def fingerprint(self) -> str:
         """Return a hash of the sequences and the tokenizer, independent of the path."""
-        sums = [shard.sha256 for split in SPLITS for shard in self.manifest.splits[split]]
+        sums = [shard.sha256 for shard in self.manifest.shards]
         return hashlib.sha256(" ".join([self.manifest.tokenizer_sha256, *sums]).encode()).hexdigest()
 
     def shards(self, split: Split) -> list[Ids]:
@@ -94,9 +99,8 @@ class Corpus:
 
     def documents(self, split: Split) -> list[Starts]:
         """Memory-map the starts of documents: for each shard an array (documents, 2) of sequence and offset."""
-        return [
-            self._map(shard.documents_file, (shard.documents, 2), "uint32") for shard in self.manifest.splits[split]
-        ]
+        shards = self.manifest.splits[split]
+        return [self._map(shard.documents_file, (shard.documents, 2), "uint32") for shard in shards]
 
     def _map(self, file: str, shape: tuple[int, int], dtype: str) -> Any:
         try:
@@ -115,47 +119,36 @@ def open_corpus(path: str | Path) -> Corpus:
     path = Path(path).expanduser()
     try:
         values = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-        return Corpus(path, _manifest(values))
+        known = {field.name for field in fields(Manifest)}
+        if set(values) != known:
+            raise ValueError(f"missing or unknown keys: {sorted(set(values) ^ known)}")
+        splits = {split: [Shard(**shard) for shard in values["splits"][split]] for split in SPLITS}
+        return Corpus(path, Manifest(**{**values, "splits": splits}))
     except (FileNotFoundError, NotADirectoryError):
-        if path.exists():
-            raise DataError(
-                f"{path} is not a corpus; build one with: electra corpus TEXT... --tokenizer T --length N --out CORPUS"
-            ) from None
-        raise DataError(
-            f"no corpus at {path}; build one with: electra corpus TEXT... --tokenizer T --length N --out {path}"
-        ) from None
+        found, out = (f"{path} is not a corpus", "CORPUS") if path.exists() else (f"no corpus at {path}", path)
+        build = f"electra corpus TEXT... --tokenizer T --length N --out {out}"
+        raise DataError(f"{found}; build one with: {build}") from None
     except (OSError, ValueError, TypeError, AttributeError, KeyError) as problem:
         raise DataError(f"{path / MANIFEST} is not a corpus manifest: {problem}") from None
-
-
-def _manifest(values: Mapping[str, Any]) -> Manifest:
-    known = {field.name for field in fields(Manifest)}
-    if set(values) != known:
-        raise ValueError(f"missing or unknown keys: {sorted(set(values) ^ known)}")
-    splits = {split: [Shard(**shard) for shard in values["splits"][split]] for split in SPLITS}
-    return Manifest(**{**values, "splits": splits})
 
 
 def verify_corpus(path: str | Path) -> list[str]:
     """Compare every file of a corpus with its manifest and return the differences."""
     corpus = open_corpus(path)
     expected = {"tokenizer/tokenizer.json": corpus.manifest.tokenizer_sha256}
-    for split in SPLITS:
-        for shard in corpus.manifest.splits[split]:
-            expected[shard.file] = shard.sha256
-            expected[shard.documents_file] = shard.documents_sha256
+    for shard in corpus.manifest.shards:
+        expected |= {shard.file: shard.sha256, shard.documents_file: shard.documents_sha256}
     problems = []
     for file, sha256 in expected.items():
         if not (corpus.path / file).is_file():
             problems.append(f"{file} is missing")
         elif file_sha256(corpus.path / file) != sha256:
             problems.append(f"{file} does not match its checksum in the manifest")
-    if (
-        not problems
-        and load_tokenizer(corpus.path / "tokenizer").fingerprint != corpus.manifest.provenance["tokenizer"]
-    ):
-        problems.append("tokenizer/tokenizer_config.json has changed")
-    return problems or _miscounted(corpus)
+    if problems:
+        return problems
+    if load_tokenizer(corpus.path / "tokenizer").fingerprint != corpus.manifest.provenance["tokenizer"]:
+        return ["tokenizer/tokenizer_config.json has changed"]
+    return _miscounted(corpus)
 
 
 def _miscounted(corpus: Corpus) -> list[str]:
@@ -168,9 +161,8 @@ def _miscounted(corpus: Corpus) -> list[str]:
             tokens = sum(int((~np.isin(rows, special)).sum()) for rows in np.array_split(ids, len(ids) // 65536 + 1))
             if tokens != shard.tokens:
                 problems.append(f"{shard.file} holds {tokens} tokens, but the manifest says {shard.tokens}")
-    every = [shard for split in SPLITS for shard in manifest.splits[split]]
     for name in ("tokens", "sequences", "documents"):
-        total = sum(getattr(shard, name) for shard in every)
+        total = sum(getattr(shard, name) for shard in manifest.shards)
         if total != getattr(manifest, name):
             problems.append(f"the manifest says {getattr(manifest, name)} {name}, but its shards have {total}")
     return problems
@@ -199,13 +191,14 @@ class ShardWriter:
         header = {"descr": self.frame.dtype.str, "fortran_order": False, "shape": (self.sequences, self.frame.length)}
         np.lib.format.write_array_header_1_0(self._stream, header)  # numpy leaves room for a larger count
 
-    def write(self, row: Row) -> None:
-        """Add a sequence."""
-        for offset in row.starts:
-            self.starts.extend((self.sequences, offset))
-        self._stream.write(row.ids.data)
-        self.sequences += 1
-        self.tokens += row.tokens
+    def write(self, rows: Iterable[Row]) -> None:
+        """Add sequences."""
+        for row in rows:
+            for offset in row.starts:
+                self.starts.extend((self.sequences, offset))
+            self._stream.write(row.ids.data)
+            self.sequences += 1
+            self.tokens += row.tokens
 
     def close(self) -> None:
         """Close the file."""

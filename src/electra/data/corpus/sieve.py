@@ -69,7 +69,9 @@ class Sieve:
                 self.reason = block.faults[number] or ("" if fresh[number] else f"{self.cleaning.duplicates} duplicate")
                 if not self.reason and not len(ids) and block.last[number]:
                     self.reason = "without tokens"
-                self.fate = None if self.reason else self._split(int(block.digests[number]))
+                # The split depends only on the text, so that it stays the same when the corpus grows.
+                split: Split = "heldout" if int(block.digests[number]) < self.heldout_below else "train"
+                self.fate = None if self.reason else split
                 report.documents_read += 1
             report.characters_read += characters
             if self.reason:
@@ -87,7 +89,3 @@ class Sieve:
         fresh = np.ones(len(candidates), np.bool_)
         fresh[candidates] = ~find_duplicates(self.seen, block.keys[candidates])
         return fresh.tolist(), block.keys[candidates]
-
-    def _split(self, digest: int) -> Split:
-        """Return the split, which depends only on the text and stays the same when the corpus grows."""
-        return "heldout" if digest < self.heldout_below else "train"

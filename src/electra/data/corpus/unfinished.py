@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -84,10 +85,12 @@ class Unfinished:
                 f"finish it with its own settings, or remove the folder to start over"
             )
 
-    def finished_groups(self) -> list[Group]:
-        """Read the groups that earlier runs finished, up to the first with a missing file."""
-        groups: list[Group] = []
-        while (path := self.groups / f"{len(groups):05d}.json").is_file():
+    def finished_groups(self) -> Iterator[tuple[Group, Keys]]:
+        """Yield the groups that earlier runs finished and their document keys, up to the first with a missing file."""
+        for number in count():
+            path = self.groups / f"{number:05d}.json"
+            if not path.is_file():
+                return
             values = json.loads(path.read_text(encoding="utf-8"))
             dropped = {reason: Dropped(**counts) for reason, counts in values["report"].pop("dropped").items()}
             values["report"] = Report(**values["report"], dropped=dropped)
@@ -96,14 +99,8 @@ class Unfinished:
             for shard in values["shards"].values():
                 files += [self.corpus / shard.file, self.corpus / shard.documents_file]
             if not all(file.is_file() for file in files):
-                break
-            groups.append(Group(**values))
-        return groups
-
-    def keys(self, number: int) -> Keys:
-        """Read the document keys of a finished group."""
-        keys: Keys = np.load(self.groups / f"{number:05d}.npy")
-        return keys
+                return
+            yield Group(**values), np.load(files[0])
 
     def finish_group(self, number: int, group: Group, keys: Keys) -> None:
         """Mark a group as finished, after its shards were written."""

@@ -6,51 +6,31 @@ needs no `if __name__ == "__main__"` in the user's script, and a worker exits wh
 
 import os
 import pickle
-import queue
 import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol, TypeVar
-
-import numpy as np
-import tokenizers
+from queue import SimpleQueue
+from typing import NamedTuple
 
 import electra
-from electra.data.corpus.encode import TokenBlock, tokenize_documents
+from electra.data.corpus.encode import TokenBlock
 from electra.data.reading.text import Passage
-from electra.data.settings import Cleaning
-from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import DataError
 
-
-class _Passages(Protocol):
-    @property
-    def passages(self) -> Sequence[Passage]: ...
-
-
-Block = TypeVar("Block", bound=_Passages)
 Step = Callable[[Sequence[Passage]], TokenBlock]
 
 
-@dataclass(frozen=True)
-class Job:
-    """What a worker needs before its first block."""
+class Block(NamedTuple):
+    """The text that a worker takes at a time; a group of blocks becomes one shard of each split."""
 
-    tokenizer: str  # as JSON
-    special_names: tuple[str, ...]
-    cleaning: Cleaning
-    dtype: np.dtype[Any]
-
-    def step(self) -> Step:
-        """Return the function that turns passages into tokens."""
-        tokenizer = Tokenizer(tokenizers.Tokenizer.from_str(self.tokenizer), self.special_names)
-        return lambda passages: tokenize_documents(passages, tokenizer, self.cleaning, self.dtype)
+    passages: Sequence[Passage]
+    group: int
+    fingerprint: str  # of all text up to the end of this block
+    bytes_read: int  # up to the end of this block, as stored
 
 
 def available_cores() -> int:
@@ -59,17 +39,17 @@ def available_cores() -> int:
 
 
 def tokenize_in_order(
-    blocks: Iterable[Block], job: Job, workers: int
+    blocks: Iterable[Block], step: Step, workers: int
 ) -> Generator[tuple[Block, TokenBlock], None, None]:
-    """Tokenize blocks in worker processes (0: in this process) and yield each with its tokens, in order."""
+    """Call `step` in worker processes (0: in this process) and yield each block with its tokens, in order."""
     if workers == 0:
-        step = job.step()
         yield from ((block, step(block.passages)) for block in blocks)
         return
     with ExitStack() as stack:
-        idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
+        idle: SimpleQueue[_Worker] = SimpleQueue()
         for _ in range(workers):
-            idle.put(stack.enter_context(_Worker(job)))
+            idle.put(worker := _Worker(step))
+            stack.callback(worker.stop)
         threads = stack.enter_context(ThreadPoolExecutor(workers))  # each thread waits for one worker
         stack.callback(threads.shutdown, cancel_futures=True)
 
@@ -86,9 +66,7 @@ def tokenize_in_order(
             if len(pending) > 2 * workers:  # keeps all workers busy and bounds the memory
                 first, answer = pending.popleft()
                 yield first, answer.result()
-        while pending:
-            first, answer = pending.popleft()
-            yield first, answer.result()
+        yield from ((block, answer.result()) for block, answer in pending)
 
 
 def start_module(name: str, *arguments: str, threads: int = 1, **settings: int) -> subprocess.Popen[bytes]:
@@ -106,19 +84,14 @@ def start_module(name: str, *arguments: str, threads: int = 1, **settings: int) 
 class _Worker:
     """A worker process, as seen from its parent."""
 
-    def __init__(self, job: Job) -> None:
-        self.unsent: list[object] = [job]  # sent with the first block, when the process is running
+    def __init__(self, step: Step) -> None:
+        self.unsent: list[object] = [step]  # sent with the first block, when the process is running
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         # A separate process group, so that Ctrl-C reaches only the parent; Windows uses the second option.
         group = {"process_group": 0, "creationflags": getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)}
         self.process = start_module(__name__, **pipes, **group)
 
-    def __enter__(self) -> "_Worker":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def stop(self) -> None:
         self.process.kill()  # it has no results that are still needed
         self.process.communicate()
 
@@ -142,7 +115,7 @@ class _Worker:
 
 def _work() -> None:
     try:
-        step = pickle.load(sys.stdin.buffer).step()
+        step: Step = pickle.load(sys.stdin.buffer)
         while True:
             pickle.dump(step(pickle.load(sys.stdin.buffer)), sys.stdout.buffer, protocol=5)
             sys.stdout.buffer.flush()

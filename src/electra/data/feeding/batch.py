@@ -27,7 +27,6 @@ class Batch(Generic[Array]):
 class Layout:
     """How the sequences of a corpus are laid out."""
 
-    length: int
     cut: Cut
     pad_id: int
     cls_id: int
@@ -36,20 +35,13 @@ class Layout:
 
     def batch(self, ids: Any) -> Batch[Any]:
         """Return a batch with the attention mask and segments derived from ids (B, L)."""
-        attention = None if self.whole else document_numbers(ids, self.pad_id, self.cls_id)
-        types = segment_types(ids, self.pad_id, self.sep_id) if self.cut == "paper" else None
+        attention = types = None
+        if not self.whole:
+            attention = (ids == self.cls_id).cumsum(1) * (ids != self.pad_id)  # each document begins with [CLS]
+        if self.cut == "paper":
+            ends = ids == self.sep_id
+            types = (ends.cumsum(1) > ends * 1) * (ids != self.pad_id) * 1  # 1 after the first [SEP]
         return Batch(ids, attention, types)
-
-
-def document_numbers(ids: Any, pad_id: int, cls_id: int) -> Any:
-    """Number the documents of each sequence 1, 2, …; each begins with [CLS], and padding is 0."""
-    return (ids == cls_id).cumsum(1) * (ids != pad_id)
-
-
-def segment_types(ids: Any, pad_id: int, sep_id: int) -> Any:
-    """Return 0 up to the first [SEP], 1 after it, and 0 for padding."""
-    ends = ids == sep_id
-    return (ends.cumsum(1) > ends * 1) * (ids != pad_id) * 1
 
 
 def common_layout(corpora: Sequence[Corpus], split: Split) -> Layout:
@@ -65,7 +57,6 @@ def common_layout(corpora: Sequence[Corpus], split: Split) -> Layout:
     shards = [shard for corpus in corpora for shard in corpus.manifest.splits[split]]
     ids = first.special_ids
     return Layout(
-        length=first.length,
         cut=first.cut,
         pad_id=ids["pad"],
         cls_id=ids["cls"],

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import count, islice
 from typing import Any
 
@@ -61,9 +62,11 @@ class Loader:
         share = np.array_split(np.arange(batch_size), world_size)[rank]
         device = torch.device(device)
         every = [shard for parts in shards for shard in parts]
-        if resident is None:
-            resident = device.type == "cuda" and _fits(every, device)
-        self._ids = (_Resident if resident else _Mapped)(every, order, batch_size, share, device, _known_to(corpora))
+        if resident is None and device.type == "cuda":
+            resident = sum(shard.nbytes for shard in every) * RESIDENT_SHARE <= torch.cuda.mem_get_info(device)[0]
+        self._block_steps = max(1, BLOCK_ROWS // len(share))
+        known = partial(_known, corpora)
+        self._ids = (_Resident if resident else _Mapped)(every, order, batch_size, share, device, known)
 
     def batch(self, step: int) -> Batch[Tensor]:
         """Return this rank's slice of a step's batch."""
@@ -71,7 +74,7 @@ class Loader:
 
     def batches(self, start: int = 0) -> Generator[Batch[Tensor], None, None]:
         """Yield batches without end, beginning at step `start`."""
-        for ids in self._ids.following(start):
+        for ids in self._ids.following(start, self._block_steps):
             yield self.layout.batch(ids)
 
 
@@ -92,8 +95,7 @@ class _Mapped:
     def of(self, step: int) -> Tensor:
         return self._send(self._read(range(step, step + 1))[0])
 
-    def following(self, start: int) -> Iterator[Tensor]:
-        steps = _steps_per_block(len(self.share))
+    def following(self, start: int, steps: int) -> Iterator[Tensor]:
         blocks = (range(first, first + steps) for first in count(start, steps))
         reader = ThreadPoolExecutor(1, thread_name_prefix="loader")
         try:
@@ -144,8 +146,7 @@ class _Resident:
     def of(self, step: int) -> Tensor:
         return _widen(self.stored[self._rows(step)])
 
-    def following(self, start: int) -> Iterator[Tensor]:
-        steps = _steps_per_block(len(self.share))
+    def following(self, start: int, steps: int) -> Iterator[Tensor]:
         for first in count(start, steps):
             for rows in self._rows(torch.arange(first, first + steps, device=self.share.device)[:, None]):
                 yield _widen(self.stored[rows])
@@ -155,28 +156,15 @@ class _Resident:
         return rows
 
 
-def _known_to(corpora: Sequence[Corpus]) -> Check:
-    """Return a check that ids are in the vocabulary, for damaged files."""
+def _known(corpora: Sequence[Corpus], ids: Any) -> Any:
+    """Return the ids, or raise an error if one is not in the vocabulary, as in damaged files."""
     pieces = corpora[0].manifest.vocab_size
-
-    def known(ids: Any) -> Any:
-        if (largest := int(ids.max())) >= pieces:
-            verified = " and ".join(f"electra corpus --verify {corpus.path}" for corpus in corpora)
-            raise DataError(f"found token {largest}, but the vocabulary has {pieces}; check with: {verified}")
-        return ids
-
-    return known
-
-
-def _steps_per_block(share: int) -> int:
-    return max(1, BLOCK_ROWS // share)
+    if (largest := int(ids.max())) >= pieces:
+        verified = " and ".join(f"electra corpus --verify {corpus.path}" for corpus in corpora)
+        raise DataError(f"found token {largest}, but the vocabulary has {pieces}; check with: {verified}")
+    return ids
 
 
 def _widen(ids: Tensor) -> Tensor:
     """Return the ids as int64, reading their bits as unsigned again."""
     return ids.long() & (1 << 8 * ids.element_size()) - 1
-
-
-def _fits(shards: Sequence[Ids], device: torch.device) -> bool:
-    free, _ = torch.cuda.mem_get_info(device)
-    return sum(shard.nbytes for shard in shards) * RESIDENT_SHARE <= free

@@ -80,6 +80,7 @@ def make_order(sizes: Sequence[int], weights: Sequence[float] | None, seed: int)
     source, earlier = _schedule(quota)
     grids = np.array([_grid(size) for size in sizes], np.int64)
     size = np.array(sizes, np.int64)
+    digests = [blake2b(f"order {seed} {number}".encode(), digest_size=8).digest() for number in range(len(sizes))]
     return Order(
         source=source,
         earlier=earlier,
@@ -88,7 +89,7 @@ def make_order(sizes: Sequence[int], weights: Sequence[float] | None, seed: int)
         size=size,
         height=grids[:, 0],
         width=grids[:, 1],
-        key=np.array([_keys(seed, number) for number in range(len(sizes))], np.int64).T.copy(),
+        key=np.stack([np.frombuffer(digest, "<u4") for digest in digests], axis=1).astype(np.int64),
         spare=int((grids.prod(axis=1) - size).max()),
         rounds=max(6, 2 * math.ceil(MIXING_BITS / math.log2(max(2, grids[:, 0].min())))),
     )
@@ -119,11 +120,6 @@ def _grid(size: int) -> tuple[int, int]:
     widths = -(-size // heights)
     best = int(np.argmin(heights * widths))
     return int(heights[best]), int(widths[best])
-
-
-def _keys(seed: int, number: int) -> list[int]:
-    digest = blake2b(f"order {seed} {number}".encode(), digest_size=8).digest()
-    return [int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:], "little")]
 
 
 def _quotas(weights: Sequence[float]) -> npt.NDArray[np.int64]:

@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from importlib.metadata import distributions
-from itertools import chain
 from pathlib import Path
 
 SHORTEST, LONGEST = 60, 2000  # characters per paragraph
@@ -31,8 +30,7 @@ def gather_prose(characters: int, roots: Sequence[Path] | None = None) -> list[l
     found: list[list[str]] = []
     seen: set[str] = set()
     size = 0
-    descriptions = () if roots is not None else _descriptions()
-    for texts in chain(descriptions, _modules(_libraries() if roots is None else roots)):
+    for texts in _installed() if roots is None else _modules(roots):
         fresh = list(dict.fromkeys(p for text in texts for p in paragraphs(text) if _key(p) not in seen))
         if not fresh:
             continue
@@ -69,15 +67,14 @@ def _key(paragraph: str) -> str:
     return re.sub(r"[^a-z]", "", paragraph.lower())
 
 
-def _libraries() -> list[Path]:
-    paths = sysconfig.get_paths()
-    return [Path(folder) for folder in dict.fromkeys(paths[key] for key in ("stdlib", "purelib", "platlib"))]
-
-
-def _descriptions() -> Iterator[list[str]]:
+def _installed() -> Iterator[list[str]]:
+    """Yield the descriptions of all installed packages, then the strings of their modules."""
     for distribution in sorted(distributions(), key=lambda found: found.name):
-        if text := distribution.read_text("METADATA"):
-            yield [text]
+        yield [distribution.read_text("METADATA") or ""]
+    paths = sysconfig.get_paths()
+    yield from _modules(
+        [Path(folder) for folder in dict.fromkeys(paths[key] for key in ("stdlib", "purelib", "platlib"))]
+    )
 
 
 def _modules(roots: Sequence[Path]) -> Iterator[list[str]]:

@@ -10,7 +10,7 @@ from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from electra.data.reading.decode import Decoder
-from electra.data.reading.sources import Source, find_sources, open_raw, read_chunks, readable
+from electra.data.reading.sources import Source, each, find_sources, open_raw, read_chunks, readable
 from electra.errors import DataError
 
 TEXT_COLUMNS = ("text", "content", "document", "body", "article", "sentence")
@@ -119,20 +119,14 @@ def _text_of(value: object, column: str, where: str) -> str:
 
 
 def _lines(texts: Iterable[str], name: str) -> Iterator[str]:
-    held: list[str] = []
-    size = 0
+    rest = ""
     for text in texts:
-        first, *others = text.split("\n")
-        held.append(first)
-        size += len(first)
-        if others:
-            yield "".join(held) + "\n"
-            yield from (line + "\n" for line in others[:-1])
-            held, size = [others[-1]], len(others[-1])
-        if size > RECORD_LIMIT:
+        *lines, rest = (rest + text).split("\n")
+        yield from (line + "\n" for line in lines)
+        if len(rest) > RECORD_LIMIT:
             raise DataError(f"{name}: a record has more than {RECORD_LIMIT:,} characters; is this a file of records?")
-    if size:
-        yield "".join(held)
+    if rest:
+        yield rest
 
 
 def _texts(
@@ -172,33 +166,24 @@ def _csv_rows(lines: Iterable[str], source: Source) -> Iterator[Row]:
     start = list(islice(lines, START))
     declared = re.fullmatch("sep=(.)\r?\n", start[0]) if start else None  # written by some spreadsheets
     start = start[1:] if declared else start
-    delimiter = declared[1] if declared else "\t" if source.format == "tsv" else _delimiter(start)
+    guessed = max(",;\t", key="".join(start[:1]).count)  # some spreadsheets write semicolons or tabs
+    delimiter = declared[1] if declared else "\t" if source.format == "tsv" else guessed
     plain = source.format == "tsv" and not uses_quotes(start)
     rows = csv.reader(chain(start, lines), delimiter=delimiter, quotechar=None if plain else '"', strict=True)
-    header: list[str] | None = None
 
     def here() -> str:
         return f"{source.name} line {rows.line_num + bool(declared)}"
 
     try:
-        for row in rows:
-            if header is None:
-                header = [name.strip() for name in row]
-                if twice := [name for name in header if header.count(name) > 1]:
-                    raise DataError(f"{source.name}: two columns are called {twice[0]!r}")
-                continue
-            if not row:
-                continue
+        header = [name.strip() for name in next(rows, [])]
+        if twice := [name for name in header if header.count(name) > 1]:
+            raise DataError(f"{source.name}: two columns are called {twice[0]!r}")
+        for row in filter(None, rows):
             if len(row) != len(header):
                 raise DataError(f"{here()}: {len(row)} fields, but the header has {len(header)}")
             yield Row(here(), dict(zip(header, row, strict=True)))
     except csv.Error as problem:
         raise DataError(f"{here()}: {problem}") from None
-
-
-def _delimiter(start: list[str]) -> str:
-    """Return the delimiter of a header: a comma, or the semicolon or tab that some spreadsheets write."""
-    return max(",;\t", key="".join(start[:1]).count)
 
 
 def uses_quotes(start: list[str]) -> bool:
@@ -242,18 +227,11 @@ def _parquet_rows(
 ) -> Iterator[Row]:
     with readable(source.name):
         batches = file.iter_batches(batch_size=ROWS, columns=names)
-    number = 0
-    each = (source.size or 0) / max(file.metadata.num_rows, 1)  # bytes per row
-    while True:
-        with readable(source.name):
-            batch = next(batches, None)
-            records = [] if batch is None else batch.to_pylist() if names is None else _with_bad_bytes(batch)
-        if batch is None:
-            return
-        for record in records:
-            count_bytes(int(each * (number + 1)) - int(each * number))
-            number += 1
-            yield Row(f"{source.name} row {number}", record)
+        records = (row for batch in batches for row in (batch.to_pylist() if names is None else _with_bad_bytes(batch)))
+    row_bytes = (source.size or 0) / max(file.metadata.num_rows, 1)
+    for number, record in enumerate(each(records, source.name), 1):
+        count_bytes(int(row_bytes * number) - int(row_bytes * (number - 1)))
+        yield Row(f"{source.name} row {number}", record)
 
 
 def _with_bad_bytes(batch: Any) -> list[dict[str, Any]]:
@@ -303,11 +281,5 @@ def _dataset_rows(source: Source) -> Iterator[Row]:
 
         name, config, split = (*source.name.split(":"), "", "")[:3]
         records = iter(load_dataset(name, config or None, split=split or "train", streaming=True))
-    number = 0
-    while True:
-        with readable(source.name):
-            record = next(records, None)
-        if record is None:
-            return
-        number += 1
+    for number, record in enumerate(each(records, source.name), 1):
         yield Row(f"{source.name} row {number}", record)

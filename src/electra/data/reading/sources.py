@@ -11,23 +11,18 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePath, PurePosixPath
-from typing import IO, Any, NoReturn, cast
+from typing import IO, Any, NoReturn, TypeVar, cast
 
 from electra.data.files import exists
 from electra.data.settings import Format
 from electra.errors import DataError
 
-FORMATS: dict[str, Format] = {
-    ".txt": "text",
-    ".text": "text",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".parquet": "parquet",
-}
+Item = TypeVar("Item")
+
+FORMATS: dict[str, Format] = {".txt": "text", ".text": "text", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
+FORMATS |= {".csv": "csv", ".tsv": "tsv", ".parquet": "parquet"}
 CHUNK_BYTES = 1 << 20
 PACKED = (".gz", ".xz", ".bz2", ".zst")
 BZIP2 = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")  # text may begin with BZh; the second is an empty file
@@ -70,9 +65,6 @@ def find_sources(names: Sequence[str | Path], format: Format | None = None) -> t
     for name in map(str, names):
         if not name.strip():
             raise DataError("the name of a text is empty; is a shell variable not set?")
-        if name == "-":
-            sources.append(Source("-", format or "text"))
-            continue
         found, others = _find_remote(name, format) if "://" in name else _find_local(name, format)
         sources += found
         ignored += others
@@ -93,6 +85,8 @@ def is_dataset(name: str) -> bool:
 
 
 def _find_local(name: str, format: Format | None) -> tuple[list[Source], list[str]]:
+    if name == "-":
+        return [Source("-", format or "text")], []
     path = Path(os.path.expanduser(name))  # noqa: PTH111 (keeps the ~ of an unknown user)
     if path.is_dir():
         return _find_in_folder(path, format)
@@ -130,15 +124,12 @@ def _texts_among(
 ) -> set[PurePath]:
     """Return the text files of a folder, judged by name, without those that electra or a library wrote."""
     made = _made(files, places)
-    texts = {path for path in files if path not in made and (format or _is_textual(path))}
+    named = {path for path in files if _format_of(path.name) and ".json" not in path.suffixes}  # .json: often settings
+    texts = (set(files) if format else named) - made
     if not texts:
         hint = " (corpora, tokenizers, models and runs are ignored)" if made else ""
         raise DataError(f"no text in the folder {folder}{hint}; looked for {LOOKED_FOR}")
     return texts
-
-
-def _is_textual(path: PurePath) -> bool:
-    return _format_of(path.name) is not None and ".json" not in path.suffixes  # usually settings, not text
 
 
 def _made(files: Collection[PurePath], places: Collection[PurePath]) -> set[PurePath]:
@@ -160,7 +151,8 @@ def _find_remote(address: str, format: Format | None) -> tuple[list[Source], lis
         filesystem, path = fsspec.core.url_to_fs(address)
         ignored: list[str] = []
         if filesystem.isdir(path):
-            files = {PurePosixPath(name): name for name in sorted(filesystem.find(path)) if not _is_hidden(name, path)}
+            visible = [name for name in sorted(filesystem.find(path)) if "/." not in f"/{name.removeprefix(path)}"]
+            files = {PurePosixPath(name): name for name in visible}
             texts = _texts_among(files, {place for file in files for place in file.parents}, address, format)
             found = [name for file, name in files.items() if file in texts]
             ignored = [name for file, name in files.items() if file not in texts]
@@ -173,10 +165,6 @@ def _find_remote(address: str, format: Format | None) -> tuple[list[Source], lis
             for name in found
         ]
         return sources, [filesystem.unstrip_protocol(name) for name in ignored]
-
-
-def _is_hidden(file: str, folder: str) -> bool:
-    return any(part.startswith(".") for part in file.removeprefix(folder).split("/"))
 
 
 def _local(path: Path, format: Format | None) -> Source:
@@ -202,6 +190,17 @@ def readable(name: str, begins: str = "cannot read {name}") -> Iterator[None]:
     except Exception as problem:  # every format and file system has its own errors
         reason = getattr(problem, "strerror", None) or str(problem) or type(problem).__name__
         raise DataError(f"{begins.format(name=name)}: {' '.join(reason.split())}") from None
+
+
+def each(items: Iterator[Item], name: str) -> Iterator[Item]:
+    """Yield the items that are read from a source; any error becomes a one-line error that names it."""
+    while True:
+        with readable(name):
+            try:
+                item = next(items)
+            except StopIteration:
+                return
+        yield item
 
 
 class _Counted(io.RawIOBase):
@@ -243,12 +242,7 @@ def read_chunks(source: Source, count: Callable[[int], None] = lambda size: None
     with ExitStack() as stack:
         with readable(source.name):
             stream = _unpacked(stack.enter_context(open_raw(source)), count)
-        while True:
-            with readable(source.name):
-                chunk = stream.read(CHUNK_BYTES)
-            if not chunk:
-                return
-            yield chunk
+        yield from each(iter(partial(stream.read, CHUNK_BYTES), b""), source.name)
 
 
 def _unpacked(stream: IO[bytes], count: Callable[[int], None]) -> IO[bytes]:

@@ -56,17 +56,12 @@ def read_documents(
     tally = tally if tally is not None else Tally()
     tally.sources, tally.ignored = find_sources(names, reading.format)
     for source in tally.sources:
-        _check_documents(source, reading.documents)
+        allowed = ("auto", "blank", "line", "file") if source.format == "text" else ("auto", "record")
+        if reading.documents not in allowed:
+            fault = f"documents={reading.documents} does not fit {source.format}"
+            raise DataError(f"{source.name}: {fault}; choose {', '.join(allowed)}")
     for source in tally.sources:
         yield from _read_source(source, reading, tally)
-
-
-def _check_documents(source: Source, documents: Documents) -> None:
-    allowed = ("blank", "line", "file") if source.format == "text" else ("record",)
-    if documents not in ("auto", *allowed):
-        raise DataError(
-            f"{source.name}: documents={documents} does not fit {source.format}; choose auto, {', '.join(allowed)}"
-        )
 
 
 def _read_source(source: Source, reading: Reading, tally: Tally) -> Iterator[Passage]:
@@ -97,24 +92,18 @@ def _cut_lines(texts: Iterable[str]) -> Iterator[tuple[str, bool]]:
     """Yield lines, long ones in pieces, and whether each piece ends its line."""
     rest = ""
     for text in texts:
-        *lines, rest = (rest + text).split("\n")
-        for line in lines:
+        lines = (rest + text).split("\n")
+        for number, line in enumerate(lines, 1):
             start = 0
             while len(line) - start > LINE_LIMIT:
-                start, begun = _cut(line, start), start
-                yield line[begun:start], False
-            yield line[start:], True
-        start = 0
-        while len(rest) - start > LINE_LIMIT:
-            start, begun = _cut(rest, start), start
-            yield rest[begun:start], False
-        rest = rest[start:]
+                space = max(line.rfind(sign, start + 1, start + LINE_LIMIT) for sign in " \t\u3000")
+                end = space if space > 0 else start + LINE_LIMIT
+                yield line[start:end], False
+                start = end
+            rest = line[start:]
+            if number < len(lines):
+                yield rest, True
     yield rest, True
-
-
-def _cut(line: str, start: int) -> int:
-    place = max(line.rfind(space, start + 1, start + LINE_LIMIT) for space in " \t\u3000")
-    return place if place > 0 else start + LINE_LIMIT
 
 
 def _gather(lines: Iterable[tuple[str, bool]], documents: Documents) -> Iterator[Passage]:
@@ -128,14 +117,11 @@ def _gather(lines: Iterable[tuple[str, bool]], documents: Documents) -> Iterator
         if not blank:
             held.append(line)
             size += len(line) + 1
-        empty_line = blank and line_begins and line_ends
-        if (documents == "line" and line_ends) or (documents == "blank" and empty_line):
+        last = line_ends and (documents == "line" or (documents == "blank" and blank and line_begins))
+        if last or size >= PASSAGE_LIMIT:
             if held or not first:
-                yield Passage("\n".join(held), first, True)
-            held, size, first = [], 0, True
-        elif size >= PASSAGE_LIMIT:
-            yield Passage("\n".join(held), first, False)
-            held, size, first = [], 0, False
+                yield Passage("\n".join(held), first, last)
+            held, size, first = [], 0, last
         line_begins = line_ends
     if held or not first:
         yield Passage("\n".join(held), first, True)

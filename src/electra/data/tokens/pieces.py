@@ -13,7 +13,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, tra
 
 from electra.data.settings import Pieces
 from electra.data.tokens.sample import Sample
-from electra.data.tokens.tokenizer import SPACE_SIGN, SPECIAL_TOKENS, Tokenizer, bert_parts, framed, wordpiece
+from electra.data.tokens.tokenizer import SPACE_SIGN, SPECIAL_TOKENS, Tokenizer, framed, wordpiece
 
 MIN_FREQUENCY = 2  # rarer pieces are not useful
 LONGEST_PIECE = 16  # characters; for Unigram
@@ -22,7 +22,7 @@ REFINEMENTS = (1.3, 1.15, 1.0, 1.0)  # and keeps this multiple in each round
 REFINED_CHARACTERS = 20_000_000  # of the sample, for these rounds
 
 # A word, a number or a run of punctuation, each with the space before it; scripts without spaces are not split.
-_STRETCH = r" ?[\p{L}\p{M}]+| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+"
+STRETCHES = pre_tokenizers.Split(Regex(r" ?[\p{L}\p{M}]+| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+"), "isolated")
 
 
 def train_pieces(model: Pieces, sample: Sample, size: int, *, lowercase: bool, strip_accents: bool) -> Tokenizer:
@@ -33,11 +33,12 @@ def train_pieces(model: Pieces, sample: Sample, size: int, *, lowercase: bool, s
 
 def _train_wordpiece(sample: Sample, size: int, lowercase: bool, strip_accents: bool) -> Tokenizer:
     """Train the vocabulary of BERT's tokenizer, which matches pieces from the left, longest first."""
-    normalizer, pre_tokenizer = bert_parts(lowercase=lowercase, strip_accents=strip_accents)
+    normalizer = normalizers.BertNormalizer(lowercase=lowercase, strip_accents=strip_accents)
+    words = pre_tokenizers.BertPreTokenizer()
     alphabet = _alphabet(sample.count_characters(), normalizer)
     letters = sorted(alphabet[: size // 3])
     # Punctuation and ideographs are separate words and never continue one.
-    inner = [letter for letter in letters if _is_one_word(f"a{letter}", normalizer, pre_tokenizer)]
+    inner = [letter for letter in letters if len(words.pre_tokenize_str(normalizer.normalize_str(f"a{letter}"))) == 1]
     trainer = trainers.WordPieceTrainer(
         vocab_size=size,
         min_frequency=MIN_FREQUENCY,
@@ -47,10 +48,7 @@ def _train_wordpiece(sample: Sample, size: int, lowercase: bool, strip_accents: 
         limit_alphabet=len(letters),
         show_progress=False,
     )
-    backend = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    backend.normalizer, backend.pre_tokenizer = normalizer, pre_tokenizer
-    backend.train([str(file) for file in sample.files], trainer)
-    vocab = backend.get_vocab()
+    vocab = _trained(models.WordPiece(unk_token="[UNK]"), trainer, sample, normalizer, words).get_vocab()
     others = [letter for letter in alphabet if letter not in vocab]  # fill the places left by text with ideographs
     pieces = [*sorted(vocab, key=vocab.__getitem__), *others][:size]
     return wordpiece(pieces, lowercase=lowercase, strip_accents=strip_accents)
@@ -63,10 +61,9 @@ def _train_unigram(sample: Sample, size: int, lowercase: bool, strip_accents: bo
     of `tokenizers` instead looks for substrings common to different words and misses words with a single form.
     """
     normalizer = _compatible_normalizer(lowercase, strip_accents)
-    pre_tokenizer = pre_tokenizers.Sequence([_stretches(), _metaspace()])
+    metaspace = pre_tokenizers.Metaspace(replacement=SPACE_SIGN, prepend_scheme="never", split=False)
+    pre_tokenizer = pre_tokenizers.Sequence([STRETCHES, metaspace])
     letters = sorted({SPACE_SIGN, *_alphabet(sample.count_characters(compatible=True), normalizer)[: size // 3]})
-    candidates = tokenizers.Tokenizer(models.BPE())
-    candidates.normalizer, candidates.pre_tokenizer = normalizer, pre_tokenizer
     trainer = trainers.BpeTrainer(
         vocab_size=int(CANDIDATES * size),
         min_frequency=MIN_FREQUENCY,
@@ -75,11 +72,13 @@ def _train_unigram(sample: Sample, size: int, lowercase: bool, strip_accents: bo
         max_token_length=LONGEST_PIECE,
         show_progress=False,
     )
-    candidates.train([str(file) for file in sample.files], trainer)
-    vocab = candidates.get_vocab()
+    vocab = _trained(models.BPE(), trainer, sample, normalizer, pre_tokenizer).get_vocab()
     # Pieces merged earlier are more frequent, which is good enough as initial scores.
     scores = {piece: -math.log(vocab[piece] + 1) for piece in sorted(vocab, key=vocab.__getitem__)}
-    stretches = _count_stretches(sample, normalizer, pre_tokenizer)
+    stretches: Counter[str] = Counter()
+    for line in sample.lines(stride=1 + sample.kept_characters // REFINED_CHARACTERS):
+        parts = pre_tokenizer.pre_tokenize_str(normalizer.normalize_str(line))
+        stretches.update(stretch for stretch, _ in parts)
     for share in REFINEMENTS:
         scores = _refine(scores, stretches, int(share * size) - len(SPECIAL_TOKENS), set(letters))
     backend = tokenizers.Tokenizer(_unigram(scores))
@@ -88,19 +87,22 @@ def _train_unigram(sample: Sample, size: int, lowercase: bool, strip_accents: bo
     return framed(backend)
 
 
+def _trained(
+    model: models.Model,
+    trainer: trainers.Trainer,
+    sample: Sample,
+    normalizer: normalizers.Normalizer,
+    pre_tokenizer: pre_tokenizers.PreTokenizer,
+) -> tokenizers.Tokenizer:
+    backend = tokenizers.Tokenizer(model)
+    backend.normalizer, backend.pre_tokenizer = normalizer, pre_tokenizer
+    backend.train([str(file) for file in sample.files], trainer)
+    return backend
+
+
 def _unigram(scores: Mapping[str, float]) -> models.Unigram:
     special = [(token, 0.0) for token in SPECIAL_TOKENS]
     return models.Unigram([*special, *scores.items()], unk_id=SPECIAL_TOKENS.index("[UNK]"))
-
-
-def _count_stretches(
-    sample: Sample, normalizer: normalizers.Normalizer, pre_tokenizer: pre_tokenizers.PreTokenizer
-) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    for line in sample.lines(stride=1 + sample.kept_characters // REFINED_CHARACTERS):
-        normal = normalizer.normalize_str(line)
-        counts.update(stretch for stretch, _ in pre_tokenizer.pre_tokenize_str(normal))
-    return counts
 
 
 def _refine(
@@ -127,20 +129,18 @@ def _refine(
 
 def _train_bpe(sample: Sample, size: int, lowercase: bool, strip_accents: bool) -> Tokenizer:
     """Train a byte-level BPE model, for which no text is unknown."""
-    backend = tokenizers.Tokenizer(models.BPE(unk_token="[UNK]"))
-    backend.normalizer = _compatible_normalizer(lowercase, strip_accents)
-    backend.pre_tokenizer = pre_tokenizers.Sequence(
-        [_stretches(), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
-    )
-    backend.decoder = decoders.ByteLevel()
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     trainer = trainers.BpeTrainer(
         vocab_size=size,
         min_frequency=MIN_FREQUENCY,
         special_tokens=list(SPECIAL_TOKENS),
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        initial_alphabet=sorted(byte_level.alphabet()),
         show_progress=False,
     )
-    backend.train([str(file) for file in sample.files], trainer)
+    normalizer = _compatible_normalizer(lowercase, strip_accents)
+    words = pre_tokenizers.Sequence([STRETCHES, byte_level])
+    backend = _trained(models.BPE(unk_token="[UNK]"), trainer, sample, normalizer, words)
+    backend.decoder = decoders.ByteLevel()
     return framed(backend)
 
 
@@ -151,18 +151,6 @@ def _compatible_normalizer(lowercase: bool, strip_accents: bool) -> normalizers.
     )
     one_space = [normalizers.Replace(Regex(" +"), " "), normalizers.Strip(), normalizers.Prepend(" ")]
     return normalizers.Sequence([normalizers.NFKC(), clean, normalizers.NFC(), *one_space])
-
-
-def _metaspace() -> pre_tokenizers.PreTokenizer:
-    return pre_tokenizers.Metaspace(replacement=SPACE_SIGN, prepend_scheme="never", split=False)
-
-
-def _stretches() -> pre_tokenizers.PreTokenizer:
-    return pre_tokenizers.Split(Regex(_STRETCH), "isolated")
-
-
-def _is_one_word(text: str, normalizer: normalizers.Normalizer, pre_tokenizer: pre_tokenizers.PreTokenizer) -> bool:
-    return len(pre_tokenizer.pre_tokenize_str(normalizer.normalize_str(text))) == 1
 
 
 def _alphabet(counts: Mapping[str, int], normalizer: normalizers.Normalizer) -> list[str]:

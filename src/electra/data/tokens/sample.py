@@ -58,7 +58,11 @@ class Sample:
         self._kept[level] += len(text)
         self._cost[level] += len(text) * (SPACELESS_COST if len(text) > SPACELESS * (1 + text.count(" ")) else 1)
         while self._cost.total() > self.max_characters:
-            self._halve()
+            if self.level in self._streams:
+                self._streams.pop(self.level).close()
+                self._file(self.level).unlink()
+                del self._kept[self.level], self._cost[self.level]
+            self.level += 1
 
     def close(self) -> None:
         """Finish writing, before the sample is read."""
@@ -87,13 +91,6 @@ class Sample:
 
     def _file(self, level: int) -> Path:
         return self.folder / f"level-{level:02}.txt"
-
-    def _halve(self) -> None:
-        if self.level in self._streams:
-            self._streams.pop(self.level).close()
-            self._file(self.level).unlink()
-            del self._kept[self.level], self._cost[self.level]
-        self.level += 1
 
 
 def _level(number: int) -> int:

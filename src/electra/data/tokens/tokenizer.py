@@ -77,6 +77,10 @@ class Tokenizer:
             if any(special.intersection(encoding.ids) for encoding in encodings):
                 raise DataError(f"the text {name} is read as that special token; use another tokenizer")
 
+    def __setstate__(self, state: dict[str, Any]) -> None:  # in worker processes
+        self.__dict__.update(state)
+        self.backend.encode_special_tokens = True  # not part of the backend's pickle
+
     @property
     def fingerprint(self) -> str:
         """Return a hash of the tokenizer."""
@@ -223,7 +227,12 @@ def _read_vocab(path: Path, settings: Mapping[str, Any]) -> Tokenizer:
         split_ideographs=settings.get("tokenize_chinese_chars", True),
         names=names,
     )
-    _add(tokenizer.backend, _added(path.with_name("added_tokens.json"), settings))
+    backend = tokenizer.backend
+    for number, token in sorted(_added(path.with_name("added_tokens.json"), settings).items()):
+        if backend.token_to_id(token) is None:
+            backend.add_tokens([token])
+        if (found := backend.token_to_id(token)) != number:
+            raise DataError(f"the added token {token} has id {number}, but id {found} in the vocabulary")
     return tokenizer
 
 
@@ -237,26 +246,6 @@ def _added(path: Path, settings: Mapping[str, Any]) -> dict[int, str]:
         raise DataError("the added tokens do not have integer ids") from None
 
 
-def _add(backend: tokenizers.Tokenizer, added: Mapping[int, str]) -> None:
-    for number, token in sorted(added.items()):
-        if backend.token_to_id(token) is None:
-            backend.add_tokens([token])
-        if backend.token_to_id(token) != number:
-            raise DataError(
-                f"the added token {token} has id {number}, but id {backend.token_to_id(token)} in the vocabulary"
-            )
-
-
-def bert_parts(
-    *, lowercase: bool, strip_accents: bool | None, split_ideographs: bool = True
-) -> tuple[normalizers.Normalizer, pre_tokenizers.PreTokenizer]:
-    """Return BERT's normalizer and pre-tokenizer; `strip_accents=None` means the same as `lowercase`."""
-    normalizer = normalizers.BertNormalizer(
-        lowercase=lowercase, strip_accents=strip_accents, handle_chinese_chars=split_ideographs
-    )
-    return normalizer, pre_tokenizers.BertPreTokenizer()
-
-
 def wordpiece(
     pieces: Sequence[str],
     *,
@@ -265,13 +254,13 @@ def wordpiece(
     split_ideographs: bool = True,
     names: Sequence[str] = SPECIAL_TOKENS,
 ) -> Tokenizer:
-    """Return BERT's tokenizer with a vocabulary."""
+    """Return BERT's tokenizer with a vocabulary; `strip_accents=None` means the same as `lowercase`."""
     vocab = {piece.rstrip("\r"): number for number, piece in enumerate(pieces) if piece}
-    unknown = names[ROLES.index("unk_token")]
-    backend = tokenizers.Tokenizer(models.WordPiece(vocab, unk_token=unknown))
-    backend.normalizer, backend.pre_tokenizer = bert_parts(
-        lowercase=lowercase, strip_accents=strip_accents, split_ideographs=split_ideographs
+    backend = tokenizers.Tokenizer(models.WordPiece(vocab, unk_token=names[ROLES.index("unk_token")]))
+    backend.normalizer = normalizers.BertNormalizer(
+        lowercase=lowercase, strip_accents=strip_accents, handle_chinese_chars=split_ideographs
     )
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     backend.decoder = decoders.WordPiece()
     return framed(backend, names)
 

@@ -18,7 +18,6 @@ from electra.errors import DataError
 
 REPORT = "report.json"
 PROBE_CHARACTERS = 1_000_000  # of the sample, for measuring the finished vocabulary
-
 MOST_UNKNOWN = 0.01  # fraction of characters; with more, another kind of vocabulary fits better
 FEW_MARKS = 0.005  # fraction of characters; English has a tenth of that, in loan words
 
@@ -114,11 +113,8 @@ def _has_few_marks(sample: Sample) -> bool:
     of Hindi and Thai are lost, й and voiced kana become other letters, and Hangul is split into its letters.
     """
     counts = sample.count_characters()
-    return sum(counts[letter] for letter in counts if _loses_marks(letter)) <= FEW_MARKS * counts.total()
-
-
-def _loses_marks(letter: str) -> bool:
-    return len(unicodedata.normalize("NFD", letter)) > 1 or unicodedata.category(letter) == "Mn"
+    marked = [c for c in counts if len(unicodedata.normalize("NFD", c)) > 1 or unicodedata.category(c) == "Mn"]
+    return sum(counts[character] for character in marked) <= FEW_MARKS * counts.total()
 
 
 def _report(tokenizer: Tokenizer, sample: Sample, wanted: Vocabulary, model: Pieces, strip_accents: bool) -> Report:
