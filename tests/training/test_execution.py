@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from electra.training.execution import execution
+from electra.training.update import execution
 
 
 @pytest.mark.parametrize(

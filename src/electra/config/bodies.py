@@ -59,15 +59,10 @@ class ElectraModel(ModelConfig):
                 f"objective.generator.width={width:g} gives a generator of width {hidden_size}, which {heads} heads "
                 f"(one per 64) do not divide; use {_nearest_width(self.hidden_size, hidden_size)}"
             )
-        return self.model_copy(
-            update={
-                "hidden_size": hidden_size,
-                "embedding_size": hidden_size if own_embeddings else self.embedding_size,
-                "layers": max(1, round(self.layers * depth)),
-                "heads": heads,
-                "feed_forward_size": self.feed_forward_size if width == 1 else 4 * hidden_size,
-            }
-        )
+        embedding_size = hidden_size if own_embeddings else self.embedding_size
+        inner = self.feed_forward_size if width == 1 else 4 * hidden_size
+        widths = {"hidden_size": hidden_size, "embedding_size": embedding_size, "feed_forward_size": inner}
+        return self.model_copy(update={**widths, "heads": heads, "layers": max(1, round(self.layers * depth))})
 
 
 Model = ElectraModel  # with a second body: Annotated[ElectraModel | …, Field(discriminator="body")]

@@ -8,16 +8,12 @@ from electra.config.section import Device, ForwardPrecision, NonNegative, Optimi
 from electra.config.tasks import TableConfig, TaggingConfig
 
 SEEDS = {"single": 1, "paper": 10, "mnli-init": 10}  # number of seeds of each protocol, unless it is set
-FIXED: dict[str, dict[str, str | list[float] | None]] = {  # settings that each protocol requires
+Fixed = dict[str, str | list[float] | None]
+PRETRAINED: Fixed = {"start": "pretrained"}
+FIXED: dict[str, Fixed] = {  # settings that each protocol requires
     "single": {},
-    "paper": {
-        "start": "pretrained",
-        "head": "paper",
-        "optimizer": "electra",
-        "learning_rates": [],
-        "early_stopping": None,
-    },
-    "mnli-init": {"start": "pretrained"},
+    "paper": {**PRETRAINED, "head": "paper", "optimizer": "electra", "learning_rates": [], "early_stopping": None},
+    "mnli-init": PRETRAINED,
 }
 MNLI_FIRST = ("rte", "mrpc", "sts-b")  # tasks of the protocol mnli-init
 

@@ -131,7 +131,10 @@ def _layers(
     elif isinstance(source, str) and source in names:  # a Path is a file, or a folder that has one
         yield f"{PRESET}{source}", [_read_preset(schema, str(source))]
     else:
-        path = _config_file(str(source), names)
+        path = Path(source) / "config.toml" if Path(source).is_dir() else Path(source)
+        if not path.is_file():
+            hint = f"{did_you_mean(str(source), names)} (presets: {', '.join(names)})"
+            raise ConfigError(f"no preset or config file {str(source)!r}{hint}")
         values = _parse(path.read_bytes(), str(path))
         if preset := values.pop("preset", None):
             if preset not in names:
@@ -146,15 +149,6 @@ def _layers(
 
 def _read_preset(schema: type[Root], name: str) -> dict[str, Any]:
     return _parse((PRESETS / schema.command / f"{name}.toml").read_bytes(), f"preset {name}")
-
-
-def _config_file(source: str, presets: list[str]) -> Path:
-    path = Path(source) / "config.toml" if Path(source).is_dir() else Path(source)
-    if not path.is_file():
-        raise ConfigError(
-            f"no preset or config file {source!r}{did_you_mean(source, presets)} (presets: {', '.join(presets)})"
-        )
-    return path
 
 
 def _parse(content: bytes, where: str) -> dict[str, Any]:

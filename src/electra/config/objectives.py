@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, PositiveFloat, model_validator
 
 from electra.config.bodies import ModelConfig
-from electra.config.section import NonNegative, Ratio, Section
+from electra.config.section import NonNegative, Ratio, Section, Share
 
 SHARING = "weights shared with the discriminator; gdes: embeddings, but not their gradients"
 
@@ -64,7 +64,7 @@ class Masking(Section):
     """Which tokens the objectives mask."""
 
     name: str
-    mask_fraction: Annotated[float, Field(gt=0, lt=1)] = Field(0.15, description="share of the tokens that are masked")
+    mask_fraction: Share = Field(0.15, description="share of the tokens that are masked")
     mask_token_fraction: Annotated[float, Field(ge=0, le=1)] = Field(
         0.85, description="share of the masked tokens that become [MASK]; the others are kept (original: 0.85)"
     )
@@ -108,7 +108,7 @@ class Discriminating(Sampling):
 class Detecting(ReplacedTokens, Discriminating):
     """Fields of the objectives that detect replaced tokens."""
 
-    prior: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+    prior: Share | None = Field(
         None, description="share of replaced tokens that the discriminator expects at the start (original: even odds)"
     )
 
@@ -128,7 +128,6 @@ class ElectraObjective(Detecting):
 
     @property
     def kind(self) -> str:
-        """The kind of the class that implements it: one for each algorithm."""
         return self.name if self.algorithm == "joint" else self.algorithm
 
     @model_validator(mode="after")

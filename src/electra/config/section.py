@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 Probability = Annotated[float, Field(ge=0, lt=1)]
+Share = Annotated[float, Field(gt=0, lt=1)]
 Ratio = Annotated[float, Field(gt=0, le=4)]
 NonNegative = Annotated[float, Field(ge=0)]
 Device = Annotated[Literal["auto", "cuda", "mps", "cpu"], Field(description="auto: an NVIDIA GPU if there is one")]

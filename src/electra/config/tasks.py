@@ -1,10 +1,10 @@
 """Settings of single task families: how their files are read."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field, PositiveInt
 
-from electra.config.section import Section
+from electra.config.section import Section, Share
 
 Kind = Literal["classification", "multilabel", "regression", "tagging", "answering"]
 
@@ -41,6 +41,4 @@ class TableConfig(Section):
     label: str | None = Field(None, description="column of the label, value, tags, answer or right option")
     id: str | None = Field(None, description="column of an identifier that predictions repeat")
     separator: str | None = Field(None, description="separator of several labels (or options) in one cell")
-    dev_fraction: Annotated[float, Field(gt=0, lt=1)] = Field(
-        0.1, description="share of the training rows that is held out if there is no dev file"
-    )
+    dev_fraction: Share = Field(0.1, description="share of the training rows that is held out if there is no dev file")

@@ -40,9 +40,8 @@ class Head(nn.Module):
         """Register the head, or refuse one that could not be saved."""
         super().__init_subclass__()
         if architecture is None or names is None:
-            raise TypeError(
-                f"define it as class {cls.__name__}(Head, architecture=…, names=…), so that it can be saved"
-            )
+            definition = f"class {cls.__name__}(Head, architecture=…, names=…)"
+            raise TypeError(f"define it as {definition}, so that it can be saved")
         if architecture in HEADS and HEADS[architecture].__qualname__ != cls.__qualname__:
             raise TypeError(f"{cls.__name__}: architecture {architecture} is {HEADS[architecture].__name__}'s already")
         cls.architecture, cls.names, cls.labelled = architecture, names, labelled

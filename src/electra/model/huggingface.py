@@ -44,8 +44,9 @@ def read_network(folder: Path) -> AnyNetwork:
         for (ours, parameter), theirs in zip(network.named_parameters(), file_names(network), strict=True)
     }
     network.load_state_dict(weights, assign=True)
-    if isinstance(network, MaskedLM):
-        _check_tied(network, tensors, folder)
+    for name in TIED if isinstance(network, MaskedLM) else ():
+        if name in tensors and not torch.equal(tensors[name].to(network.vocabulary), network.vocabulary):
+            raise CheckpointError(f"{folder} has its own output weights {name}; here they are the word embeddings")
     return network.requires_grad_(True).eval()
 
 
@@ -148,12 +149,6 @@ def _find_head(names: Collection[str], architecture: str, family: str) -> type[H
     # A single `classifier` is a tagger's only where it is declared: other heads of BERT have that name too.
     others = [head for head in HEADS.values() if list(head.names.values()) != ["classifier"]]
     return next((head for head in (related, *others) if head and all(present(head))), None)
-
-
-def _check_tied(network: MaskedLM, tensors: dict[str, Tensor], folder: Path) -> None:
-    for name in TIED:
-        if name in tensors and not torch.equal(tensors[name].to(network.vocabulary), network.vocabulary):
-            raise CheckpointError(f"{folder} has its own output weights {name}; here they are the word embeddings")
 
 
 def _read_labels(described: Mapping[str, Any], path: Path) -> list[str]:

@@ -39,8 +39,6 @@ class Network(nn.Module):
     """An encoder with a head."""
 
     purpose: ClassVar[str] = ""  # the kind of the head, for messages
-    encoder: Body
-    head: Head
 
     def __init__(self, encoder: Body, head: Head) -> None:
         super().__init__()

@@ -61,7 +61,6 @@ class Pretrained:
         self.precision = precision
 
     def __repr__(self) -> str:
-        """Return the kind of network, its size and its tokenizer."""
         parameters = sum(parameter.numel() for parameter in self.network.parameters())
         return f"Pretrained({type(self.network).__name__} of {parameters:,} parameters, {self.tokenizer!r})"
 

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -89,7 +89,6 @@ class Objective(nn.Module):
     config: Masking
     network: Discriminator | EnergyModel | MaskedLM  # what is kept after pre-training
     generator: GeneratorNetwork | None
-    kind: ClassVar[str]
 
     def __init__(self, config: Any, tokenizer: Tokenizer, generator: GeneratorNetwork | None, network: Any) -> None:
         super().__init__()

@@ -7,11 +7,10 @@ SETTLED = 0.1  # share of the budget after which a healthy run predicts more tha
 
 def diagnose(record: Mapping[str, float]) -> list[str]:
     """Return warnings for a record of held-out metrics; `progress` is the share of the budget spent."""
-    found: list[str] = []
-    prefix = "heldout_"
-    value = {name.removeprefix(prefix): number for name, number in record.items() if name.startswith(prefix)}
     if record.get("progress", 0.0) < SETTLED:
-        return found
+        return []
+    found: list[str] = []
+    value = {name.removeprefix("heldout_"): number for name, number in record.items() if name.startswith("heldout_")}
     if value.get("discriminator_recall", 1.0) < 0.01 and value.get("discriminator_auc", 1.0) < 0.6:
         found.append(
             "the discriminator calls every token original (the majority class) and ranks tokens barely above chance: "

@@ -13,7 +13,7 @@ from electra.config.keys import is_set
 from electra.config.load import gather, load_config, validate
 from electra.config.schema import PretrainConfig
 from electra.data.corpus.shards import Corpus, open_corpus
-from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
+from electra.data.tokens.tokenizer import load_tokenizer
 from electra.errors import ConfigError
 from electra.model.huggingface import read_shape
 from electra.model.pretrained import find_folder, fits_vocabulary
@@ -82,23 +82,22 @@ class Corpora(list[Corpus]):
         if corpus.manifest.cut == "paper" and model.token_types < 2:
             raise ConfigError(f"{corpus.path} has two segments per sequence (--cut paper): set model.token_types=2")
         if config.init is not None and not _resumes(config):
-            check_vocabulary(self.tokenizer, load_tokenizer(find_folder(config.init)), config.init)
+            self._check_start(config.init)
         if not fits_vocabulary(model.vocab_size, self.tokenizer.vocab_size):
             raise ConfigError(
                 f"{corpus.path} has a vocabulary of {self.tokenizer.vocab_size}, model.vocab_size is "
                 f"{model.vocab_size}: drop model.vocab_size, or build the corpus with another tokenizer"
             )
 
-
-def check_vocabulary(ours: Tokenizer, theirs: Tokenizer, source: str) -> None:
-    """Refuse weights whose ids mean other tokens than those of the corpus."""
-    wanted, found = ours.backend.get_vocab(), theirs.backend.get_vocab()
-    if wanted != found:
-        number = min(number for _, number in wanted.items() ^ found.items())
-        raise ConfigError(
-            f"init: {source} has another vocabulary than the corpus, such as {theirs.token(number)!r} for "
-            f"{ours.token(number)!r}: build the corpus with --tokenizer {find_folder(source)}"
-        )
+    def _check_start(self, source: str) -> None:
+        """Refuse weights whose ids mean other tokens than those of the corpus."""
+        ours, theirs = self.tokenizer, load_tokenizer(find_folder(source))
+        if differing := ours.backend.get_vocab().items() ^ theirs.backend.get_vocab().items():
+            number = min(number for _, number in differing)
+            raise ConfigError(
+                f"init: {source} has another vocabulary than the corpus, such as {theirs.token(number)!r} for "
+                f"{ours.token(number)!r}: build the corpus with --tokenizer {find_folder(source)}"
+            )
 
 
 def _start(config: PretrainConfig) -> ModelConfig | None:

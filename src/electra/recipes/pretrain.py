@@ -156,7 +156,16 @@ class Pretraining(Training):
     def updates(self, step: int) -> Iterator[tuple[int, Iterator[Input]]]:
         train = self.config.train
         number = micro_batches_before(train, step)
-        stream = self._loader().batches(number)
+        loader = Loader(
+            self.corpora,
+            batch_size=train.smallest_batch,
+            seed=self.config.seed,
+            weights=self.config.data_weights,
+            rank=self.processes.rank,
+            world_size=self.processes.world_size,
+            device=self.processes.device,
+        )
+        stream = loader.batches(number)
         while True:
             count, length = micro_batches(train, step), length_at(train, step)
             yield count * train.smallest_batch * train.length, self._inputs(stream, number, count, length)
@@ -170,17 +179,6 @@ class Pretraining(Training):
             draws = draw(self.config.seed, micro, *batch.ids.shape, part=rank, parts=ranks, device=batch.ids.device)
             torch.manual_seed(mix(self.config.seed, micro, rank))  # for dropout
             yield batch, draws
-
-    def _loader(self) -> Loader:
-        return Loader(
-            self.corpora,
-            batch_size=self.config.train.smallest_batch,
-            seed=self.config.seed,
-            weights=self.config.data_weights,
-            rank=self.processes.rank,
-            world_size=self.processes.world_size,
-            device=self.processes.device,
-        )
 
     @torch.no_grad()
     def evaluate(self, network: Network) -> dict[str, float]:

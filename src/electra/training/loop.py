@@ -185,7 +185,8 @@ class _Trainer:
                 self._count_skipped()
             state.latest_update = time.monotonic() - began
             progress = self._progress()
-            if self._is_logged(state.step) or progress >= 1:
+            early = state.step < training.every.log and state.step.bit_count() == 1  # 1, 2, 4, 8, to show progress
+            if early or state.step % training.every.log == 0 or progress >= 1:
                 self._log(result, loss, rate)
             if self._is_evaluated(progress):
                 self._evaluate()
@@ -215,11 +216,6 @@ class _Trainer:
     def _is_evaluated(self, progress: float) -> bool:
         """Return whether this step is followed by an evaluation."""
         return self.state.step % self.training.every.evaluate == 0 or progress >= 1
-
-    def _is_logged(self, step: int) -> bool:
-        """Return whether a step is logged: every so many, and early on steps 1, 2, 4, 8, to show progress."""
-        every = self.training.every.log
-        return step % every == 0 or (step < every and step.bit_count() == 1)
 
     def _progress(self) -> float:
         """Return the share of the budget that is spent."""

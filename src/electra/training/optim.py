@@ -74,9 +74,8 @@ class Optimizer:
         )  # fmt: skip
 
     def _muon(self, group: Group, part: slice, scale: Tensor, bad: Tensor) -> None:
-        values, gradient, means = (
-            group.matrices(vector[part]) for vector in (self.weights.values, self.weights.gradient, self.means)
-        )
+        vectors = (self.weights.values, self.weights.gradient, self.means)
+        values, gradient, means = (group.matrices(vector[part]) for vector in vectors)
         gradient = (gradient / scale).nan_to_num_()
         means.lerp_(gradient, (1 - MOMENTUM) * (1 - bad))
         rate = self.rate * group.factor * (1 - bad)

@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from electra.config.schema import TrainConfig
-from electra.model.precision import autocast
+from electra.errors import ConfigError
+from electra.model.precision import autocast, in_bf16
 from electra.training.capture import Captured
-from electra.training.execution import execution
 from electra.training.optim import build_optimizer
 from electra.training.processes import Processes
 
@@ -85,6 +85,18 @@ class Update(Generic[Result]):
         self.weights.take_gradient(loss * share, first)
         self.optimizer.count(share * self.processes.world_size, first)
         return result, loss
+
+
+def execution(config: TrainConfig, device: torch.device) -> Literal["plain", "compiled", "fast"]:
+    """Return how updates run: by default fast on a GPU that computes in bf16, plain elsewhere."""
+    on_gpu, bf16 = device.type == "cuda", in_bf16(config, device)
+    if config.execution == "auto":
+        return "fast" if on_gpu and bf16 else "plain"
+    if config.execution == "fast" and not on_gpu:
+        raise ConfigError("train.execution=fast needs an NVIDIA GPU; drop it, or set train.execution=plain")
+    if config.execution == "fast" and not bf16:
+        raise ConfigError("train.execution=fast computes in bf16; for float32 set train.execution=plain or compiled")
+    return config.execution
 
 
 def average_loss(result: Any, processes: Processes) -> Tensor:

@@ -62,10 +62,8 @@ class Weights:
 
     def views(self, vector: Tensor) -> dict[str, Tensor]:
         """Return the parts of a vector with one number per weight, by the weights' names."""
-        return {
-            name: vector[start : start + self.shapes[name].numel()].view(self.shapes[name])
-            for name, start in self.starts.items()
-        }
+        places = ((name, start, self.shapes[name]) for name, start in self.starts.items())
+        return {name: vector[start : start + shape.numel()].view(shape) for name, start, shape in places}
 
     def call(self, *inputs: Any) -> Any:
         """Call the module with the weights that the forward pass uses."""

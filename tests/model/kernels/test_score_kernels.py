@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from electra.model.kernels.scores import UNSEEN, numbers
+from electra.model.kernels.attention import UNSEEN, numbers
 
 
 @pytest.mark.parametrize("size", [16, 32, 64, 80, 128])

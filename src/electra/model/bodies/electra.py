@@ -106,12 +106,10 @@ class DisentangledEmbeddings(ElectraEmbeddings):
         """Embed (B, L) ids as (B, L, E); only the difference gets a gradient."""
         shared, ids = self.shared, ids.int()
         words = F.embedding(ids, shared.words.weight.detach()) + self.words(ids)
-        positions, kinds = (
-            theirs.weight.detach() + own.weight
-            for theirs, own in ((shared.positions, self.positions), (shared.types, self.types))
-        )
-        summed = words + (positions[: ids.size(1)] + _embed_types(types, kinds))
-        return ops.norm_and_drop(summed, self.norm, self.dropout)
+        positions = shared.positions.weight.detach() + self.positions.weight
+        kinds = shared.types.weight.detach() + self.types.weight
+        place = positions[: ids.size(1)] + _embed_types(types, kinds)
+        return ops.norm_and_drop(words + place, self.norm, self.dropout)
 
     @torch.no_grad()
     def adopt(self, theirs: Embeddings) -> None:
@@ -210,7 +208,6 @@ class ElectraBody(Body):
         return DisentangledEmbeddings(config, shared) if shared else ElectraEmbeddings(config)
 
     def matrices(self) -> dict[str, int]:
-        """Name the matrices inside the blocks; query, key and value are three."""
         named = self.layers.named_parameters(prefix="layers")
         return {name: 3 if QUERY_KEY_VALUE in name else 1 for name, weight in named if weight.dim() == 2}
 

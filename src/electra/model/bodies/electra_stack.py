@@ -162,9 +162,8 @@ def _forward(block: Block, kept: _Kept, out: Tensor, texts: Tensor | None, seeds
     """Run states through a block; if nothing is kept, `out` overwrites its input."""
     x, heads = kept.states, settings.heads
     torch.addmm(block.qkv_bias, x, block.qkv.t(), out=kept.projected.flatten(0, 1))
-    _attention(kept.projected, heads).attend(
-        kept.projected, heads, texts, seeds[0], settings.share_dropout, kept.mixed, kept.log_sum
-    )
+    attend = _attention(kept.projected, heads).attend
+    attend(kept.projected, heads, texts, seeds[0], settings.share_dropout, kept.mixed, kept.log_sum)
     torch.mm(kept.mixed, block.output.t(), out=kept.summed[0])
     norm.add_and_norm(
         kept.summed[0], block.output_bias, x, block.attention_gain, block.attention_shift, seeds[1], settings.dropout,

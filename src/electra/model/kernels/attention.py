@@ -4,16 +4,21 @@ Queries, keys and values are read in the layout of the projection, (B, L, 3, hea
 in the same layout. Shapes: B sequences, L tokens, D head size.
 """
 
+import math
+
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from electra.model.kernels.dropout import keeps
+from electra.model.kernels.dropout import keeps, threshold
 from electra.model.kernels.launch import on_device
-from electra.model.kernels.scores import LN_2, UNSEEN, flags, numbers
 
 WARPS = 8  # per program
+# GPUs compute 2^x natively: with `bits` = 1 / (√D ln 2), e^(score / √D) equals 2^(score · bits).
+LN_2 = tl.constexpr(math.log(2))
+# A power of two, so that scaling is exact: a fused multiply-add of two unseen scores then yields 0 instead of 1e20.
+UNSEEN = tl.constexpr(-(2.0**100))
 
 
 @triton.jit
@@ -140,6 +145,25 @@ def attend_backward(
             projected, texts, seeds, out, log_sum, gradient, to_projected, partial, tokens, heads,
             *numbers(projected, heads, chance), **_constants(projected, heads, texts, chance),
         )  # fmt: skip
+
+
+def numbers(projected: Tensor, heads: int, chance: float) -> tuple[int, float, float]:
+    """Return the dropout threshold, the scale of the scores and the scale of the weights kept by dropout."""
+    return threshold(chance), _head_size(projected, heads) ** -0.5 / math.log(2), 1 / (1 - chance)
+
+
+def flags(projected: Tensor, heads: int, texts: Tensor | None, chance: float) -> dict[str, object]:
+    """Return the compile-time constants of both attention kernels."""
+    return {
+        "D": _head_size(projected, heads),
+        "TEXTS": texts is not None,
+        "DROPS": chance > 0,
+        "PRECISION": "ieee" if projected.dtype == torch.float32 else "tf32",
+    }
+
+
+def _head_size(projected: Tensor, heads: int) -> int:
+    return projected.size(2) // 3 // heads
 
 
 def _size(tokens: int) -> int:

@@ -10,9 +10,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from electra.model.kernels.attention import LN_2, UNSEEN, flags, numbers
 from electra.model.kernels.dropout import keeps
 from electra.model.kernels.launch import on_device
-from electra.model.kernels.scores import LN_2, UNSEEN, flags, numbers
 
 
 class Blocks(NamedTuple):

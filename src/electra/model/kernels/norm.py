@@ -152,9 +152,8 @@ class _Normalize(torch.autograd.Function):
         flat, gain, moments, seeds = context.saved_tensors
         tokens, hidden = flat.shape
         partial = moments.new_empty(backward_programs(tokens, hidden, flat.device), 3 * hidden)
-        to_summed = add_and_norm_backward(
-            gradient.contiguous().flatten(0, 1), flat, gain, moments, seeds, context.chance, None, partial
-        )
+        to_out = gradient.contiguous().flatten(0, 1)
+        to_summed = add_and_norm_backward(to_out, flat, gain, moments, seeds, context.chance, None, partial)
         to_gain, to_shift, _ = sum_rows(partial[None], gain.dtype).view(3, hidden)
         return to_summed.view_as(gradient), to_gain, to_shift, None, None, None
 
