@@ -133,8 +133,7 @@ def read_questions(source: str) -> Iterator[Question]:
 
     Records are read one by one from JSON lines, a table or a dataset of the hub; "-" is standard input.
     """
-    suffixes = Path(source).suffixes
-    return _squad(source) if ".json" in suffixes[-2:] else _records(source)
+    return _squad(source) if ".json" in Path(source).suffixes[-2:] else _records(source)
 
 
 def checked(questions: Iterable[Question], where: str) -> list[Question]:
@@ -164,7 +163,12 @@ def _records(source: str) -> Iterator[Question]:
             part = _parse(_MrqaContext, record, f"{where} is not an MRQA record")
             yield from (_mrqa(entry, part.context) for entry in part.qas)
         elif "header" not in record:  # the first line of MRQA's files
-            yield _single(_parse(_Record, record, f"{where} is not a question with its context"), number)
+            found = _parse(_Record, record, f"{where} is not a question with its context")
+            name = str(number if found.id is None else found.id)
+            if isinstance(found.answers, _HubAnswers):
+                yield Question(name, found.question, found.context, found.answers.answers())
+            else:
+                yield make_question(name, found.question, found.context, found.answers)
 
 
 def _mrqa(entry: _MrqaQuestion, context: str) -> Question:
@@ -182,13 +186,6 @@ def _mrqa(entry: _MrqaQuestion, context: str) -> Question:
     answers = [Answer(text, *spans.get(text.lower(), ())) for text in entry.answers]
     ordered = tuple(sorted(answers, key=lambda answer: answer.start is None))
     return Question(entry.qid, entry.question, context, ordered)
-
-
-def _single(record: _Record, number: int) -> Question:
-    name = str(number if record.id is None else record.id)
-    if not isinstance(record.answers, _HubAnswers):
-        return make_question(name, record.question, record.context, record.answers)
-    return Question(name, record.question, record.context, record.answers.answers())
 
 
 def read_answers(raw: Mapping[str, Any], where: str) -> tuple[Answer, ...]:
