@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, starmap
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError, model_validator
 
@@ -14,7 +14,7 @@ from electra.data.reading.sources import Source, is_dataset, read_chunks
 from electra.errors import TaskError
 from electra.tasks.answering.questions import Answer, Question, make_question
 from electra.tasks.answering.task import QuestionAnswering
-from electra.tasks.base import HUB, Known, Notes, Split, task_file, task_folder
+from electra.tasks.base import HUB, Known, Notes, Split, contents, task_folder
 
 
 class Dataset(NamedTuple):
@@ -58,8 +58,20 @@ class DatasetAnswering(QuestionAnswering):
         packed = [str(path) for path in sorted(folder.glob(f"{hub_split}*.parquet"))]
         if packed and not named:
             return packed
-        usual = [name.format(split=split) for name in self.dataset.files]
-        return [str(task_file(folder, [named] if named else usual))]
+        names = [named] if named else [name.format(split=split) for name in self.dataset.files]
+        for path in (folder / name for name in names):
+            if path.is_file():
+                return [str(path)]
+        raise TaskError(f"no {' or '.join(names)} in {folder}; found {contents(folder)}")
+
+
+Layout = TypeVar("Layout", bound=BaseModel)
+Asked = TypeVar("Asked", bound=BaseModel)  # a question of SQuAD or MRQA
+
+
+class _Context(BaseModel, Generic[Asked]):
+    context: str
+    qas: list[Asked]
 
 
 class _SquadAnswer(BaseModel):
@@ -74,13 +86,8 @@ class _SquadQuestion(BaseModel):
     is_impossible: bool = False  # not in SQuAD 1.1
 
 
-class _SquadParagraph(BaseModel):
-    context: str
-    qas: list[_SquadQuestion]
-
-
 class _SquadArticle(BaseModel):
-    paragraphs: list[_SquadParagraph]
+    paragraphs: list[_Context[_SquadQuestion]]
 
 
 class _SquadFile(BaseModel):
@@ -97,11 +104,6 @@ class _MrqaQuestion(BaseModel):
     question: str
     answers: list[str] | None = None
     detected_answers: list[_Detected] = []
-
-
-class _MrqaContext(BaseModel):
-    context: str
-    qas: list[_MrqaQuestion]
 
 
 class _HubAnswers(BaseModel):
@@ -123,9 +125,6 @@ class _Record(BaseModel):
     question: str
     context: str
     answers: _HubAnswers | list[str] | None = None  # SQuAD on the hub has positions, other tables only texts
-
-
-Layout = TypeVar("Layout", bound=BaseModel)
 
 
 def read_questions(source: str) -> Iterator[Question]:
@@ -160,7 +159,7 @@ def _squad(source: str) -> Iterator[Question]:
 def _records(source: str) -> Iterator[Question]:
     for number, (where, record) in enumerate(read_rows(source), 1):
         if "qas" in record:
-            part = _parse(_MrqaContext, record, f"{where} is not an MRQA record")
+            part = _parse(_Context[_MrqaQuestion], record, f"{where} is not an MRQA record")
             yield from (_mrqa(entry, part.context) for entry in part.qas)
         elif "header" not in record:  # the first line of MRQA's files
             found = _parse(_Record, record, f"{where} is not a question with its context")

@@ -80,8 +80,7 @@ class GlueTask(TextTask):
         if not groups:
             raise TaskError(f"{self.name} has no {split} split; use --split test with a model fine-tuned on MNLI")
         examples: list[TextExample] = []
-        file = self._file(split)
-        if file:
+        if file := self._file(split):
             groups = (next((group for group in groups[::-1] if group in Path(file).stem), groups[0]),)
         for group in groups:
             try:
