@@ -202,14 +202,6 @@ def task_folder(data: str | Path | None, names: Sequence[str]) -> Path:
     return next((inside[name.lower()] for name in names if name.lower() in inside), folder)
 
 
-def task_file(folder: Path, names: Sequence[str]) -> Path:
-    """Return the first of some files that is in a folder, or raise an error that lists its contents."""
-    for name in names:
-        if (folder / name).is_file():
-            return folder / name
-    raise TaskError(f"no {' or '.join(names)} in {folder}; found {contents(folder)}")
-
-
 def contents(folder: Path) -> str:
     """List the contents of a folder for a message, shortened if necessary."""
     names = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))

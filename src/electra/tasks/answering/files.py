@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, starmap
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError, model_validator
 
@@ -14,7 +14,7 @@ from electra.data.reading.sources import Source, is_dataset, read_chunks
 from electra.errors import TaskError
 from electra.tasks.answering.questions import Answer, Question, make_question
 from electra.tasks.answering.task import QuestionAnswering
-from electra.tasks.base import HUB, Known, Notes, Split, task_file, task_folder
+from electra.tasks.base import HUB, Known, Notes, Split, contents, task_folder
 
 
 class Dataset(NamedTuple):
@@ -58,8 +58,20 @@ class DatasetAnswering(QuestionAnswering):
         packed = [str(path) for path in sorted(folder.glob(f"{hub_split}*.parquet"))]
         if packed and not named:
             return packed
-        usual = [name.format(split=split) for name in self.dataset.files]
-        return [str(task_file(folder, [named] if named else usual))]
+        names = [named] if named else [name.format(split=split) for name in self.dataset.files]
+        for path in (folder / name for name in names):
+            if path.is_file():
+                return [str(path)]
+        raise TaskError(f"no {' or '.join(names)} in {folder}; found {contents(folder)}")
+
+
+Layout = TypeVar("Layout", bound=BaseModel)
+Asked = TypeVar("Asked", bound=BaseModel)  # a question of SQuAD or MRQA
+
+
+class _Context(BaseModel, Generic[Asked]):
+    context: str
+    qas: list[Asked]
 
 
 class _SquadAnswer(BaseModel):
@@ -74,13 +86,8 @@ class _SquadQuestion(BaseModel):
     is_impossible: bool = False  # not in SQuAD 1.1
 
 
-class _SquadParagraph(BaseModel):
-    context: str
-    qas: list[_SquadQuestion]
-
-
 class _SquadArticle(BaseModel):
-    paragraphs: list[_SquadParagraph]
+    paragraphs: list[_Context[_SquadQuestion]]
 
 
 class _SquadFile(BaseModel):
@@ -97,11 +104,6 @@ class _MrqaQuestion(BaseModel):
     question: str
     answers: list[str] | None = None
     detected_answers: list[_Detected] = []
-
-
-class _MrqaContext(BaseModel):
-    context: str
-    qas: list[_MrqaQuestion]
 
 
 class _HubAnswers(BaseModel):
@@ -125,16 +127,12 @@ class _Record(BaseModel):
     answers: _HubAnswers | list[str] | None = None  # SQuAD on the hub has positions, other tables only texts
 
 
-Layout = TypeVar("Layout", bound=BaseModel)
-
-
 def read_questions(source: str) -> Iterator[Question]:
     """Read questions from a `.json` file of SQuAD, or else from records of MRQA or with one question each.
 
     Records are read one by one from JSON lines, a table or a dataset of the hub; "-" is standard input.
     """
-    suffixes = Path(source).suffixes
-    return _squad(source) if ".json" in suffixes[-2:] else _records(source)
+    return _squad(source) if ".json" in Path(source).suffixes[-2:] else _records(source)
 
 
 def checked(questions: Iterable[Question], where: str) -> list[Question]:
@@ -161,10 +159,15 @@ def _squad(source: str) -> Iterator[Question]:
 def _records(source: str) -> Iterator[Question]:
     for number, (where, record) in enumerate(read_rows(source), 1):
         if "qas" in record:
-            part = _parse(_MrqaContext, record, f"{where} is not an MRQA record")
+            part = _parse(_Context[_MrqaQuestion], record, f"{where} is not an MRQA record")
             yield from (_mrqa(entry, part.context) for entry in part.qas)
         elif "header" not in record:  # the first line of MRQA's files
-            yield _single(_parse(_Record, record, f"{where} is not a question with its context"), number)
+            found = _parse(_Record, record, f"{where} is not a question with its context")
+            name = str(number if found.id is None else found.id)
+            if isinstance(found.answers, _HubAnswers):
+                yield Question(name, found.question, found.context, found.answers.answers())
+            else:
+                yield make_question(name, found.question, found.context, found.answers)
 
 
 def _mrqa(entry: _MrqaQuestion, context: str) -> Question:
@@ -182,13 +185,6 @@ def _mrqa(entry: _MrqaQuestion, context: str) -> Question:
     answers = [Answer(text, *spans.get(text.lower(), ())) for text in entry.answers]
     ordered = tuple(sorted(answers, key=lambda answer: answer.start is None))
     return Question(entry.qid, entry.question, context, ordered)
-
-
-def _single(record: _Record, number: int) -> Question:
-    name = str(number if record.id is None else record.id)
-    if not isinstance(record.answers, _HubAnswers):
-        return make_question(name, record.question, record.context, record.answers)
-    return Question(name, record.question, record.context, record.answers.answers())
 
 
 def read_answers(raw: Mapping[str, Any], where: str) -> tuple[Answer, ...]:

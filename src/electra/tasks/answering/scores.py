@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+Measure = Callable[[str, str], float]  # of a prediction and an answer
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
@@ -54,9 +55,7 @@ def score_answers(predictions: Sequence[str], answers: Sequence[Sequence[str]]) 
     return {name: _mean(_best(measure, predictions, answers)) for name, measure in measures.items()}
 
 
-def _best(
-    measure: Callable[[str, str], float], predictions: Sequence[str], answers: Sequence[Sequence[str]]
-) -> np.ndarray:
+def _best(measure: Measure, predictions: Sequence[str], answers: Sequence[Sequence[str]]) -> np.ndarray:
     """Return the score of each prediction with the accepted answer that matches best; 0 if there is none."""
     pairs = zip(predictions, answers, strict=True)
     return np.array([max((measure(text, right) for right in rights), default=0.0) for text, rights in pairs])
@@ -117,12 +116,9 @@ def grade(predictions: Sequence[str], odds: Sequence[float], answers: Sequence[S
     """Score predictions by the rules of SQuAD 2.0; empty answers are ignored."""
     rights = [[text for text in texts if normalize(text)] or [""] for texts in answers]
     measures = {"exact": exact_match, "f1": overlap_f1_or_both_empty}
-    return Graded(
-        scores={name: _best(measure, predictions, rights) for name, measure in measures.items()},
-        odds=np.array(odds),
-        answerable=np.array([texts != [""] for texts in rights]),
-        given=np.array([bool(text) for text in predictions]),
-    )
+    scores = {name: _best(measure, predictions, rights) for name, measure in measures.items()}
+    answerable = np.array([texts != [""] for texts in rights])
+    return Graded(scores, np.array(odds), answerable, given=np.array([bool(text) for text in predictions]))
 
 
 def _mean(values: np.ndarray) -> float:

@@ -40,9 +40,8 @@ class QuestionAnswering(Task[Question, Window, AnswerHead]):
     defaults = Defaults(epochs=2.0, max_length=512)
 
     def __init__(self, name: str, head: Literal["paper", "huggingface"], unanswerable: bool, known: Known) -> None:
-        self.name = name
+        self.name, self.unanswerable = name, unanswerable
         self.metric = "best_f1" if unanswerable else "f1"
-        self.unanswerable = unanswerable
         self.threshold: float = known.get("null_threshold", THRESHOLDS[head])  # no answer above it
         self._paper_head = head == "paper"
 

@@ -77,7 +77,7 @@ class ChoiceColumns:
         options, _ = self._options(row)
         parts = [(name, str(find_cell(row, name, "table.text") or "").strip()) for name in self.text]
         asked = [QUESTIONS.get(part, part) if name == "question" else part for name, part in parts]
-        right = self._right(row, reading, labelled) if reading and self.label else None
+        right = self._right(row, self.label, reading, labelled) if reading and self.label else None
         name = read_cell(row.cells.get(self.id), row.where) if self.id else None
         return Choice(" ".join(filter(None, asked)), options, right, name)
 
@@ -108,11 +108,10 @@ class ChoiceColumns:
             raise TaskError(f"{row.where}: option {options.index('') + 1} of {len(options)} is empty")
         return options, names
 
-    def _right(self, row: Row, reading: str, labelled: bool) -> int | None:
-        assert self.label is not None
-        if not labelled and read_cell(row.cells.get(self.label), row.where) in HIDDEN:
+    def _right(self, row: Row, label: str, reading: str, labelled: bool) -> int | None:
+        if not labelled and read_cell(row.cells.get(label), row.where) in HIDDEN:
             return None
-        raw = find_cell(row, self.label, "table.label")
+        raw = find_cell(row, label, "table.label")
         positions = self._positions(row)
         if reading not in positions:
             count = len(self._options(row)[0])

@@ -37,12 +37,13 @@ def table_task(name: str, config: FinetuneConfig, known: Known) -> AnyTask:
     if not known:
         table.learn(rows)
     kinds: dict[str, Callable[..., AnyTask]] = {"tagging": TableTagging, "answering": TableAnswering}
-    return kinds.get(columns.kind, TableTexts)(name, config, table, columns, rows, known)
+    return kinds.get(columns.kind, TableTexts)(config, table, columns, rows, known)
 
 
 class _FromRows(ABC, Generic[Example]):
     """Reads the examples of a task from the rows of a table."""
 
+    name = "table"
     _table: Table
     _columns: Columns
     _known: Known  # what is stored besides table and columns
@@ -66,10 +67,8 @@ class _FromRows(ABC, Generic[Example]):
 class TableTexts(_FromRows[TextExample], TextTask):
     """One or two columns of texts with a class, several labels or a value."""
 
-    def __init__(
-        self, name: str, config: FinetuneConfig, table: Table, columns: Columns, rows: Sequence[Row], known: Known
-    ) -> None:
-        self.name, self._table, self._columns = name, table, columns
+    def __init__(self, config: FinetuneConfig, table: Table, columns: Columns, rows: list[Row], known: Known) -> None:
+        self._table, self._columns = table, columns
         self._known = known or _find_labels(columns, rows)
         super().__init__(config, _labels(columns, self._known))
 
@@ -97,10 +96,8 @@ class TableTexts(_FromRows[TextExample], TextTask):
 class TableTagging(_FromRows[Sentence], TaggingTask):
     """A column of words and one of their tags: lists, or texts split at spaces."""
 
-    def __init__(
-        self, name: str, config: FinetuneConfig, table: Table, columns: Columns, rows: Sequence[Row], known: Known
-    ) -> None:
-        self.name, self._table, self._columns = name, table, columns
+    def __init__(self, config: FinetuneConfig, table: Table, columns: Columns, rows: list[Row], known: Known) -> None:
+        self._table, self._columns = table, columns
         sentences = [self._example(row, number) for number, row in enumerate(rows)]
         super().__init__(config.tagging, known or learn_tags(sentences, config.tagging))
 
@@ -118,16 +115,14 @@ class TableTagging(_FromRows[Sentence], TaggingTask):
 class TableAnswering(_FromRows[Question], QuestionAnswering):
     """Columns of questions, contexts and answers; an empty answer means that there is none."""
 
-    def __init__(
-        self, name: str, config: FinetuneConfig, table: Table, columns: Columns, rows: Sequence[Row], known: Known
-    ) -> None:
+    def __init__(self, config: FinetuneConfig, table: Table, columns: Columns, rows: list[Row], known: Known) -> None:
         if columns.pair is None:
             raise TaskError("answering needs a column of contexts; set table.pair")
         self._table, self._columns = table, columns
         questions = [self._example(row, number) for number, row in enumerate(rows)]
         unanswerable = any(not question.answers for question in questions)
         self._known = {"unanswerable": known.get("unanswerable", unanswerable)}
-        super().__init__(name, config.head, self._known["unanswerable"], known)
+        super().__init__(self.name, config.head, self._known["unanswerable"], known)
 
     def detected(self) -> list[str]:
         return [str(self._columns), f"{'some' if self.unanswerable else 'no'} questions without an answer"]

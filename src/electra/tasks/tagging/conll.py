@@ -1,7 +1,7 @@
 """Tagging from CoNLL columns: one word per line with its tags, and a blank line after each sentence."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from electra.config.finetune import FinetuneConfig
 from electra.config.tasks import TaggingConfig
 from electra.data.reading.records import read_lines
 from electra.errors import TaskError
-from electra.tasks.base import Notes, Split, task_folder
+from electra.tasks.base import Known, Notes, Split, task_folder
 from electra.tasks.tagging.spans import marks_spans
 from electra.tasks.tagging.task import Sentence, TaggingTask, learn_tags
 
@@ -32,11 +32,9 @@ NOT_A_WORD = re.compile(r"#.*|\d+[-.]\d+\t.*")  # CoNLL-U: comments, and multiwo
 class ConllTask(TaggingTask):
     """A tagging task with one word per line; `pos` scores single tags, the others spans."""
 
-    def __init__(self, name: str, config: FinetuneConfig, known: Mapping[str, Any]) -> None:
-        self.name = name
-        self._data, self._file = config.data, config.file
-        self._settings = config.tagging
-        plain = name == "pos"
+    def __init__(self, name: str, config: FinetuneConfig, known: Known) -> None:
+        self.name, plain = name, name == "pos"
+        self._data, self._file, self._settings = config.data, config.file, config.tagging
         super().__init__(config.tagging, known or self._learn(plain), plain)
         if not plain and not marks_spans(self.labels):
             found = f"found {', '.join(self.labels[:4])} …; set tagging.tag_column, or task=pos to score single tags"

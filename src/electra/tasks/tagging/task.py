@@ -3,7 +3,7 @@
 Shapes: B rows, L tokens, T tags.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, chain, pairwise
 from typing import Any
@@ -19,7 +19,7 @@ from electra.errors import TaskError
 from electra.model.body import Body
 from electra.model.heads import find_head
 from electra.model.networks import TaskNetwork
-from electra.tasks.base import Batch, Defaults, Feature, Notes, Output, Prediction, Served, Task, mean_where
+from electra.tasks.base import Batch, Defaults, Feature, Known, Notes, Output, Prediction, Served, Task, mean_where
 from electra.tasks.shown import Block, Details, Field, Headline, Marked, Piece
 from electra.tasks.tagging.head import TaggingHead
 from electra.tasks.tagging.spans import OUTSIDE, TAG, Span, find_spans, marks_spans, scheme_of, span_scores, write_tags
@@ -55,7 +55,7 @@ class TaggingTask(Task[Sentence, TaggingFeature, TaggingHead]):
 
     defaults = Defaults(max_length=256)
 
-    def __init__(self, settings: TaggingConfig, known: Mapping[str, Any], plain: bool = False) -> None:
+    def __init__(self, settings: TaggingConfig, known: Known, plain: bool = False) -> None:
         self._known = known
         self.labels = tuple(known["labels"])
         marks_ends = any(label.startswith(("E-", "S-")) for label in self.labels)  # in models of other programs

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from electra.config.finetune import FinetuneConfig
-from electra.data.reading.records import START, read_rows, uses_quotes
+from electra.data.reading.records import START, Row, read_rows, uses_quotes
 from electra.data.reading.sources import is_dataset
 from electra.errors import TaskError
 from electra.tasks.base import HUB, Defaults, Known, Notes, Prediction, Split, contents, task_folder
@@ -54,18 +54,11 @@ PARTS: dict[str, dict[Split, tuple[str, ...]]] = {  # of splits that are not a s
 SUBMISSION = {"matched": "MNLI-m", "mismatched": "MNLI-mm"}  # names of submission files that differ from the folder
 COLA_HEADER = ["source", "label", "original", "sentence"]  # missing in its train and dev files
 FOLDERS = {"AX": ("AX", "diagnostic", "MNLI")}  # folders to look in
+Numbered = tuple[int, Row]  # index in a submission, and the row
 
 
 class MissingFileError(TaskError):
     """A file of the task is missing."""
-
-
-class GlueRow(NamedTuple):
-    """A row of a file."""
-
-    where: str
-    number: int  # index in a submission
-    cells: dict[str, Any]
 
 
 class GlueTask(TextTask):
@@ -87,12 +80,11 @@ class GlueTask(TextTask):
         if not groups:
             raise TaskError(f"{self.name} has no {split} split; use --split test with a model fine-tuned on MNLI")
         examples: list[TextExample] = []
-        file = self._file(split)
-        if file:
+        if file := self._file(split):
             groups = (next((group for group in groups[::-1] if group in Path(file).stem), groups[0]),)
         for group in groups:
             try:
-                examples += [self._example(row, group) for row in self._rows(split, group, file, notes)]
+                examples += [self._example(row, number, group) for number, row in self._rows(split, group, file, notes)]
             except MissingFileError:
                 if group == groups[0]:
                     raise
@@ -103,7 +95,7 @@ class GlueTask(TextTask):
 
     def inputs(self, source: str, notes: Notes) -> Iterator[TextExample]:
         columns = self.benchmark.columns
-        own = _read_own(Path(source), self.benchmark, columns, notes)
+        own = (row for _, row in _read_own(Path(source), self.benchmark, columns, notes))
         table = read_inputs(source, columns, dict(zip(self.benchmark.hub[1:], columns, strict=True)))
         for row in own if _is_own(Path(source), self.benchmark) else table:
             yield TextExample(tuple(str(row.cells[column]) for column in columns), id=row.cells.get("index"))
@@ -120,7 +112,7 @@ class GlueTask(TextTask):
             return f"{min(max(prediction['value'], self.kind.low), self.kind.high):.3f}"
         return str(prediction["label"])
 
-    def _rows(self, split: Split, group: str, file: str | None, notes: Notes) -> Iterator[GlueRow]:
+    def _rows(self, split: Split, group: str, file: str | None, notes: Notes) -> Iterator[Numbered]:
         """Read a split or a group of it, such as MNLI's "matched", or the user's file; a test split needs no labels."""
         data, task = self._data, self.benchmark
         name, hub_name = ("_".join(filter(None, (part, group))) for part in (split, HUB[split]))
@@ -136,10 +128,10 @@ class GlueTask(TextTask):
             raise MissingFileError(f"no {path.name} in {folder}; found {contents(folder)}{hint}")
         return _read_own(path, task, task.columns if split == "test" else (*task.columns, task.label), notes)
 
-    def _example(self, row: GlueRow, group: str) -> TextExample:
+    def _example(self, row: Row, number: int, group: str) -> TextExample:
         raw = row.cells.get(self.benchmark.label)
         label = None if raw is None else self.kind.parse(raw, row.where)
-        return TextExample(tuple(row.cells[column] for column in self.benchmark.columns), label, row.number, group)
+        return TextExample(tuple(row.cells[column] for column in self.benchmark.columns), label, number, group)
 
 
 def _is_own(path: Path, task: Benchmark) -> bool:
@@ -152,7 +144,7 @@ def _is_own(path: Path, task: Benchmark) -> bool:
     return _without_header(first, task) or (set(task.columns) <= set(first) and not quoted)
 
 
-def _read_own(path: Path, task: Benchmark, needed: tuple[str, ...], notes: Notes) -> Iterator[GlueRow]:
+def _read_own(path: Path, task: Benchmark, needed: tuple[str, ...], notes: Notes) -> Iterator[Numbered]:
     """Read a file in the benchmark's format: tab-separated fields without quoting."""
     header: list[str] = []
     count = 0
@@ -174,7 +166,7 @@ def _read_own(path: Path, task: Benchmark, needed: tuple[str, ...], notes: Notes
             continue
         cells = dict(zip(header, fields, strict=True))
         own = cells.get("index", cells.get("id", ""))
-        yield GlueRow(where, int(own) if own.isdigit() else count, cells)
+        yield int(own) if own.isdigit() else count, Row(where, cells)
         count += 1
 
 
@@ -196,7 +188,7 @@ def _lines(path: Path) -> Iterator[str]:
         raise TaskError(f"{path} is not UTF-8 (byte 0x{byte:02x}); convert it with iconv") from None
 
 
-def _read_hub(name: str, task: Benchmark) -> Iterator[GlueRow]:
+def _read_hub(name: str, task: Benchmark) -> Iterator[Numbered]:
     """Read a dataset of the hub, which has its own names for text columns and numbers as labels."""
     for number, (where, record) in enumerate(read_rows(name)):
         absent = [column for column in task.hub[1:] if column not in record]
@@ -206,4 +198,4 @@ def _read_hub(name: str, task: Benchmark) -> Iterator[GlueRow]:
         label = record.get("label")
         if label is not None and label >= 0:  # -1 is a hidden label
             cells[task.label] = label if task.labels.problem == "regression" else task.labels.names[label]
-        yield GlueRow(where, record.get("idx", number), cells)
+        yield record.get("idx", number), Row(where, cells)

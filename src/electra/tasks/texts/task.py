@@ -31,9 +31,8 @@ class TextTask(Task[TextExample, Feature[list[float]], Head]):
     """A task on texts, independent of their files and the kind of labels."""
 
     def __init__(self, config: FinetuneConfig, kind: Labels[Any]) -> None:
-        self.kind = kind
+        self.kind, self._paper_head = kind, config.head == "paper"
         self.metric, self.labels, self.problem = kind.metric, kind.names, kind.problem
-        self._paper_head = config.head == "paper"
         wanted = config.double_unordered
         self._double = self.defaults.double_unordered if wanted is None else wanted
 
