@@ -60,7 +60,7 @@ def test_the_energies_of_electric_are_not_taken_for_chances_of_being_replaced(co
     electra.export(pretrain(config("objective.name=electric", "train.steps=1")), tmp_path / "hf")
     model = electra.load(tmp_path / "hf")
     assert isinstance(model.network, EnergyModel)
-    with pytest.raises(CheckpointError, match="Electric's gives energies"):
+    with pytest.raises(CheckpointError, match="Electric's outputs energies"):
         model.detect("the chef ate the soup .")
     second = pretrain(config(f"init={tmp_path / 'hf'}", "train.steps=1", out="second"))
     assert any("has no discriminator head" in line.get("warning", "") for line in records(second))
