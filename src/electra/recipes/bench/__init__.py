@@ -1,1 +1,1 @@
-"""Timing our training step and our encoding, beside the same made of modules of `transformers`."""
+"""Time our training step and encoding, and compare with the modules of `transformers`."""
