@@ -176,3 +176,26 @@ def test_a_dry_run_prints_the_fitted_sizes(another, tokenizer, tmp_path, capsys,
     assert (printed["train"]["length"], printed["train"]["start_length"]) == (24, 8)
     assert (printed["model"]["vocab_size"], printed["model"]["max_length"]) == (tokenizer.vocab_size + 5, 512)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_corpus_of_another_length_is_refused_in_one_line(config, corpus):
+    with pytest.raises(
+        ConfigError, match=r"has sequences of 16 tokens, train\.length is 8: drop train\.length, or"
+    ) as e:
+        pretrain(config("train.length=8"))
+    assert "\n" not in str(e.value)
+
+
+def test_a_corpus_of_another_vocabulary_is_refused_in_one_line(config, tokenizer):
+    with pytest.raises(
+        ConfigError, match=f"has a vocabulary of {tokenizer.vocab_size}, model.vocab_size is 5000: drop model"
+    ) as error:
+        pretrain(config("model.vocab_size=5000"))
+    assert "\n" not in str(error.value)
+
+
+def test_two_segments_need_two_types(config, tokenizer, tmp_path):
+    (tmp_path / "text.txt").write_text("the cat sat on the mat .\nthe chef ate the meal .\n" * 40)
+    build_corpus([tmp_path / "text.txt"], tokenizer, length=16, cut="paper", out=tmp_path / "paper", workers=0)
+    with pytest.raises(ConfigError, match=r"has two segments per sequence \(--cut paper\): set model.token_types=2"):
+        pretrain(config(f"data={tmp_path / 'paper'}", "model.token_types=1"))

@@ -206,22 +206,6 @@ def test_a_damaged_checkpoint_is_reported_and_the_one_before_is_used(config, rec
     assert (lines, weights(run)) == before
 
 
-def test_a_corpus_of_another_length_is_refused_in_one_line(config, corpus):
-    with pytest.raises(
-        ConfigError, match=r"has sequences of 16 tokens, train\.length is 8: drop train\.length, or"
-    ) as e:
-        pretrain(config("train.length=8"))
-    assert "\n" not in str(e.value)
-
-
-def test_a_corpus_of_another_vocabulary_is_refused_in_one_line(config, tokenizer):
-    with pytest.raises(
-        ConfigError, match=f"has a vocabulary of {tokenizer.vocab_size}, model.vocab_size is 5000: drop model"
-    ) as error:
-        pretrain(config("model.vocab_size=5000"))
-    assert "\n" not in str(error.value)
-
-
 def test_a_run_that_was_killed_says_that_its_model_is_missing(config):
     run = pretrain(config("train.steps=1"))
     rmtree(run / "model")
@@ -378,13 +362,6 @@ def test_a_micro_batch_counts_by_its_tokens_that_are_no_padding(config, monkeypa
 def test_a_run_goes_on_by_another_execution(config, records):
     pretrain(config("train.execution=plain"))
     assert records(pretrain(config("train.steps=12")))[-1]["step"] == 12
-
-
-def test_two_segments_need_two_types(config, tokenizer, tmp_path):
-    (tmp_path / "text.txt").write_text("the cat sat on the mat .\nthe chef ate the meal .\n" * 40)
-    build_corpus([tmp_path / "text.txt"], tokenizer, length=16, cut="paper", out=tmp_path / "paper", workers=0)
-    with pytest.raises(ConfigError, match=r"has two segments per sequence \(--cut paper\): set model.token_types=2"):
-        pretrain(config(f"data={tmp_path / 'paper'}", "model.token_types=1"))
 
 
 def test_another_objective_is_refused_by_its_name(config):

@@ -17,7 +17,7 @@ from electra.model.pretrained import load
 from electra.recipes import plan as planning
 from electra.recipes import speed
 from electra.recipes.flops import flops
-from electra.recipes.plan import choose, describe, make_plan, measure_text
+from electra.recipes.plan import describe, make_plan
 from electra.recipes.pretrain import pretrain
 from electra.recipes.train import PLAN, train
 
@@ -57,16 +57,6 @@ def trained(text, tmp_path_factory):
     said = []
     train(text, hours=HOURS, out=folder, overrides=SET, say=said.append)
     return folder, said
-
-
-def test_the_largest_model_with_enough_tokens_is_chosen():
-    parameters = {"tiny": 1_000_000, "small": 14_000_000, "base": 120_000_000}
-    assert choose({"tiny": 9e9, "small": 3e9, "base": 5e8}, parameters) == "small"
-    assert choose({"tiny": 9e9, "small": 3e9, "base": 3e9}, parameters) == "base"
-
-
-def test_without_enough_tokens_for_any_model_the_smallest_is_chosen():
-    assert choose({"tiny": 1e3, "small": 1e2}, {"tiny": 1_000_000, "small": 14_000_000}) == "tiny"
 
 
 @pytest.fixture(scope="module")
@@ -204,28 +194,6 @@ def test_a_vocabulary_that_does_not_cover_the_text_gives_a_warning(tmp_path, mon
     assert any("% of the text is unknown to it; enlarge it with --set model.vocab_size=N" in line for line in said)
 
 
-def test_text_is_measured_in_bytes_of_utf8(tmp_path):
-    (tmp_path / "a.txt").write_text("äöü\n" * 10)
-    assert measure_text([str(tmp_path)]) == (70, True)
-
-
-def test_long_text_is_estimated_from_its_beginning(tmp_path, monkeypatch):
-    monkeypatch.setattr(planning, "SAMPLE_BYTES", 1 << 23)
-    (tmp_path / "a.txt").write_text(("word " * 60 + "\n\n") * 100_000)
-    size = (tmp_path / "a.txt").stat().st_size
-    assert measure_text([str(tmp_path)]) == (pytest.approx(size, rel=0.3), True)
-
-
-def test_a_long_parquet_file_is_estimated_from_its_first_rows(tmp_path, monkeypatch):
-    import pyarrow
-    from pyarrow import parquet
-
-    monkeypatch.setattr(planning, "SAMPLE_BYTES", 1 << 16)
-    rows = [f"{number:04} " * 200 for number in range(2000)]
-    parquet.write_table(pyarrow.table({"text": rows}), tmp_path / "a.parquet")
-    assert measure_text([str(tmp_path)]) == (pytest.approx(sum(len(row) for row in rows), rel=0.3), True)
-
-
 @pytest.fixture
 def endless(monkeypatch, text):
     """A text of unknown size, such as a dataset on the Hub."""
@@ -299,11 +267,6 @@ def test_the_case_is_kept_on_request(tmp_path, text):
     assert load(run, device="cpu").detect("The")[0].token.startswith("T")
     with pytest.raises(ConfigError, match=r"planned with different case \(cased\)"):
         train(text, hours=HOURS, out=tmp_path / "run", overrides=SET)
-
-
-def test_standard_input_is_refused():
-    with pytest.raises(DataError, match="more than once"):
-        measure_text(["-"])
 
 
 def test_one_call_leaves_a_model_with_its_card_and_its_plan(trained):

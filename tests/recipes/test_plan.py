@@ -1,0 +1,44 @@
+"""Tests of how much text there is and which size is chosen; those of a complete plan are in `test_train.py`."""
+
+import pytest
+
+from electra.errors import DataError
+from electra.recipes import plan as planning
+from electra.recipes.plan import choose, measure_text
+
+
+def test_the_largest_model_with_enough_tokens_is_chosen():
+    parameters = {"tiny": 1_000_000, "small": 14_000_000, "base": 120_000_000}
+    assert choose({"tiny": 9e9, "small": 3e9, "base": 5e8}, parameters) == "small"
+    assert choose({"tiny": 9e9, "small": 3e9, "base": 3e9}, parameters) == "base"
+
+
+def test_without_enough_tokens_for_any_model_the_smallest_is_chosen():
+    assert choose({"tiny": 1e3, "small": 1e2}, {"tiny": 1_000_000, "small": 14_000_000}) == "tiny"
+
+
+def test_text_is_measured_in_bytes_of_utf8(tmp_path):
+    (tmp_path / "a.txt").write_text("äöü\n" * 10)
+    assert measure_text([str(tmp_path)]) == (70, True)
+
+
+def test_long_text_is_estimated_from_its_beginning(tmp_path, monkeypatch):
+    monkeypatch.setattr(planning, "SAMPLE_BYTES", 1 << 23)
+    (tmp_path / "a.txt").write_text(("word " * 60 + "\n\n") * 100_000)
+    size = (tmp_path / "a.txt").stat().st_size
+    assert measure_text([str(tmp_path)]) == (pytest.approx(size, rel=0.3), True)
+
+
+def test_a_long_parquet_file_is_estimated_from_its_first_rows(tmp_path, monkeypatch):
+    import pyarrow
+    from pyarrow import parquet
+
+    monkeypatch.setattr(planning, "SAMPLE_BYTES", 1 << 16)
+    rows = [f"{number:04} " * 200 for number in range(2000)]
+    parquet.write_table(pyarrow.table({"text": rows}), tmp_path / "a.parquet")
+    assert measure_text([str(tmp_path)]) == (pytest.approx(sum(len(row) for row in rows), rel=0.3), True)
+
+
+def test_standard_input_is_refused():
+    with pytest.raises(DataError, match="more than once"):
+        measure_text(["-"])
