@@ -46,7 +46,7 @@ except SystemExit:
     assert min(times) < 1
 
 
-def test_ctrl_c_prints_one_line_and_fails():
+def test_ctrl_c_prints_one_line_and_fails(tmp_path):
     code = """import signal, sys
 sys.argv = ["electra", "vocab", "-", "--size", "100", "--out", "nowhere"]
 from electra.cli import main
@@ -54,7 +54,7 @@ signal.signal(signal.SIGALRM, signal.default_int_handler)
 signal.alarm(2)
 main()"""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", code], text=True, **pipes) as waiting:
+    with subprocess.Popen([sys.executable, "-c", code], text=True, cwd=tmp_path, **pipes) as waiting:
         result = subprocess.CompletedProcess(code, waiting.wait(), waiting.stdout.read(), waiting.stderr.read())
     assert_refused(result, "stopped; run the same command again")
 

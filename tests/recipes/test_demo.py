@@ -7,7 +7,7 @@ import pytest
 from electra.errors import CheckpointError
 from electra.recipes.demo import demo
 
-MINUTES = 0.3
+MINUTES = 0.5
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import torch
-from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
+from torch import Tensor
 
 from electra.config.bodies import ModelConfig
 from electra.data.files import read_table, write_json
@@ -17,6 +16,7 @@ from electra.errors import CheckpointError
 from electra.model.bodies import BODIES
 from electra.model.body import Body
 from electra.model.heads import HEADS, DiscriminatorHead, GeneratorHead, Head, find_head
+from electra.model.initialize import Undrawn
 from electra.model.networks import Discriminator, EnergyModel, MaskedLM, Network, Problem, TaskNetwork
 from electra.model.tensors import PATTERNS, SAFE, read_tensors, write_tensors
 
@@ -26,18 +26,11 @@ TIED = ("generator_lm_head.weight", "cls.predictions.decoder.weight")  # output 
 AnyNetwork = Network | Body
 
 
-class _Undrawn(TorchFunctionMode):
-    """Skips the initialization of embeddings, which on the meta device would import PyTorch's compiler."""
-
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return None if function is nn.init.normal_ else function(*args, **(kwargs or {}))
-
-
 def read_network(folder: Path) -> AnyNetwork:
     """Read the network of a Hugging Face folder: with a head that is known here, or else the bare encoder."""
     described, body, config = _read_config(folder)
     tensors = {body.current_name(name): tensor for name, tensor in read_tensors(folder).items()}
-    with torch.device("meta"), _Undrawn():
+    with torch.device("meta"), Undrawn():
         network = _with_head(body(config), tensors, described, folder / "config.json")
     weights = {
         ours: _take(tensors, theirs, parameter, folder)

@@ -16,6 +16,7 @@ from electra.config.objectives import Objective
 from electra.config.schema import PretrainConfig
 from electra.data.feeding.batch import Batch
 from electra.errors import ConfigError
+from electra.model.initialize import Undrawn
 from electra.objectives import base
 from electra.objectives.build import build_objective, objective_class
 from electra.objectives.draws import Draws
@@ -51,7 +52,7 @@ def flops(config: PretrainConfig) -> Cost:
     stages = objective_class(config.objective).stages(config.objective)
     counted = [count_flops(config.model, stage.objective, length) for stage in stages]
     return Cost(
-        parameters=count_parameters(_build(config.model, config.objective)),
+        parameters=count_parameters(on_meta(config.model, config.objective)),
         tokens=len(stages) * sequences * length,
         forward_flops=counted[-1].forward,
         train_flops=sequences * sum(stage.train for stage in counted),
@@ -73,7 +74,7 @@ def count_flops(model: ModelConfig, objective: Objective, length: int) -> Flops:
 
 
 def _count_step(model: ModelConfig, objective: Objective, length: int) -> Flops:
-    step = _build(model.model_copy(update={"activation_checkpointing": False}), objective)
+    step = on_meta(model.model_copy(update={"activation_checkpointing": False}), objective)
     with torch.device("meta"):
         ids = torch.zeros(1, length, dtype=torch.long)
         draws = Draws(*torch.zeros(3, 1, length))
@@ -94,8 +95,9 @@ def count_parameters(objective: base.Objective) -> dict[str, int]:
     return found | ({"generator": own} if own else {}) | {"joint": _count(objective)}
 
 
-def _build(model: ModelConfig, objective: Objective) -> base.Objective:
-    with torch.device("meta"):  # shapes only
+def on_meta(model: ModelConfig, objective: Objective) -> base.Objective:
+    """Build an objective on the meta device: shapes without values."""
+    with torch.device("meta"), Undrawn():
         return build_objective(objective, model, TOKENIZER, torch.ones(model.vocab_size))
 
 

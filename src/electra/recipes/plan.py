@@ -18,7 +18,7 @@ from electra.data.reading.text import Tally, read_documents
 from electra.errors import ConfigError, DataError, ElectraError
 from electra.model.precision import find_device
 from electra.objectives.build import objective_class
-from electra.recipes.flops import flops
+from electra.recipes.flops import count_parameters, flops, on_meta
 from electra.recipes.hardware import device_name
 from electra.recipes.speed import Speed, measure_speed
 from electra.training.schedule import total_steps
@@ -81,7 +81,7 @@ def make_plan(sources: Sequence[str | Path], *, hours: float, overrides: Sequenc
     candidates = {name: load_layers(name, shape, overrides) for name in SIZES[device.type]}
     if any(len(objective_class(c.objective).stages(c.objective)) > 1 for c in candidates.values()):
         raise ConfigError("electra train plans one stage of training; for objectives with two use electra pretrain")
-    parameters = {name: flops(_with_steps(config, 1)).parameters["joint"] for name, config in candidates.items()}
+    parameters = {n: count_parameters(on_meta(c.model, c.objective))["joint"] for n, c in candidates.items()}
     speeds = _speeds(candidates, parameters, hours, most, device)
     affordable = {name: min(hours * 3600 * speed.tokens_per_second, most) for name, speed in speeds.items()}
     preset = choose(affordable, parameters)
