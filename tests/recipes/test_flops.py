@@ -216,3 +216,8 @@ def test_heads_that_an_objective_has_of_its_own_are_counted(override, head):
 def test_a_budget_in_hours_has_no_count():
     with pytest.raises(ConfigError, match=r"depend on the machine: set train\.steps or train\.tokens$"):
         flops(load_config("small", ["train.hours=1.0"]))
+
+
+@pytest.mark.parametrize("keys", [["objective.mask_fraction=0.999"], ["train.length=4"]])
+def test_nearly_all_and_nearly_no_masked_tokens_can_be_counted(keys):
+    assert flops(load_config("tiny", [*keys, "model.layers=1"])).train_flops > 0

@@ -1,5 +1,6 @@
 """The encoder bodies: what all have in common, and a section for each, chosen by the tag `body`."""
 
+from abc import abstractmethod
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
@@ -11,9 +12,8 @@ from electra.errors import ConfigError
 class ModelConfig(Section):
     """What every encoder body has; a body adds its own fields and its tag."""
 
-    FREE: ClassVar[tuple[str, ...]] = (  # keys in which a model may differ from the weights it starts from
-        *("dropout", "attention_dropout", "initializer_std", "layer_norm_eps", "activation_checkpointing"),
-    )
+    # Keys in which a model may differ from the weights that it starts from.
+    FREE: ClassVar = ("dropout", "attention_dropout", "initializer_std", "layer_norm_eps", "activation_checkpointing")
     body: str = Field(description="architecture of the encoder")
     hidden_size: PositiveInt = Field(description="width of the Transformer")
     layers: PositiveInt = Field(description="Transformer blocks")
@@ -31,9 +31,9 @@ class ModelConfig(Section):
         """The keys in which two models must agree for one to load the other's weights."""
         return {key: value for key, value in self.model_dump().items() if key not in self.FREE}
 
+    @abstractmethod
     def scaled(self, width: float, depth: float, *, own_embeddings: bool) -> Self:
         """Return the shape of a generator whose width and depth are ratios to this model's."""
-        raise NotImplementedError
 
     @model_validator(mode="after")
     def _heads_divide(self) -> Self:

@@ -6,7 +6,7 @@ number. A plain 0/1 attention mask is the case of one text per sequence; None le
 """
 
 import copy
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self
 
@@ -20,7 +20,7 @@ Direction = Literal["both", "forward", "backward"]
 EMBEDDINGS = "embeddings"  # the attribute of a body that networks may share
 
 
-class Embeddings(nn.Module):
+class Embeddings(nn.Module, ABC):
     """Token embeddings, and whatever a body adds to them before its first block."""
 
     @property
@@ -42,7 +42,7 @@ class Embeddings(nn.Module):
         return self
 
 
-class Body(nn.Module):
+class Body(nn.Module, ABC):
     """An encoder: ids (B, L) to hidden states (B, L, H)."""
 
     family: ClassVar[str]  # prefix of its classes in transformers, such as Electra of ElectraForMaskedLM

@@ -118,7 +118,7 @@ class Objective(nn.Module):
 
     @classmethod
     def stages(cls, config: Any) -> list[Stage]:
-        """Return the training runs that lead to the model: usually one."""
+        """Return the training runs that lead to the model: usually one, at most two."""
         return [Stage(config)]
 
     def adopt(self, model: Pretrained) -> list[str]:

@@ -69,6 +69,8 @@ def count_flops(model: ModelConfig, objective: Objective, length: int) -> Flops:
     more = objective.model_copy(update={"mask_fraction": share + 1 / length})
     masked, others = slots(share, length), slots(more.mask_fraction, length)
     once, again = (_count_step(model, config, length) for config in (objective, more))
+    if others == masked:  # nearly none or all of the tokens
+        return once
     exact = (share * length - masked) / (others - masked)
     return Flops(*(first + exact * (second - first) for first, second in zip(once, again, strict=True)))
 
