@@ -10,36 +10,73 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self
 
+import torch
 from torch import Tensor, nn
 
 from electra.config.bodies import ModelConfig
 from electra.errors import ConfigError
 from electra.model.heads import Head, find_head
+from electra.model.initialize import truncated_normal_
 
 Direction = Literal["both", "forward", "backward"]
 EMBEDDINGS = "embeddings"  # the attribute of a body that networks may share
 
 
 class Embeddings(nn.Module, ABC):
-    """Token embeddings, and whatever a body adds to them before its first block."""
+    """Token embeddings, and whatever a body adds to them before its first block.
+
+    With `shared`, gradient-disentangled sharing (GDES; He et al. 2023, DeBERTaV3): each table is another network's,
+    held fixed, plus a difference that is learned and starts at zero: E_D = stop_gradient(E_G) + E_Δ.
+    """
+
+    tables: ClassVar[tuple[str, ...]] = ("words",)  # attributes that hold lookup tables
+
+    def __init__(self, config: Any, shared: "Embeddings | None" = None) -> None:
+        super().__init__()
+        self.config = config
+        if shared is not None:
+            self.shared = shared
+
+    def start(self) -> None:
+        """Draw the tables; differences start at zero."""
+        for name in self.tables:
+            truncated_normal_(getattr(self, name).weight, self.config.initializer_std)
+        for name in self.tables if self.source is not self else ():
+            nn.init.zeros_(getattr(self, name).weight)
+
+    def table(self, name: str) -> Tensor:
+        """Return the numbers of a table; if they are shared, only the difference gets a gradient."""
+        own: Tensor = getattr(self, name).weight
+        return own if self.source is self else self.source.table(name).detach() + own
 
     @property
-    @abstractmethod
     def vocabulary(self) -> Tensor:
         """The (V, E) embeddings of all tokens, which the head that predicts tokens multiplies with."""
+        return self.table("words")
 
     @property
     def source(self) -> "Embeddings":
         """The embeddings that another network may hold too."""
-        return self
+        return getattr(self, "shared", self)
 
+    @torch.no_grad()
     def adopt(self, theirs: "Embeddings") -> None:
         """Take over plain embeddings of the same shape."""
-        self.load_state_dict(theirs.state_dict())
+        for name, weight in theirs.state_dict().items():
+            table = name.removesuffix(".weight")
+            differs = table in self.tables and self.source is not self
+            self.get_parameter(name).copy_(weight - self.source.table(table) if differs else weight)
 
+    @torch.no_grad()
     def plain(self) -> "Embeddings":
         """Return the same function as embeddings that depend on no other module."""
-        return self
+        if self.source is self:
+            return self
+        plain = type(self)(self.config).to(self.vocabulary.device)
+        for name, weight in plain.named_parameters():
+            table = name.removesuffix(".weight")
+            weight.copy_(self.table(table) if table in self.tables else self.get_parameter(name))
+        return plain
 
 
 class Body(nn.Module, ABC):
@@ -47,6 +84,8 @@ class Body(nn.Module, ABC):
 
     family: ClassVar[str]  # prefix of its classes in transformers, such as Electra of ElectraForMaskedLM
     model_types: ClassVar[tuple[str, ...]]  # values of `model_type` in config.json that it reads; it writes the first
+    prefix: ClassVar[str]  # of the encoder's tensors in files with a head
+    embeddings_type: ClassVar[type[Embeddings]]
     config: ModelConfig
     embeddings: Embeddings
 
@@ -55,16 +94,11 @@ class Body(nn.Module, ABC):
     ) -> None:
         super().__init__()
         self.config, self.direction = config, direction
-        self.embeddings = embeddings or self.make_embeddings(config)
+        self.embeddings = embeddings or self.embeddings_type(config)
 
     @abstractmethod
     def forward(self, ids: Tensor, attention: Tensor | None = None, types: Tensor | None = None) -> Tensor:
         """Encode (B, L) ids as (B, L, H) hidden states."""
-
-    @classmethod
-    @abstractmethod
-    def make_embeddings(cls, config: ModelConfig, shared: Embeddings | None = None) -> Embeddings:
-        """Make embeddings to share, or (GDES) embeddings that learn the difference to `shared` ones."""
 
     @abstractmethod
     def matrices(self) -> Mapping[str, int]:
@@ -91,7 +125,7 @@ class Body(nn.Module, ABC):
     @classmethod
     def current_name(cls, name: str) -> str:
         """Return today's name of a tensor in a file of an older layout, without the prefix of the encoder."""
-        return name.removeprefix(f"{cls.model_types[0]}.")
+        return name.removeprefix(cls.prefix)
 
     @property
     def vocabulary(self) -> Tensor:

@@ -73,7 +73,7 @@ def write_network(network: AnyNetwork, folder: Path, dtype: torch.dtype = torch.
         **(ENERGIES if isinstance(network, EnergyModel) else {}),
     }
     write_json(folder / "config.json", described)
-    prefix = "" if isinstance(network, Body) else f"{encoder.model_types[0]}."
+    prefix = "" if isinstance(network, Body) else encoder.prefix
     tensors: dict[str, Tensor] = {}
     for (ours, parameter), theirs in zip(network.named_parameters(), file_names(network), strict=True):
         for name, part in zip(theirs, parameter.chunk(len(theirs)), strict=True):

@@ -174,7 +174,7 @@ def build_networks(
         case config.MaskedLMGenerator(sharing="all"):
             encoder = build_body(model)
             return encoder, MaskedLM(encoder)
-    shape, make = generator.model(model), BODIES[model.body].make_embeddings
+    shape, make = generator.model(model), BODIES[model.body].embeddings_type
     shared = None if generator.sharing == "none" else make(model)
     towers = isinstance(generator, config.TwoTowerGenerator)
     network = TwoTower(shape, shared) if towers else MaskedLM(build_body(shape, shared))

@@ -40,17 +40,20 @@ class Corpora(list[Corpus]):
                 f"{self[0].path} has sequences of {corpus.length} tokens, train.length is {length}: "
                 f"drop train.length, or build the corpus with --length {length}"
             )
-        follows = {
-            "vocab_size": start.vocab_size if start else self.tokenizer.vocab_size,
-            "max_length": start.max_length if start else max(config.model.max_length, length),
-            "token_types": start.token_types if start else max(config.model.token_types, 1 + (corpus.cut == "paper")),
-        }
+        follows = config.model.sizes_for(self.tokenizer.vocab_size, length, self.segments)
+        if start:
+            follows = {key: getattr(start, key, value) for key, value in follows.items()}
         sizes = {key: value for key, value in follows.items() if not is_set(config, f"model.{key}")}
         model = config.model.model_copy(update=sizes)
         train = config.train.model_copy(update={"length": length, **_start_length(config, length)})
         fitted = config.model_copy(update={"model": model, "train": train})
         self._check(fitted)
         return validate(PretrainConfig, gather(PretrainConfig, fitted.model_dump(exclude_none=True)))
+
+    @property
+    def segments(self) -> int:
+        """The texts of a sequence: two in the paper's cut."""
+        return 1 + (self[0].manifest.cut == "paper")
 
     def fingerprint(self) -> str:
         """Return what identifies the content of all corpora."""
@@ -79,7 +82,7 @@ class Corpora(list[Corpus]):
 
     def _check(self, config: PretrainConfig) -> None:
         corpus, model = self[0], config.model
-        if corpus.manifest.cut == "paper" and model.token_types < 2:
+        if not model.tells_apart(self.segments):
             raise ConfigError(f"{corpus.path} has two segments per sequence (--cut paper): set model.token_types=2")
         if config.init is not None and not _resumes(config):
             self._check_start(config.init)

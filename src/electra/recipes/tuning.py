@@ -120,8 +120,8 @@ def complete(config: FinetuneConfig, task: AnyTask, model: ModelConfig) -> Finet
 
 def check_types(features: Sequence[Feature[Any]], model: ModelConfig) -> None:
     """Refuse pairs of texts for a model with a single token type."""
-    if any(max(feature.types, default=0) >= model.token_types for feature in features):
-        raise ConfigError(f"the examples are pairs of texts, but the model has only token_types={model.token_types}")
+    if not model.tells_apart(1 + max((max(feature.types, default=0) for feature in features), default=0)):
+        raise ConfigError("the examples are pairs of texts, but the model has only token_types=1")
 
 
 def check_length(config: FinetuneConfig, model: ModelConfig) -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from electra.model import ops
-from electra.model.bodies.electra import DisentangledEmbeddings, ElectraBody, ElectraEmbeddings, Layer
+from electra.model.bodies.electra import ElectraBody, ElectraEmbeddings, Layer
 from electra.model.kernels import attention
 from electra.model.pretrained import load
 
@@ -32,7 +32,7 @@ def test_encode_and_detect_are_the_same_with_the_kernels(tiny_folder, device, mo
 def test_16_bit_embeddings_stay_16_bit_so_that_the_kernels_are_used(tiny_config, device, segments, disentangled):
     embeddings = ElectraEmbeddings(tiny_config.model)
     if disentangled:
-        embeddings = DisentangledEmbeddings(tiny_config.model, embeddings)
+        embeddings = ElectraEmbeddings(tiny_config.model, embeddings)
     embeddings.to(device, torch.bfloat16)
     ids = torch.arange(12, device=device).view(2, 6)
     with torch.autocast(device.type, torch.bfloat16):

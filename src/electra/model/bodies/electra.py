@@ -17,9 +17,8 @@ from electra.config.bodies import ElectraModel, ModelConfig
 from electra.errors import CheckpointError
 from electra.model import kernels, ops
 from electra.model.body import Body, Direction, Embeddings
-from electra.model.initialize import glorot_linear, normal_linear, truncated_normal_
+from electra.model.initialize import glorot_linear, normal_linear
 
-TABLES = ("words", "positions", "types")
 CONFIG_KEYS = {  # our key: (theirs, their default for electra, their default for bert)
     "vocab_size": ("vocab_size", 30_522, 30_522),
     "embedding_size": ("embedding_size", 128, None),
@@ -59,75 +58,22 @@ BERT_HEAD = {  # BERT's masked-LM head is the generator's under other names
 class ElectraEmbeddings(Embeddings):
     """Token, position and type embeddings, summed and normalized."""
 
-    def __init__(self, config: ElectraModel) -> None:
-        super().__init__()
-        self.config = config
+    tables = ("words", "positions", "types")
+
+    def __init__(self, config: ElectraModel, shared: Embeddings | None = None) -> None:
+        super().__init__(config, shared)
         self.words = nn.Embedding(config.vocab_size, config.embedding_size)
         self.positions = nn.Embedding(config.max_length, config.embedding_size)
         self.types = nn.Embedding(config.token_types, config.embedding_size)
-        for table in (self.words, self.positions, self.types):
-            truncated_normal_(table.weight, config.initializer_std)
+        self.start()
         self.norm = nn.LayerNorm(config.embedding_size, eps=config.layer_norm_eps)
         self.dropout = ops.Dropout(config.dropout)
-
-    @property
-    def vocabulary(self) -> Tensor:
-        return self.words.weight
 
     def forward(self, ids: Tensor, types: Tensor | None) -> Tensor:
         """Embed (B, L) ids as (B, L, E)."""
         ids = ids.int()  # a GPU sorts them for the gradient: half the bits, half the time
-        place = self.positions.weight[: ids.size(1)] + _embed_types(types, self.types.weight)
-        return ops.norm_and_drop(self.words(ids) + place, self.norm, self.dropout)
-
-
-class DisentangledEmbeddings(ElectraEmbeddings):
-    """Gradient-disentangled sharing: another network's embeddings, held fixed, plus a difference that is learned.
-
-    E_D = stop_gradient(E_G) + E_Δ (He et al. 2023, DeBERTaV3); E_Δ starts at zero.
-    """
-
-    def __init__(self, config: ElectraModel, shared: Embeddings) -> None:
-        super().__init__(config)
-        assert isinstance(shared, ElectraEmbeddings)
-        self.shared = shared
-        for table in TABLES:
-            nn.init.zeros_(getattr(self, table).weight)
-
-    @property
-    def source(self) -> Embeddings:
-        return self.shared
-
-    @property
-    def vocabulary(self) -> Tensor:
-        return self.shared.words.weight.detach() + self.words.weight
-
-    def forward(self, ids: Tensor, types: Tensor | None) -> Tensor:
-        """Embed (B, L) ids as (B, L, E); only the difference gets a gradient."""
-        shared, ids = self.shared, ids.int()
-        words = F.embedding(ids, shared.words.weight.detach()) + self.words(ids)
-        positions = shared.positions.weight.detach() + self.positions.weight
-        kinds = shared.types.weight.detach() + self.types.weight
-        place = positions[: ids.size(1)] + _embed_types(types, kinds)
-        return ops.norm_and_drop(words + place, self.norm, self.dropout)
-
-    @torch.no_grad()
-    def adopt(self, theirs: Embeddings) -> None:
-        """Set the difference so that the sum equals plain embeddings."""
-        assert isinstance(theirs, ElectraEmbeddings)
-        for table in TABLES:
-            own, shared, wanted = (getattr(module, table).weight for module in (self, self.shared, theirs))
-            own.copy_(wanted - shared)
-        self.norm.load_state_dict(theirs.norm.state_dict())
-
-    @torch.no_grad()
-    def plain(self) -> ElectraEmbeddings:
-        plain = ElectraEmbeddings(self.config).to(self.words.weight.device)
-        for table in TABLES:
-            summed, own, shared = (getattr(module, table).weight for module in (plain, self, self.shared))
-            summed.copy_(shared + own)
-        plain.norm.load_state_dict(self.norm.state_dict())
-        return plain
+        place = self.table("positions")[: ids.size(1)] + _embed_types(types, self.table("types"))
+        return ops.norm_and_drop(F.embedding(ids, self.table("words")) + place, self.norm, self.dropout)
 
 
 class SelfAttention(nn.Module):
@@ -177,7 +123,8 @@ class Layer(nn.Module):
 class ElectraBody(Body):
     """Embeddings, a projection where their width differs, and a stack of blocks."""
 
-    family, model_types = "Electra", ("electra", "bert")
+    family, model_types, prefix = "Electra", ("electra", "bert"), "electra."
+    embeddings_type = ElectraEmbeddings
     config: ElectraModel
 
     def __init__(
@@ -201,11 +148,6 @@ class ElectraBody(Body):
             else:
                 hidden = layer(hidden, mask)
         return hidden
-
-    @classmethod
-    def make_embeddings(cls, config: ModelConfig, shared: Embeddings | None = None) -> Embeddings:
-        assert isinstance(config, ElectraModel)
-        return DisentangledEmbeddings(config, shared) if shared else ElectraEmbeddings(config)
 
     def matrices(self) -> dict[str, int]:
         named = self.layers.named_parameters(prefix="layers")
