@@ -13,7 +13,13 @@ class ModelConfig(Section):
     """What every encoder body has; a body adds its own fields and its tag."""
 
     # Keys in which a model may differ from the weights that it starts from.
-    FREE: ClassVar = ("dropout", "attention_dropout", "initializer_std", "layer_norm_eps", "activation_checkpointing")
+    FREE: ClassVar[tuple[str, ...]] = (
+        "dropout",
+        "attention_dropout",
+        "initializer_std",
+        "layer_norm_eps",
+        "activation_checkpointing",
+    )
     body: str = Field(description="architecture of the encoder")
     hidden_size: PositiveInt = Field(description="width of the Transformer")
     layers: PositiveInt = Field(description="Transformer blocks")
@@ -39,8 +45,13 @@ class ModelConfig(Section):
         """Return the sizes that follow a corpus: its vocabulary, its length, and the segments of a sequence."""
         return {"vocab_size": vocab_size, "max_length": max(self.max_length, length)}
 
+    @property
+    def has_types(self) -> bool:
+        """Whether tokens have a type, the number of their segment; otherwise [SEP] alone divides segments."""
+        return False
+
     def tells_apart(self, segments: int) -> bool:
-        """Return whether a sequence may have this many segments; without token types they are divided by [SEP]."""
+        """Return whether a sequence may have this many segments."""
         return True
 
     def _scaled_width(self, width: float) -> tuple[int, int]:
@@ -72,6 +83,10 @@ class ElectraModel(ModelConfig):
     def sizes_for(self, vocab_size: int, length: int, segments: int) -> dict[str, int]:
         return super().sizes_for(vocab_size, length, segments) | {"token_types": max(self.token_types, segments)}
 
+    @property
+    def has_types(self) -> bool:
+        return True
+
     def tells_apart(self, segments: int) -> bool:
         return segments <= self.token_types
 
@@ -87,7 +102,7 @@ class ElectraModel(ModelConfig):
 class ModernModel(ModelConfig):
     """The encoder of ModernBERT: rotary positions, pre-norm, gated GELU, local attention, no biases."""
 
-    FREE: ClassVar = (*ModelConfig.FREE, "max_length", "pooling")
+    FREE: ClassVar[tuple[str, ...]] = (*ModelConfig.FREE, "max_length", "pooling")
     body: Literal["modern"] = Field("modern", description="ModernBERT's pre-norm encoder")
     max_length: PositiveInt = Field(8192, description="longest sequence in tokens; at least that of the corpus")
     feed_forward_size: PositiveInt = Field(description="inner width of the gated feed-forward block")

@@ -8,6 +8,7 @@ from electra.config.section import Device, ForwardPrecision, NonNegative, Optimi
 from electra.config.tasks import TableConfig, TaggingConfig
 
 SEEDS = {"single": 1, "paper": 10, "mnli-init": 10}  # number of seeds of each protocol, unless it is set
+HeadKind = Literal["paper", "huggingface"]
 Fixed = dict[str, str | list[float] | None]
 PRETRAINED: Fixed = {"start": "pretrained"}
 FIXED: dict[str, Fixed] = {  # settings that each protocol requires
@@ -41,8 +42,8 @@ class FinetuneConfig(Root):
     )
     seeds: PositiveInt | None = Field(None, description="number of runs, with seeds 0, 1, …; follows the protocol")
     keep: Literal["best", "median"] = Field("best", description="seed whose model is kept")
-    head: Literal["paper", "huggingface"] = Field(
-        "paper", description="head on the encoder: the paper's, or that of transformers"
+    head: HeadKind | None = Field(
+        None, description="head on the encoder: the paper's, or that of transformers; follows the body"
     )
     max_length: int | None = Field(None, ge=4, description="longest input in tokens; follows the task")
     double_unordered: bool | None = Field(None, description="train on both orders of a pair; follows the task")
@@ -98,7 +99,7 @@ class FinetuneConfig(Root):
         if self.protocol == "mnli-init" and self.task not in (None, *MNLI_FIRST):
             raise ValueError(f"protocol = mnli-init is for {', '.join(MNLI_FIRST)}, not for task = {self.task}")
         for key, value in FIXED[self.protocol].items():
-            if (set_to := getattr(self, key)) != value:
+            if (set_to := getattr(self, key)) not in (None, value):
                 wanted = f"requires {key} = {value}" if value else f"does not allow {key}"
                 raise ValueError(f"protocol = {self.protocol} {wanted}; remove {key} = {set_to}")
         return self

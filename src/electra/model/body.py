@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from electra.config.bodies import ModelConfig
+from electra.config.finetune import HeadKind
 from electra.errors import ConfigError
 from electra.model.heads import Head, find_head
 from electra.model.initialize import truncated_normal_
@@ -84,6 +85,8 @@ class Body(nn.Module, ABC):
 
     family: ClassVar[str]  # prefix of its classes in transformers, such as Electra of ElectraForMaskedLM
     model_types: ClassVar[tuple[str, ...]]  # values of `model_type` in config.json that it reads; it writes the first
+    usual_head: ClassVar[HeadKind] = "huggingface"  # in fine-tuning
+    special_ids: ClassVar[Mapping[str, str]] = {"pad_token_id": "pad_id"}  # in config.json, and the tokenizer's
     prefix: ClassVar[str]  # of the encoder's tensors in files with a head
     embeddings_type: ClassVar[type[Embeddings]]
     config: ModelConfig

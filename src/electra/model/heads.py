@@ -4,7 +4,7 @@ Shapes: B sequences, L tokens, N masked positions, H hidden size, E embedding si
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, ClassVar, Literal
 
@@ -12,14 +12,24 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from electra.config.bodies import ElectraModel, ModelConfig
+from electra.config.bodies import ElectraModel, ModelConfig, ModernModel
 from electra.model import ops
 from electra.model.initialize import glorot_linear, normal_linear
 
 Labelled = Literal["texts", "tokens"]
+Role = Literal["detection", "prediction", "task"]
 HEADS: dict[str, type["Head"]] = {}  # every head, by its architecture in files
 EXAMPLE = 'outputs = model(**tokenizer("the chef ate the meal", return_tensors="pt"))'
 TASK_HEADS = "electra.tasks.build"  # defines the heads of all task families; imported when a file needs one of them
+
+
+def label_config(labels: Sequence[str]) -> dict[str, Any]:
+    """Return labels as config.json has them."""
+    numbered = dict(enumerate(labels))
+    return {
+        "id2label": {str(number): label for number, label in numbered.items()},
+        "label2id": {label: number for number, label in numbered.items()},
+    }
 
 
 class Head(nn.Module):
@@ -29,6 +39,9 @@ class Head(nn.Module):
     names: ClassVar[Mapping[str, str]]  # our modules to those in the file; "" is the head itself
     example: ClassVar[str] = EXAMPLE  # code in the model card
     labelled: ClassVar[Labelled | None]  # what gets one output per label; None: outputs are fixed
+    role: ClassVar[Role]  # in pre-training, scores or predicts tokens; all others belong to a task
+    stored_as: ClassVar[str]  # what config.json says, where that is another class of transformers
+    described: ClassVar[Mapping[str, Any]] = {}  # what config.json says besides
 
     def __init_subclass__(
         cls,
@@ -36,6 +49,8 @@ class Head(nn.Module):
         architecture: str | None = None,
         names: Mapping[str, str] | None = None,
         labelled: Labelled | None = None,
+        role: Role = "task",
+        stored_as: str | None = None,
     ) -> None:
         """Register the head, or refuse one that could not be saved."""
         super().__init_subclass__()
@@ -44,12 +59,21 @@ class Head(nn.Module):
             raise TypeError(f"define it as {definition}, so that it can be saved")
         if architecture in HEADS and HEADS[architecture].__qualname__ != cls.__qualname__:
             raise TypeError(f"{cls.__name__}: architecture {architecture} is {HEADS[architecture].__name__}'s already")
-        cls.architecture, cls.names, cls.labelled = architecture, names, labelled
+        cls.architecture, cls.names, cls.labelled, cls.role = architecture, names, labelled, role
+        cls.stored_as = stored_as or architecture
         HEADS[architecture] = cls
 
     def exported(self, config: ModelConfig) -> "Head":
         """Return the same function as a head that transformers has a class for."""
         return self
+
+    def to_file(self, name: str, tensor: Tensor) -> Tensor:
+        """Return a tensor as a file has it, by its name there."""
+        return tensor
+
+    def from_file(self, name: str, tensor: Tensor) -> Tensor:
+        """Return a tensor of a file as the head has it."""
+        return tensor
 
     def file_name(self, name: str) -> str:
         """Return what a parameter of the head is called in a file."""
@@ -73,6 +97,7 @@ class GeneratorHead(
     Head,
     architecture="ElectraForMaskedLM",
     names={"dense": "generator_predictions.dense", "norm": "generator_predictions.LayerNorm", "": "generator_lm_head"},
+    role="prediction",
 ):
     """Hidden states to token logits, through the transposed token embeddings."""
 
@@ -91,6 +116,7 @@ class DiscriminatorHead(
     Head,
     architecture="ElectraForPreTraining",
     names={"dense": "discriminator_predictions.dense", "score": "discriminator_predictions.dense_prediction"},
+    role="detection",
 ):
     """Hidden states to one score per token: positive for replaced."""
 
@@ -107,3 +133,82 @@ class DiscriminatorHead(
     def expect(self, share: float) -> None:
         """Start from the expectation that this share of the tokens is replaced."""
         nn.init.constant_(self.score.bias, math.log(share / (1 - share)))
+
+
+class NormedHead(nn.Module):
+    """What the heads of ModernBERT have in common: dense, GELU, norm, then a linear map."""
+
+    NAMES: ClassVar = {"dense": "head.dense", "norm": "head.norm", "linear": "classifier"}
+
+    def __init__(self, config: ModernModel, outputs: int) -> None:
+        super().__init__()
+        self.pooling = config.pooling
+        self.dense = normal_linear(config.hidden_size, config.hidden_size, config.initializer_std, bias=False)
+        self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps, bias=False)
+        self.dropout = nn.Dropout(config.dropout)
+        self.linear = normal_linear(config.hidden_size, outputs, config.hidden_size**-0.5)
+
+    def read(self, states: Tensor) -> Tensor:
+        """Return the outputs of (…, H) states."""
+        outputs: Tensor = self.linear(self.dropout(self.norm(F.gelu(self.dense(states)))))
+        return outputs
+
+    def pool(self, hidden: Tensor, attention: Tensor | None) -> Tensor:
+        """Return the state (B, H) of the first token, or the mean of all that are no padding."""
+        if self.pooling == "first":
+            return hidden[:, 0]
+        real = torch.ones_like(hidden[..., 0]) if attention is None else (attention != 0).to(hidden.dtype)
+        return (hidden * real[..., None]).sum(1) / real.sum(1, keepdim=True)
+
+
+class ModernGeneratorHead(
+    Head,
+    architecture="ModernBertForMaskedLM",
+    names={"dense": "head.dense", "norm": "head.norm", "": "decoder"},
+    role="prediction",
+):
+    """Hidden states to token logits, through the transposed token embeddings."""
+
+    def __init__(self, config: ModernModel, inputs: int | None = None) -> None:
+        super().__init__()
+        inputs = inputs or config.hidden_size
+        self.dense = normal_linear(inputs, config.hidden_size, config.initializer_std, bias=False)
+        self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps, bias=False)
+        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+
+    def forward(self, hidden: Tensor, vocabulary: Tensor) -> Tensor:
+        """Return (B, N, V) logits of (B, N, H) hidden states, with the token embeddings (V, H)."""
+        return ops.token_logits(self.norm(F.gelu(self.dense(hidden))), vocabulary, self.bias)
+
+
+class ModernDiscriminatorHead(
+    NormedHead,
+    Head,
+    architecture="ModernBertForPreTraining",
+    names=NormedHead.NAMES,
+    role="detection",
+    stored_as="ModernBertForTokenClassification",
+):
+    """Hidden states to one score per token: positive for replaced.
+
+    Files have two labels, whose softmax is the sigmoid of the score: the logit of `original` is always 0.
+    """
+
+    described = label_config(("original", "replaced"))
+
+    def __init__(self, config: ModernModel) -> None:
+        super().__init__(config, 1)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Return (B, L) scores of (B, L, H) hidden states."""
+        return self.read(hidden).squeeze(-1)
+
+    def expect(self, share: float) -> None:
+        """Start from the expectation that this share of the tokens is replaced."""
+        nn.init.constant_(self.linear.bias, math.log(share / (1 - share)))
+
+    def to_file(self, name: str, tensor: Tensor) -> Tensor:
+        return torch.cat([torch.zeros_like(tensor), tensor]) if name.startswith("classifier.") else tensor
+
+    def from_file(self, name: str, tensor: Tensor) -> Tensor:
+        return tensor[1:] - tensor[:-1] if name.startswith("classifier.") else tensor

@@ -3,7 +3,7 @@
 Bodies and heads know their own names; this file only walks over the parameters.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any, get_args
 
@@ -12,17 +12,19 @@ from torch import Tensor
 
 from electra.config.bodies import ModelConfig
 from electra.data.files import read_table, write_json
+from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import CheckpointError
 from electra.model.bodies import BODIES
 from electra.model.body import Body
-from electra.model.heads import HEADS, DiscriminatorHead, GeneratorHead, Head, find_head
+from electra.model.heads import HEADS, Head, find_head, label_config
 from electra.model.initialize import Undrawn
-from electra.model.networks import Discriminator, EnergyModel, MaskedLM, Network, Problem, TaskNetwork
+from electra.model.networks import Discriminator, EnergyModel, MaskedLM, Network, Problem, TaskNetwork, TokenScorer
 from electra.model.tensors import PATTERNS, SAFE, read_tensors, write_tensors
 
 FILES = ("config.json", *PATTERNS)
-ENERGIES = {"token_scores": "energies"}  # in the config.json of an EnergyModel, which transformers does not have
-TIED = ("generator_lm_head.weight", "cls.predictions.decoder.weight")  # output weights, where a file has them
+SCORES = "token_scores"  # in config.json: what a network that scores tokens means by them
+TIED = ("generator_lm_head.weight", "cls.predictions.decoder.weight", "decoder.weight")  # output weights, in some files
+AMBIGUOUS = frozenset({"classifier", "head.dense", "head.norm"})  # modules that heads of several tasks have
 AnyNetwork = Network | Body
 
 
@@ -31,9 +33,9 @@ def read_network(folder: Path) -> AnyNetwork:
     described, body, config = _read_config(folder)
     tensors = {body.current_name(name): tensor for name, tensor in read_tensors(folder).items()}
     with torch.device("meta"), Undrawn():
-        network = _with_head(body(config), tensors, described, folder / "config.json")
+        network = _with_head(body(config), tensors.keys(), described, folder / "config.json")
     weights = {
-        ours: _take(tensors, theirs, parameter, folder)
+        ours: _take(network, tensors, theirs, parameter, folder)
         for (ours, parameter), theirs in zip(network.named_parameters(), file_names(network), strict=True)
     }
     network.load_state_dict(weights, assign=True)
@@ -55,29 +57,37 @@ def encoder_of(network: AnyNetwork) -> Body:
 
 def architecture_of(network: AnyNetwork) -> str:
     """Return what config.json calls the network."""
-    return f"{network.family}Model" if isinstance(network, Body) else network.head.architecture
+    return f"{network.family}Model" if isinstance(network, Body) else network.head.stored_as
 
 
-def write_network(network: AnyNetwork, folder: Path, dtype: torch.dtype = torch.float32, pad_id: int = 0) -> None:
-    """Write `config.json` and `model.safetensors` so that the matching class of `transformers` loads them."""
+def write_network(
+    network: AnyNetwork, folder: Path, dtype: torch.dtype = torch.float32, tokenizer: Tokenizer | None = None
+) -> None:
+    """Write `config.json`, `model.safetensors` and the tokenizer so that classes of `transformers` load them."""
     folder.mkdir(parents=True, exist_ok=True)
     encoder = encoder_of(network)
+    if tokenizer:
+        tokenizer.save(folder, types=encoder.config.has_types)
     described = {
         "architectures": [architecture_of(network)],
         "model_type": encoder.model_types[0],
         **encoder.describe(encoder.config),
-        "pad_token_id": pad_id,
+        **{key: getattr(tokenizer, ours, None) for key, ours in encoder.special_ids.items()},
         "tie_word_embeddings": True,
         "dtype": str(dtype).removeprefix("torch."),
+        **({} if isinstance(network, Body) else network.head.described),
         **(_describe_labels(network) if isinstance(network, TaskNetwork) else {}),
-        **(ENERGIES if isinstance(network, EnergyModel) else {}),
+        **({SCORES: network.scores} if isinstance(network, TokenScorer) else {}),
     }
     write_json(folder / "config.json", described)
     prefix = "" if isinstance(network, Body) else encoder.prefix
     tensors: dict[str, Tensor] = {}
     for (ours, parameter), theirs in zip(network.named_parameters(), file_names(network), strict=True):
         for name, part in zip(theirs, parameter.chunk(len(theirs)), strict=True):
-            tensors[name if ours.startswith("head.") else prefix + name] = part.to(dtype)
+            if isinstance(network, Network) and ours.startswith("head."):
+                tensors[name] = network.head.to_file(name, part).to(dtype)
+            else:
+                tensors[prefix + name] = part.to(dtype)
     write_tensors(tensors, folder / SAFE)
 
 
@@ -106,14 +116,16 @@ def _read_config(folder: Path) -> tuple[dict[str, Any], type[Body], ModelConfig]
         raise CheckpointError(f"{path}: {problem}") from None
 
 
-def _with_head(encoder: Body, names: Collection[str], described: Mapping[str, Any], path: Path) -> AnyNetwork:
+def _with_head(encoder: Body, names: Set[str], described: Mapping[str, Any], path: Path) -> AnyNetwork:
     """Put the head on an encoder that the file has tensors for."""
-    kind = _find_head(names, (described.get("architectures") or [""])[0], encoder.family)
+    scores = described.get(SCORES)
+    declared = f"{encoder.family}ForPreTraining" if scores else (described.get("architectures") or [""])[0]
+    kind = _find_head(names, declared, encoder.family)
     if kind is None:
         return encoder
-    if issubclass(kind, DiscriminatorHead):
-        return EnergyModel(encoder) if described.items() >= ENERGIES.items() else Discriminator(encoder)
-    if issubclass(kind, GeneratorHead):
+    if kind.role == "detection":
+        return EnergyModel(encoder) if scores == EnergyModel.scores else Discriminator(encoder)
+    if kind.role == "prediction":
         return MaskedLM(encoder)
     make: Any = kind
     if not kind.labelled:
@@ -129,18 +141,18 @@ def _with_head(encoder: Body, names: Collection[str], described: Mapping[str, An
     return TaskNetwork(encoder, make(encoder.config, len(labels)), labels, problem)
 
 
-def _find_head(names: Collection[str], architecture: str, family: str) -> type[Head] | None:
+def _find_head(names: Set[str], architecture: str, family: str) -> type[Head] | None:
     """Return the class of the head that a file holds: the one it declares, or else the one whose tensors it has."""
 
     def present(head: type[Head]) -> list[bool]:
-        return [f"{module}.bias" in names for module in head.names.values()]
+        return [bool({f"{module}.weight", f"{module}.bias"} & names) for module in head.names.values()]
 
     declared: type[Head] | None = find_head(architecture)
     if declared and any(present(declared)):
         return declared
     related: type[Head] | None = find_head(f"{family}For{architecture.partition('For')[2]}")  # as BERT's taggers
-    # A single `classifier` is a tagger's only where it is declared: other heads of BERT have that name too.
-    others = [head for head in HEADS.values() if list(head.names.values()) != ["classifier"]]
+    # Several heads have tensors of these names: without a declaration they could be any of them.
+    others = [head for head in HEADS.values() if not AMBIGUOUS.issuperset(head.names.values())]
     return next((head for head in (related, *others) if head and all(present(head))), None)
 
 
@@ -160,18 +172,19 @@ def _read_labels(described: Mapping[str, Any], path: Path) -> list[str]:
 def _describe_labels(network: TaskNetwork) -> dict[str, Any]:
     described: dict[str, Any] = {}
     if network.labels:
-        described["id2label"] = {str(number): label for number, label in enumerate(network.labels)}
-        described["label2id"] = {label: number for number, label in enumerate(network.labels)}
+        described |= label_config(network.labels)
     if network.problem:
         described["problem_type"] = network.problem
     return described
 
 
-def _take(tensors: dict[str, Tensor], names: list[str], parameter: Tensor, folder: Path) -> Tensor:
+def _take(network: AnyNetwork, tensors: dict[str, Tensor], names: list[str], parameter: Tensor, folder: Path) -> Tensor:
     missing = [name for name in names if name not in tensors]
     if missing:
         raise CheckpointError(f"the weights in {folder} lack {missing[0]}, which its config.json asks for")
     tensor = torch.cat([tensors[name] for name in names])
+    if isinstance(network, Network):
+        tensor = network.head.from_file(names[0], tensor)
     if not tensor.is_floating_point():
         raise CheckpointError(f"{names[0]} in {folder} holds {tensor.dtype}: quantized weights are not supported")
     if tensor.shape != parameter.shape:

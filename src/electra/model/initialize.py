@@ -6,11 +6,12 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 
-def normal_linear(inputs: int, outputs: int, std: float) -> nn.Linear:
+def normal_linear(inputs: int, outputs: int, std: float, bias: bool = True) -> nn.Linear:
     """Make a linear map that starts from a truncated normal, its bias from zero."""
-    linear = nn.Linear(inputs, outputs)
+    linear = nn.Linear(inputs, outputs, bias)
     truncated_normal_(linear.weight, std)
-    nn.init.zeros_(linear.bias)
+    if bias:
+        nn.init.zeros_(linear.bias)
     return linear
 
 

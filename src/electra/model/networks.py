@@ -59,6 +59,8 @@ class Network(nn.Module):
 class TokenScorer(Network):
     """An encoder that scores every token."""
 
+    scores: ClassVar[str]  # what they mean, for files
+
     def __init__(self, encoder: Body) -> None:
         super().__init__(encoder, encoder.detection_head())
 
@@ -71,7 +73,7 @@ class TokenScorer(Network):
 class Discriminator(TokenScorer):
     """Is a token original or replaced? The score is the logit of its being replaced."""
 
-    purpose = "discriminator"
+    purpose, scores = "discriminator", "replaced"
 
     def expect(self, share: float) -> None:
         """Start from the expectation that this share of the tokens is replaced."""
@@ -82,7 +84,7 @@ class Discriminator(TokenScorer):
 class EnergyModel(TokenScorer):
     """Electric's main network: the score is an energy, which predicts replacements only together with log q."""
 
-    purpose = "energy"
+    purpose, scores = "energy", "energies"
 
 
 class MaskedLM(Network):

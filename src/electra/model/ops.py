@@ -58,7 +58,7 @@ class Dropout(nn.Dropout):
 
 def norm_and_drop(summed: Tensor, norm: nn.LayerNorm, dropout: Dropout) -> Tensor:
     """Return dropout(norm(summed)) of (B, L, E)."""
-    if choose("norm_and_drop", summed) == "triton":
+    if norm.bias is not None and choose("norm_and_drop", summed) == "triton":
         from electra.model.kernels.norm import normalize
 
         seeds = dropout_seeds(1, summed.device)[0, 0]

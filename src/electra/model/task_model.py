@@ -26,8 +26,7 @@ class TaskModel:
 
 def write_task_model(model: TaskModel, folder: Path, dtype: torch.dtype = torch.float32) -> None:
     """Write a model folder in Hugging Face's layout, with the description of the task in `task.json`."""
-    write_network(model.network, folder, dtype, model.tokenizer.pad_id)
-    model.tokenizer.save(folder)
+    write_network(model.network, folder, dtype, model.tokenizer)
     write_json(folder / TASK, model.task)
 
 

@@ -65,14 +65,11 @@ def write_model(
     model: Pretrained, folder: Path, dtype: torch.dtype = torch.float32, facts: Mapping[str, str] = MappingProxyType({})
 ) -> None:
     """Write networks, tokenizer and model card, read them back and compare."""
-    pad_id = model.tokenizer.pad_id
-    write_network(model.network, folder, dtype, pad_id)
-    model.tokenizer.save(folder)
+    write_network(model.network, folder, dtype, model.tokenizer)
     (folder / "README.md").write_text(model_card(model, dtype, facts), encoding="utf-8")
     _check(model.network, folder)
     if model.generator:
-        write_network(model.generator, folder / GENERATOR, dtype, pad_id)
-        model.tokenizer.save(folder / GENERATOR)
+        write_network(model.generator, folder / GENERATOR, dtype, model.tokenizer)
         _check(model.generator, folder / GENERATOR)
 
 

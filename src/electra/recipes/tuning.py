@@ -9,7 +9,8 @@ from electra.config.finetune import FinetuneConfig
 from electra.config.schema import TrainConfig
 from electra.data.files import fingerprint
 from electra.errors import ConfigError, TaskError
-from electra.model.bodies import build_body
+from electra.model.bodies import BODIES, build_body
+from electra.model.huggingface import read_shape
 from electra.model.networks import TaskNetwork
 from electra.model.pretrained import Pretrained, find_folder, load
 from electra.model.task_model import read_task
@@ -81,11 +82,13 @@ def prepare(config: FinetuneConfig) -> Tuning:
     """Load the model, read the task's files and complete the config."""
     if config.model is None:
         raise ConfigError("no model: set model=MODEL to a run, a Hugging Face folder or a hub name")
+    folder = find_folder(config.model)
+    config = with_head(config, read_shape(folder))
     task = build_task(config)
-    start = load(config.model, device="cpu")
+    start = load(folder, device="cpu")
     tuned_on = None
     if isinstance(start.network, TaskNetwork):
-        tuned_on = read_task(find_folder(config.model)).get("name", "an unknown task")
+        tuned_on = read_task(folder).get("name", "an unknown task")
     _check_protocol(config, tuned_on)
     completed = complete(config, task, start.encoder.config)
     assert completed.max_length is not None
@@ -100,6 +103,12 @@ def prepare(config: FinetuneConfig) -> Tuning:
         check_types(features, start.encoder.config)
         parts[split] = Examples(examples, features, dict(notes.counts))
     return Tuning(completed, task, start, tuned_on, parts["train"], parts["dev"])
+
+
+def with_head(config: FinetuneConfig, model: ModelConfig) -> FinetuneConfig:
+    """Choose the head where the config does not: the paper's for its own body."""
+    usual = BODIES[model.body].usual_head
+    return config if config.head else config.model_copy(update={"head": usual})
 
 
 def complete(config: FinetuneConfig, task: AnyTask, model: ModelConfig) -> FinetuneConfig:

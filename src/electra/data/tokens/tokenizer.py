@@ -135,18 +135,22 @@ class Tokenizer:
         tokenizer.longest = longest
         return tokenizer
 
-    def save(self, folder: Path) -> None:
-        """Write the files from which `AutoTokenizer` and `load_tokenizer` load an equal tokenizer."""
+    def save(self, folder: Path, types: bool = True) -> None:
+        """Write the files from which `AutoTokenizer` and `load_tokenizer` load an equal tokenizer.
+
+        `types`: whether the model has token types, so that `AutoTokenizer` returns them.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / "tokenizer.json", self.backend.to_str(pretty=True))
         settings: dict[str, object] = dict(zip(ROLES, self.names, strict=True))
         settings |= {"model_max_length": self.longest} if self.longest else {}
         described = json.loads(self.backend.to_str())
+        inputs = [name for name in INPUTS if types or name != "token_type_ids"]
         if not _is_berts(described):
-            settings |= {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": list(INPUTS)}
+            settings |= {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": inputs}
         else:  # `transformers` builds it from the vocabulary and three settings
             normalizer = described["normalizer"]
-            settings |= {"tokenizer_class": "ElectraTokenizer"}
+            settings |= {"tokenizer_class": "ElectraTokenizer"} | ({} if types else {"model_input_names": inputs})
             settings |= {theirs: normalizer[ours] for ours, theirs in CHOICES.items()}
             pieces = [self.backend.id_to_token(number) or "" for number in range(self.vocab_size)]  # "": unused id
             write_atomically(folder / "vocab.txt", "".join(f"{piece}\n" for piece in pieces))

@@ -124,7 +124,7 @@ class ElectraBody(Body):
     """Embeddings, a projection where their width differs, and a stack of blocks."""
 
     family, model_types, prefix = "Electra", ("electra", "bert"), "electra."
-    embeddings_type = ElectraEmbeddings
+    embeddings_type, usual_head = ElectraEmbeddings, "paper"
     config: ElectraModel
 
     def __init__(

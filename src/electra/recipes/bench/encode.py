@@ -53,8 +53,7 @@ def bench_encode(
     model = Pretrained(build_body(shape).to(device), tokenizer)
     trials = {}
     with TemporaryDirectory() as folder:
-        write_network(model.encoder, Path(folder))
-        tokenizer.save(Path(folder))
+        write_network(model.encoder, Path(folder), tokenizer=tokenizer)
         for name, build in _variants(model, folder, batch, against).items():
             say(f"{size}, {len(fitting)} texts: warming up {name}")
             trials[name] = Trial(build, fitting, device)

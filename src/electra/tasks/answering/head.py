@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from electra.config.bodies import ModelConfig
+from electra.config.bodies import ModelConfig, ModernModel
 from electra.errors import CheckpointError
-from electra.model.heads import Head, at_positions
+from electra.model.heads import Head, NormedHead, at_positions
 from electra.model.initialize import glorot_linear, normal_linear
 
 
@@ -79,3 +79,14 @@ class HuggingFaceSpanHead(Head, architecture="ElectraForQuestionAnswering", name
         """Return (B, L, 2) logits of each token being the first and the last of the answer."""
         logits: Tensor = self.linear(hidden)
         return logits
+
+
+class ModernSpanHead(NormedHead, Head, architecture="ModernBertForQuestionAnswering", names=NormedHead.NAMES):
+    """The head of `ModernBertForQuestionAnswering`, with the same outputs."""
+
+    def __init__(self, config: ModernModel) -> None:
+        super().__init__(config, 2)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Return (B, L, 2) logits of each token being the first and the last of the answer."""
+        return self.read(hidden)

@@ -11,14 +11,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from electra.tasks.answering.head import OUTSIDE, HuggingFaceSpanHead, QuestionAnsweringHead, Spans, outside
+from electra.tasks.answering.head import (
+    OUTSIDE,
+    HuggingFaceSpanHead,
+    ModernSpanHead,
+    QuestionAnsweringHead,
+    Spans,
+    outside,
+)
 from electra.tasks.answering.windows import LONGEST_ANSWER, Window
 from electra.tasks.base import Output
 
 BEAM = 20  # starts considered per window
 KEPT = 20  # spans kept per window, and answers listed per question
 
-AnswerHead = QuestionAnsweringHead | HuggingFaceSpanHead
+AnswerHead = QuestionAnsweringHead | HuggingFaceSpanHead | ModernSpanHead
 
 
 class BestSpans(NamedTuple):

@@ -6,13 +6,14 @@ Shapes: B windows, L tokens, H hidden size.
 import json
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from scipy.special import expit
 from torch import Tensor
 
+from electra.config.finetune import HeadKind
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import TaskError
 from electra.model.body import Body
@@ -27,7 +28,7 @@ from electra.tasks.base import Batch, Defaults, Known, Notes, Output, Prediction
 from electra.tasks.shown import Block, Field, Headline, Marked, Piece, Shares
 
 UNANSWERABLE_WEIGHT = 0.5
-THRESHOLDS = {"paper": -2.75, "huggingface": 0.0}  # null odds: that of the original, and even odds
+PAPER_THRESHOLD = -2.75  # null odds of the original
 
 
 class QuestionAnswering(Task[Question, Window, AnswerHead]):
@@ -39,10 +40,10 @@ class QuestionAnswering(Task[Question, Window, AnswerHead]):
 
     defaults = Defaults(epochs=2.0, max_length=512)
 
-    def __init__(self, name: str, head: Literal["paper", "huggingface"], unanswerable: bool, known: Known) -> None:
+    def __init__(self, name: str, head: HeadKind | None, unanswerable: bool, known: Known) -> None:
         self.name, self.unanswerable = name, unanswerable
         self.metric = "best_f1" if unanswerable else "f1"
-        self.threshold: float = known.get("null_threshold", THRESHOLDS[head])  # no answer above it
+        self.threshold: float = known.get("null_threshold", PAPER_THRESHOLD if head == "paper" else 0.0)
         self._paper_head = head == "paper"
 
     @property

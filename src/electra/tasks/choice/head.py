@@ -6,7 +6,8 @@ Shapes: B pairs, L tokens, H hidden size.
 import torch.nn.functional as F
 from torch import Tensor
 
-from electra.config.bodies import ModelConfig
+from electra.config.bodies import ModelConfig, ModernModel
+from electra.model.heads import Head, NormedHead
 from electra.tasks.texts.head import ClassificationHead, HuggingFaceClassificationHead
 
 
@@ -23,7 +24,7 @@ outputs = model(**{name: rows[None] for name, rows in pairs.items()})"""
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config, 1)
 
-    def forward(self, hidden: Tensor) -> Tensor:
+    def forward(self, hidden: Tensor, attention: Tensor | None = None) -> Tensor:
         """Return (B,) scores of (B, L, H) hidden states."""
         scores: Tensor = self.linear(self.dropout(F.gelu(self.dense(hidden[:, 0]))))
         return scores.squeeze(-1)
@@ -35,7 +36,7 @@ class ChoiceHead(ClassificationHead, architecture="PaperChoice", names={"linear"
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config, 1)
 
-    def forward(self, hidden: Tensor) -> Tensor:
+    def forward(self, hidden: Tensor, attention: Tensor | None = None) -> Tensor:
         """Return (B,) scores of (B, L, H) hidden states."""
         return super().forward(hidden).squeeze(-1)
 
@@ -43,3 +44,16 @@ class ChoiceHead(ClassificationHead, architecture="PaperChoice", names={"linear"
         head = HuggingFaceChoiceHead(config).to(self.linear.weight.device)
         head.load_state_dict(super().exported(config).state_dict())
         return head
+
+
+class ModernChoiceHead(NormedHead, Head, architecture="ModernBertForMultipleChoice", names=NormedHead.NAMES):
+    """The head of `ModernBertForMultipleChoice`."""
+
+    example = HuggingFaceChoiceHead.example
+
+    def __init__(self, config: ModernModel) -> None:
+        super().__init__(config, 1)
+
+    def forward(self, hidden: Tensor, attention: Tensor | None = None) -> Tensor:
+        """Return (B,) scores of (B, L, H) hidden states."""
+        return self.read(self.pool(hidden, attention)).squeeze(-1)

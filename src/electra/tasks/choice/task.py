@@ -18,13 +18,13 @@ from electra.model.heads import find_head
 from electra.model.networks import TaskNetwork
 from electra.tasks.base import Batch, Feature, Known, Notes, Output, Prediction, Served, Split, Task, mean_where
 from electra.tasks.choice.columns import FILES, READINGS, Choice, ChoiceColumns, find_columns, read_file
-from electra.tasks.choice.head import ChoiceHead, HuggingFaceChoiceHead
+from electra.tasks.choice.head import ChoiceHead, HuggingFaceChoiceHead, ModernChoiceHead
 from electra.tasks.shown import Block, Field, Headline, Shares
 from electra.tasks.table.files import Table
 from electra.tasks.texts.pictures import calibration
 from electra.tasks.texts.task import frame
 
-AnyHead = ChoiceHead | HuggingFaceChoiceHead
+AnyHead = ChoiceHead | HuggingFaceChoiceHead | ModernChoiceHead
 SPECIALS = 3  # [CLS] and two [SEP]
 LOWEST = -1e9  # score of a row that does not count
 
@@ -144,12 +144,12 @@ class ChoiceTask(Task[Choice, OptionFeature, AnyHead]):
         return {"options": options, "right": right}
 
     def loss(self, head: AnyHead, hidden: Tensor, batch: Batch) -> Tensor:
-        scores = head(hidden).float().masked_fill(batch["options"] == 0, LOWEST)
+        scores = head(hidden, batch["attention"]).float().masked_fill(batch["options"] == 0, LOWEST)
         grouped, right, weights = (part.view(-1, self.group) for part in (scores, batch["right"], batch["weights"]))
         return mean_where(-(grouped.log_softmax(-1) * right).sum(-1), weights[:, 0])
 
     def outputs(self, head: AnyHead, hidden: Tensor, batch: Batch) -> Batch:
-        return {"scores": head(hidden)}
+        return {"scores": head(hidden, batch["attention"])}
 
     def predictions(
         self, examples: Sequence[Choice], features: Sequence[OptionFeature], outputs: Sequence[Output]

@@ -1,4 +1,4 @@
-"""The head of tagging.
+"""The heads of tagging, one for each body.
 
 Shapes: B sequences, L tokens, H hidden size.
 """
@@ -6,7 +6,7 @@ Shapes: B sequences, L tokens, H hidden size.
 from torch import Tensor
 
 from electra.config.bodies import ModelConfig
-from electra.model.heads import Head
+from electra.model.heads import Head, NormedHead
 from electra.model.initialize import glorot_linear
 
 
@@ -23,3 +23,13 @@ class TaggingHead(
         """Return (B, L, tags) logits of (B, L, H) hidden states."""
         logits: Tensor = self.linear(hidden)
         return logits
+
+
+class ModernTaggingHead(
+    NormedHead, Head, architecture="ModernBertForTokenClassification", names=NormedHead.NAMES, labelled="tokens"
+):
+    """The head of `ModernBertForTokenClassification`."""
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Return (B, L, tags) logits of (B, L, H) hidden states."""
+        return self.read(hidden)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from electra.config.bodies import ModelConfig
 from electra.errors import CheckpointError
-from electra.model.heads import Head
+from electra.model.heads import Head, NormedHead
 from electra.model.initialize import glorot_linear, normal_linear
 
 
@@ -23,7 +23,7 @@ class ClassificationHead(
         self.dropout = nn.Dropout(config.dropout)
         self.linear = glorot_linear(config.hidden_size, outputs)
 
-    def forward(self, hidden: Tensor) -> Tensor:
+    def forward(self, hidden: Tensor, attention: Tensor | None = None) -> Tensor:
         """Return (B, outputs) logits of (B, L, H) hidden states."""
         logits: Tensor = self.linear(self.dropout(hidden[:, 0]))
         return logits
@@ -62,7 +62,17 @@ class HuggingFaceClassificationHead(
         self.dense = normal_linear(config.hidden_size, config.hidden_size, config.initializer_std)
         self.linear = normal_linear(config.hidden_size, outputs, config.initializer_std)
 
-    def forward(self, hidden: Tensor) -> Tensor:
+    def forward(self, hidden: Tensor, attention: Tensor | None = None) -> Tensor:
         """Return (B, outputs) logits of (B, L, H) hidden states."""
         logits: Tensor = self.linear(self.dropout(F.gelu(self.dense(self.dropout(hidden[:, 0])))))
         return logits
+
+
+class ModernClassificationHead(
+    NormedHead, Head, architecture="ModernBertForSequenceClassification", names=NormedHead.NAMES, labelled="texts"
+):
+    """The head of `ModernBertForSequenceClassification`."""
+
+    def forward(self, hidden: Tensor, attention: Tensor | None = None) -> Tensor:
+        """Return (B, outputs) logits of (B, L, H) hidden states."""
+        return self.read(self.pool(hidden, attention))

@@ -71,10 +71,10 @@ class TextTask(Task[TextExample, Feature[list[float]], Head]):
         return {"targets": targets}
 
     def loss(self, head: Head, hidden: Tensor, batch: Batch) -> Tensor:
-        return mean_where(self.kind.losses(head(hidden), batch["targets"]), batch["weights"])
+        return mean_where(self.kind.losses(head(hidden, batch["attention"]), batch["targets"]), batch["weights"])
 
     def outputs(self, head: Head, hidden: Tensor, batch: Batch) -> Batch:
-        return {"logits": head(hidden)}
+        return {"logits": head(hidden, batch["attention"])}
 
     def predictions(
         self, examples: Sequence[TextExample], features: Sequence[Feature[list[float]]], outputs: Sequence[Output]

@@ -1,0 +1,308 @@
+"""The encoder of ModernBERT: rotary positions, pre-norm, gated GELU, local attention, no biases.
+
+Every third block sees the whole text, the others a window. Positions count from the start of each text, so a text has
+the same hidden states alone, padded, or packed with others. Shapes: B sequences, L tokens, H hidden size, D head size.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from functools import reduce
+from operator import and_
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from pydantic import ValidationError
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from electra.config.bodies import ModelConfig, ModernModel
+from electra.errors import CheckpointError
+from electra.model import ops
+from electra.model.body import Body, Direction, Embeddings
+from electra.model.initialize import normal_linear
+
+CONFIG_KEYS = {  # our key: (theirs, their default)
+    "vocab_size": ("vocab_size", 50_368),
+    "hidden_size": ("hidden_size", 768),
+    "layers": ("num_hidden_layers", 22),
+    "heads": ("num_attention_heads", 12),
+    "feed_forward_size": ("intermediate_size", 1152),
+    "max_length": ("max_position_embeddings", 8192),
+    "window": ("local_attention", 128),
+    "global_every": ("global_attn_every_n_layers", 3),
+    "global_theta": ("global_rope_theta", 160_000.0),
+    "local_theta": ("local_rope_theta", 10_000.0),
+    "dropout": ("mlp_dropout", 0.0),
+    "attention_dropout": ("attention_dropout", 0.0),
+    "layer_norm_eps": ("norm_eps", 1e-5),
+    "initializer_std": ("initializer_range", 0.02),
+}
+REQUIRED = {"hidden_activation": "gelu", "classifier_activation": "gelu", "decoder_bias": True}
+REQUIRED |= dict.fromkeys(("norm_bias", "attention_bias", "mlp_bias", "classifier_bias"), False)
+GLOBAL, LOCAL = "full_attention", "sliding_attention"  # the kinds of layers in config.json
+POOLINGS = {"first": "cls", "mean": "mean"}
+MODULES = {  # our modules: theirs; those of a block without its number
+    "embeddings.words": "embeddings.tok_embeddings",
+    "attention_norm": "attn_norm",
+    "attention.query_key_value": "attn.Wqkv",
+    "attention.output": "attn.Wo",
+    "feed_forward_norm": "mlp_norm",
+    "expand": "mlp.Wi",
+    "contract": "mlp.Wo",
+}
+SPECIAL_IDS = {"pad_token_id": "pad_id", "cls_token_id": "cls_id", "sep_token_id": "sep_id"}
+SPECIAL_IDS |= {"bos_token_id": "cls_id", "eos_token_id": "sep_id"}
+STACKED = {"query_key_value": 3, "expand": 2}  # matrices that are stacked in one; Muon updates each by itself
+
+
+class Sight(NamedTuple):
+    """What the layers of a kind see: rotations (B or 1, 1, L, D / 2) of the positions, and a mask."""
+
+    cos: Tensor
+    sin: Tensor
+    mask: Tensor | None  # (B or 1, 1, L, L), or in blocks for local layers of long sequences; None: everything
+    block: int | None = None  # tokens of such a block: half a window
+
+
+class ModernEmbeddings(Embeddings):
+    """Token embeddings, normalized."""
+
+    def __init__(self, config: ModernModel, shared: Embeddings | None = None) -> None:
+        super().__init__(config, shared)
+        self.words = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.start()
+        self.norm = _norm(config)
+        self.dropout = ops.Dropout(config.dropout)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Embed (B, L) ids as (B, L, H)."""
+        return ops.norm_and_drop(F.embedding(ids.int(), self.table("words")), self.norm, self.dropout)
+
+
+class SelfAttention(nn.Module):
+    """Multi-head self-attention with rotary positions."""
+
+    def __init__(self, config: ModernModel) -> None:
+        super().__init__()
+        self.heads = config.heads
+        self.dropout = ops.Dropout(config.attention_dropout)
+        self.query_key_value = _linear(config.hidden_size, 3 * config.hidden_size, config.initializer_std)
+        self.output = _linear(config.hidden_size, config.hidden_size, _output_std(config))
+
+    def forward(self, hidden: Tensor, sight: Sight) -> Tensor:
+        """Mix (B, L, H) hidden states of the tokens that see each other."""
+        split = self.query_key_value(hidden).unflatten(-1, (3, self.heads, -1))  # (B, L, 3, heads, D)
+        query, key, value = split.permute(2, 0, 3, 1, 4).unbind(0)
+        query, key = rotate(query, sight), rotate(key, sight)
+        if sight.block:
+            mixed = _attend_in_blocks(query, key, value, sight, self.dropout)
+        else:
+            mixed = ops.attend(query, key, value, sight.mask, self.dropout)
+        output: Tensor = self.dropout(self.output(mixed.transpose(1, 2).flatten(2)))
+        return output
+
+
+class Layer(nn.Module):
+    """One Transformer block: attention and gated feed-forward, each of the normalized input and added to it."""
+
+    def __init__(self, config: ModernModel, number: int) -> None:
+        super().__init__()
+        self.is_global = config.is_global(number)
+        self.attention_norm = _norm(config) if number else nn.Identity()  # the embeddings are normalized already
+        self.attention = SelfAttention(config)
+        self.feed_forward_norm = _norm(config)
+        self.expand = _linear(config.hidden_size, 2 * config.feed_forward_size, config.initializer_std)
+        self.contract = _linear(config.feed_forward_size, config.hidden_size, _output_std(config))
+        self.dropout = ops.Dropout(config.dropout)
+
+    def forward(self, hidden: Tensor, sight: Sight) -> Tensor:
+        """Map (B, L, H) to (B, L, H)."""
+        hidden = hidden + self.attention(self.attention_norm(hidden), sight)
+        activated, gate = self.expand(self.feed_forward_norm(hidden)).chunk(2, dim=-1)
+        output: Tensor = hidden + self.contract(self.dropout(F.gelu(activated) * gate))
+        return output
+
+
+class ModernBody(Body):
+    """Embeddings, a stack of blocks, and a final norm."""
+
+    family, model_types, prefix = "ModernBert", ("modernbert",), "model."
+    embeddings_type, special_ids = ModernEmbeddings, SPECIAL_IDS
+    config: ModernModel
+
+    def __init__(
+        self, config: ModelConfig, embeddings: Embeddings | None = None, direction: Direction = "both"
+    ) -> None:
+        super().__init__(config, embeddings, direction)
+        assert isinstance(config, ModernModel)
+        self.layers = nn.ModuleList(Layer(config, number) for number in range(config.layers))
+        self.final_norm = _norm(config)
+
+    def forward(self, ids: Tensor, attention: Tensor | None = None, types: Tensor | None = None) -> Tensor:
+        hidden: Tensor = self.embeddings(ids)
+        hidden = hidden.to(next(self.layers.parameters()).dtype)  # under autocast a norm widens them
+        sights = {kind: self._sight(ids, attention, kind) for kind in (True, False)}
+        for layer in self.layers:
+            sight = sights[bool(layer.is_global)]
+            if self.config.activation_checkpointing and self.training:
+                hidden = checkpoint(layer, hidden, sight, use_reentrant=False)
+            else:
+                hidden = layer(hidden, sight)
+        output: Tensor = self.final_norm(hidden)
+        return output
+
+    def matrices(self) -> dict[str, int]:
+        named = self.layers.named_parameters(prefix="layers")
+        return {name: STACKED.get(name.split(".")[-2], 1) for name, weight in named if weight.dim() == 2}
+
+    def height(self, name: str) -> int:
+        if in_layer := re.match(r"layers\.(\d+)\.", name):
+            return int(in_layer[1]) + 1
+        return 0 if name.startswith("embeddings.") else self.config.layers
+
+    @classmethod
+    def read_config(cls, described: Mapping[str, Any]) -> ModernModel:
+        for key, needed in REQUIRED.items():
+            if described.get(key, needed) != needed:
+                raise CheckpointError(f"{key} = {described[key]!r} is not supported, only {needed!r}")
+        values = {ours: described.get(theirs, default) for ours, (theirs, default) in CONFIG_KEYS.items()}
+        values |= _read_positions(described)
+        pooling = described.get("classifier_pooling", "cls")
+        values["pooling"] = {theirs: ours for ours, theirs in POOLINGS.items()}.get(pooling, pooling)
+        try:
+            config = ModernModel.model_validate(values)
+        except ValidationError as problem:
+            error = problem.errors()[0]
+            where = ".".join(CONFIG_KEYS.get(str(key), ("classifier_pooling",))[0] for key in error["loc"])
+            raise CheckpointError(f"impossible model: {where} {error['msg']}") from None
+        if "layer_types" in described and described["layer_types"] != _layer_types(config):
+            raise CheckpointError("layer_types: only a global layer first and then every so many layers is supported")
+        return config
+
+    @classmethod
+    def describe(cls, config: ModernModel) -> dict[str, Any]:
+        values = {theirs: getattr(config, ours) for ours, (theirs, _) in CONFIG_KEYS.items()}
+        dropouts = dict.fromkeys(("embedding_dropout", "classifier_dropout"), config.dropout)
+        thetas = {GLOBAL: config.global_theta, LOCAL: config.local_theta}
+        rope = {kind: {"rope_type": "default", "rope_theta": theta} for kind, theta in thetas.items()}
+        now = {"layer_types": _layer_types(config), "rope_parameters": rope}  # since transformers 5
+        return values | REQUIRED | dropouts | now | {"classifier_pooling": POOLINGS[config.pooling]}
+
+    def file_names(self, name: str) -> list[str]:
+        module, _, kind = name.rpartition(".")
+        in_layer = re.fullmatch(r"(layers\.\d+\.)(.+)", module)
+        block, part = in_layer.groups() if in_layer else ("", module)
+        return [f"{block}{MODULES.get(part, part)}.{kind}"]
+
+    def _sight(self, ids: Tensor, texts: Tensor | None, is_global: bool) -> Sight:
+        config, length = self.config, ids.size(1)
+        place = torch.arange(length, device=ids.device)
+        theta = config.global_theta if is_global else config.local_theta
+        cos, sin = rotations(positions(texts, place), theta, config.hidden_size // config.heads)
+        half = None if is_global else config.window // 2
+        one_way = self.direction != "both"
+        if half and not one_way and length > 3 * half:
+            return Sight(cos, sin, _mask_of_blocks(texts, length, half, ids.device), half)
+        masks = [] if texts is None else [texts[:, None, :, None] == texts[:, None, None, :]]
+        distance = place[:, None] - place[None, :]
+        if half and length > half + 1:
+            masks.append(distance[None, None].abs() <= half)
+        if one_way:
+            masks.append((distance >= 0 if self.direction == "forward" else distance <= 0)[None, None])
+        return Sight(cos, sin, reduce(and_, masks) if masks else None)
+
+
+def positions(texts: Tensor | None, place: Tensor) -> Tensor:
+    """Return the position (B or 1, L) of each token in its text; `place` (L,) are the places in the sequence."""
+    if texts is None:
+        return place[None]
+    begins = F.pad(texts[:, 1:] != texts[:, :-1], (1, 0), value=False)
+    return place - (place * begins).cummax(1).values
+
+
+def rotations(positions: Tensor, theta: float, head_size: int) -> tuple[Tensor, Tensor]:
+    """Return cosines and sines (B or 1, 1, L, D / 2) of the angles by which positions (B or 1, L) rotate."""
+    pairs = torch.arange(0, head_size, 2, dtype=torch.float32, device=positions.device)
+    angles = positions[:, None, :, None].float() * (1.0 / theta ** (pairs / head_size))
+    return angles.cos(), angles.sin()
+
+
+def rotate(states: Tensor, sight: Sight) -> Tensor:
+    """Rotate queries or keys (B, heads, L, D) by their positions, in float32."""
+    first, second = states.float().chunk(2, dim=-1)
+    turned = (first * sight.cos - second * sight.sin, second * sight.cos + first * sight.sin)
+    return torch.cat(turned, dim=-1).to(states.dtype)
+
+
+def _attend_in_blocks(query: Tensor, key: Tensor, value: Tensor, sight: Sight, dropout: ops.Dropout) -> Tensor:
+    """Attend within a window: each block of queries sees its own keys and those of the blocks next to it."""
+    assert sight.block
+    length = query.size(2)
+    queries = _blocks(query, sight.block)  # (B, heads, blocks, half, D)
+    keys, values = (_with_neighbours(_blocks(part, sight.block)) for part in (key, value))  # 3 · half tokens each
+    mixed = ops.attend(queries, keys, values, sight.mask, dropout)
+    return mixed.flatten(2, 3)[:, :, :length]
+
+
+def _mask_of_blocks(texts: Tensor | None, length: int, half: int, device: torch.device) -> Tensor:
+    """Return which keys (B or 1, 1, blocks, half, 3 · half) of its own and the next blocks a query sees."""
+    if texts is None:
+        texts = torch.zeros(1, length, dtype=torch.long, device=device)
+    marked = F.pad(texts + 1, (0, -length % half))  # 0 in what fills the last block, so that it sees only itself
+    own = marked.view(len(marked), -1, half, 1)
+    others = _with_neighbours(own, outside=-1).transpose(-1, -2)  # (B, blocks, 1, 3 · half)
+    place = torch.arange(half, device=device)
+    distance = (place[:, None] + half - torch.arange(3 * half, device=device)).abs()
+    seen: Tensor = (own == others) & (distance <= half)
+    return seen[:, None]
+
+
+def _blocks(states: Tensor, size: int) -> Tensor:
+    """Cut (…, L, D) into blocks (…, blocks, size, D), the last one filled up with zeros."""
+    filled = F.pad(states, (0, 0, 0, -states.size(-2) % size))
+    return filled.view(*filled.shape[:-2], -1, size, filled.size(-1))
+
+
+def _with_neighbours(blocks: Tensor, outside: int = 0) -> Tensor:
+    """Join each of (…, blocks, size, D) with the blocks before and after it: (…, blocks, 3 · size, D)."""
+    padded = F.pad(blocks, (0, 0, 0, 0, 1, 1), value=outside)
+    return torch.cat([padded[..., :-2, :, :], blocks, padded[..., 2:, :, :]], dim=-2)
+
+
+def _linear(inputs: int, outputs: int, std: float) -> nn.Linear:
+    return normal_linear(inputs, outputs, std, bias=False)
+
+
+def _norm(config: ModernModel) -> nn.LayerNorm:
+    return nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps, bias=False)
+
+
+def _output_std(config: ModernModel) -> float:
+    """Return the deviation of what is added to the residual stream, 2 · layers times."""
+    return config.initializer_std / math.sqrt(2 * config.layers)
+
+
+def _layer_types(config: ModernModel) -> list[str]:
+    return [GLOBAL if config.is_global(number) else LOCAL for number in range(config.layers)]
+
+
+def _read_positions(described: Mapping[str, Any]) -> dict[str, Any]:
+    """Read the keys that transformers 5 writes in another form: bases of the rotations, and kinds of layers."""
+    values: dict[str, Any] = {}
+    rope = described.get("rope_parameters") or {}
+    for ours, kind in (("global_theta", GLOBAL), ("local_theta", LOCAL)):
+        found = rope.get(kind) if isinstance(rope, dict) else None
+        if isinstance(found, dict):
+            if found.get("rope_type", "default") != "default":
+                raise CheckpointError(f"rope_parameters: rope_type {found['rope_type']!r} is not supported")
+            values |= {ours: found["rope_theta"]} if "rope_theta" in found else {}
+    if described.get("rope_scaling") is not None:
+        raise CheckpointError("rope_scaling is not supported")
+    kinds = described.get("layer_types")
+    if isinstance(kinds, list) and GLOBAL in kinds[1:]:
+        values["global_every"] = kinds[1:].index(GLOBAL) + 1
+    elif isinstance(kinds, list):
+        values["global_every"] = max(len(kinds), 1)
+    return values
