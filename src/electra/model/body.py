@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from electra.config.bodies import ModelConfig
@@ -161,6 +162,16 @@ class Body(nn.Module, ABC):
         rest = {key: value for key, value in theirs.state_dict().items() if not key.startswith(embedding)}
         self.load_state_dict(own | rest)
         self.embeddings.adopt(theirs.embeddings)
+
+
+def bounds_of(texts: Tensor) -> Tensor:
+    """Return where the text of each token begins, and where it ends, as (2, B, L); a text is a row of equal numbers."""
+    length = texts.size(1)
+    place = torch.arange(length, dtype=torch.int32, device=texts.device)
+    changes = texts[:, 1:] != texts[:, :-1]
+    begins = (place * F.pad(changes, (1, 0))).cummax(1).values
+    ends = length - ((length - 1 - place) * F.pad(changes, (0, 1))).flip(1).cummax(1).values.flip(1)
+    return torch.stack([begins, ends])
 
 
 def with_modules(module: Any) -> Any:

@@ -109,7 +109,7 @@ class GeneratorHead(
 
     def forward(self, hidden: Tensor, vocabulary: Tensor) -> Tensor:
         """Return (B, N, V) logits of (B, N, H) hidden states, with the token embeddings (V, E)."""
-        return ops.token_logits(self.norm(F.gelu(self.dense(hidden))), vocabulary, self.bias)
+        return ops.token_logits(ops.norm(F.gelu(self.dense(hidden)), self.norm), vocabulary, self.bias)
 
 
 class DiscriminatorHead(
@@ -150,7 +150,7 @@ class NormedHead(nn.Module):
 
     def read(self, states: Tensor) -> Tensor:
         """Return the outputs of (…, H) states."""
-        outputs: Tensor = self.linear(self.dropout(self.norm(F.gelu(self.dense(states)))))
+        outputs: Tensor = self.linear(self.dropout(ops.norm(F.gelu(self.dense(states)), self.norm)))
         return outputs
 
     def pool(self, hidden: Tensor, attention: Tensor | None) -> Tensor:
@@ -178,7 +178,7 @@ class ModernGeneratorHead(
 
     def forward(self, hidden: Tensor, vocabulary: Tensor) -> Tensor:
         """Return (B, N, V) logits of (B, N, H) hidden states, with the token embeddings (V, H)."""
-        return ops.token_logits(self.norm(F.gelu(self.dense(hidden))), vocabulary, self.bias)
+        return ops.token_logits(ops.norm(F.gelu(self.dense(hidden)), self.norm), vocabulary, self.bias)
 
 
 class ModernDiscriminatorHead(

@@ -18,7 +18,9 @@ from electra.model.kernels import DROPOUTS, has_bf16
 
 Implementation = Literal["plain", "cpu", "triton"]
 FASTER: dict[str, Implementation] = {  # what replaces the plain implementation where it can
-    "post_norm_stack": "triton",  # all blocks of the electra body as one operation
+    "post_norm_stack": "triton",  # all blocks of the body electra as one operation
+    "pre_norm_stack": "triton",  # all blocks of the body modern
+    "norm": "triton",
     "norm_and_drop": "triton",
     "dropout": "cpu",
     "attend": "cpu",
@@ -56,9 +58,19 @@ class Dropout(nn.Dropout):
         return super().forward(hidden)
 
 
+def norm(states: Tensor, norm: nn.LayerNorm) -> Tensor:
+    """Return the norm of (…, H) states."""
+    if norm.bias is None and choose("norm", states) == "triton":
+        from electra.model.kernels import prenorm
+
+        return prenorm.normalize(states, norm.weight, norm.eps)
+    normed: Tensor = norm(states)
+    return normed
+
+
 def norm_and_drop(summed: Tensor, norm: nn.LayerNorm, dropout: Dropout) -> Tensor:
     """Return dropout(norm(summed)) of (B, L, E)."""
-    if norm.bias is not None and choose("norm_and_drop", summed) == "triton":
+    if choose("norm_and_drop", summed) == "triton":
         from electra.model.kernels.norm import normalize
 
         seeds = dropout_seeds(1, summed.device)[0, 0]

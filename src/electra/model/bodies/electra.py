@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from electra.config.bodies import ElectraModel, ModelConfig
 from electra.errors import CheckpointError
 from electra.model import kernels, ops
-from electra.model.body import Body, Direction, Embeddings
+from electra.model.body import Body, Direction, Embeddings, bounds_of
 from electra.model.initialize import glorot_linear, normal_linear
 
 CONFIG_KEYS = {  # our key: (theirs, their default for electra, their default for bert)
@@ -212,8 +212,8 @@ class ElectraBody(Body):
         chances = (config.attention_dropout, config.dropout) if self.training else (0.0, 0.0)
         weights = [weight for layer in self.layers for weight in layer.weights()]  # type: ignore[operator]
         seeds = ops.dropout_seeds(len(self.layers), hidden.device)
-        texts = None if texts is None else texts.contiguous()
-        return run_blocks(hidden, weights, texts, seeds, Settings(config.heads, *chances, config.layer_norm_eps))
+        bounds = None if texts is None else bounds_of(texts)
+        return run_blocks(hidden, weights, bounds, seeds, Settings(config.heads, *chances, config.layer_norm_eps))
 
     def _mask(self, ids: Tensor, attention: Tensor | None) -> Tensor | None:
         mask = None

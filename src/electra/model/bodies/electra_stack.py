@@ -7,14 +7,15 @@ Shapes: B sequences, L tokens, T = B · L, H hidden size, F feed-forward size.
 """
 
 from collections.abc import Iterator, Sequence
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from electra.model.kernels import SHORT, attention, gelu, long_attention, norm
+from electra.model.kernels import gelu, norm
+from electra.model.kernels.attention import Drop, Sight
 from electra.model.kernels.launch import sum_rows
+from electra.model.kernels.long_attention import attention_for
 from electra.model.kernels.products import weight_gradients
 
 GROUP = 2**32  # bytes of state gradients kept at a time: larger layers need smaller groups to fill the GPU
@@ -87,20 +88,20 @@ class _Stack(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        context: Any, x: Tensor, texts: Tensor | None, seeds: Tensor, settings: Settings, keeps: bool, *weights: Tensor
+        context: Any, x: Tensor, bounds: Tensor | None, seeds: Tensor, settings: Settings, keeps: bool, *weights: Tensor
     ) -> Tensor:
         blocks = _blocks(weights)
         kept = _make_room(x, blocks, settings, keeps)
         kept.states[0] = x.flatten(0, 1)
         for layer, block in enumerate(blocks):
-            _forward(block, kept.of(layer), kept.states[layer + 1], texts, seeds[layer], settings)
-        context.save_for_backward(texts, seeds, *kept, *weights)
+            _forward(block, kept.of(layer), kept.states[layer + 1], bounds, seeds[layer], settings)
+        context.save_for_backward(bounds, seeds, *kept, *weights)
         context.settings = settings
         return kept.states[-1].view_as(x)
 
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        texts, seeds, *tensors = context.saved_tensors
+        bounds, seeds, *tensors = context.saved_tensors
         count = len(_Kept._fields)
         kept, blocks = _Kept(*tensors[:count]), _blocks(tensors[count:])
         to_x = gradient.contiguous().flatten(0, 1)
@@ -110,7 +111,7 @@ class _Stack(torch.autograd.Function):
             found = _make_room_for_gradients(kept.of(group), context.settings)
             for layer in reversed(range(group.start, group.stop)):
                 to_x = _backward(
-                    to_x, blocks[layer], kept.of(layer), found.of(layer - group.start), texts, seeds[layer],
+                    to_x, blocks[layer], kept.of(layer), found.of(layer - group.start), bounds, seeds[layer],
                     context.settings,
                 )  # fmt: skip
             to_weights = _finish(kept.of(group), found) + to_weights
@@ -118,22 +119,21 @@ class _Stack(torch.autograd.Function):
         return (to_x.view_as(gradient), None, None, None, None, *to_weights)
 
 
-def run_blocks(x: Tensor, weights: Sequence[Tensor], texts: Tensor | None, seeds: Tensor, settings: Settings) -> Tensor:
-    """Run states (B, L, H) through all blocks; `weights` are those of each block, in the order of `Block`."""
+def run_blocks(
+    x: Tensor, weights: Sequence[Tensor], bounds: Tensor | None, seeds: Tensor, settings: Settings
+) -> Tensor:
+    """Run states (B, L, H) through all blocks; `weights` are those of each block, in the order of `Block`.
+
+    `bounds` (2, B, L) are the beginning and the end of each token's text.
+    """
     keeps = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (x, *weights))
-    out: Tensor = _Stack.apply(x, texts, seeds, settings, keeps, *weights)  # type: ignore[no-untyped-call]
+    out: Tensor = _Stack.apply(x, bounds, seeds, settings, keeps, *weights)  # type: ignore[no-untyped-call]
     return out
 
 
 def _blocks(weights: Sequence[Tensor]) -> list[Block]:
     size = len(Block._fields)
     return [Block(*weights[start : start + size]) for start in range(0, len(weights), size)]
-
-
-def _attention(projected: Tensor, heads: int) -> ModuleType:
-    _, tokens, triple = projected.shape
-    whole = tokens <= SHORT and attention.fits(tokens, triple // 3 // heads, projected.device)
-    return attention if whole else long_attention
 
 
 def _make_room(x: Tensor, blocks: Sequence[Block], settings: Settings, keeps: bool) -> _Kept:
@@ -158,12 +158,13 @@ def _make_room(x: Tensor, blocks: Sequence[Block], settings: Settings, keeps: bo
     )
 
 
-def _forward(block: Block, kept: _Kept, out: Tensor, texts: Tensor | None, seeds: Tensor, settings: Settings) -> None:
+def _forward(block: Block, kept: _Kept, out: Tensor, bounds: Tensor | None, seeds: Tensor, settings: Settings) -> None:
     """Run states through a block; if nothing is kept, `out` overwrites its input."""
     x, heads = kept.states, settings.heads
     torch.addmm(block.qkv_bias, x, block.qkv.t(), out=kept.projected.flatten(0, 1))
-    attend = _attention(kept.projected, heads).attend
-    attend(kept.projected, heads, texts, seeds[0], settings.share_dropout, kept.mixed, kept.log_sum)
+    attend = attention_for(kept.projected, heads).attend
+    drop = Drop(settings.share_dropout, seeds[0])
+    attend(kept.projected, heads, Sight(bounds), drop, kept.mixed, kept.log_sum)
     torch.mm(kept.mixed, block.output.t(), out=kept.summed[0])
     norm.add_and_norm(
         kept.summed[0], block.output_bias, x, block.attention_gain, block.attention_shift, seeds[1], settings.dropout,
@@ -188,7 +189,7 @@ def cut_into_groups(layers: int, size: int) -> Iterator[slice]:
 def _make_room_for_gradients(kept: _Kept, settings: Settings) -> _Gradients:
     layers, sequences, tokens, triple = kept.projected.shape
     (_, total, hidden), wide, device = kept.middle.shape, kept.wide.size(2), kept.wide.device
-    of_projected = _attention(kept.projected[0], settings.heads).backward_programs(sequences, tokens)
+    of_projected = attention_for(kept.projected[0], settings.heads).backward_programs(sequences, tokens)
     return _Gradients(
         to_projected=torch.empty_like(kept.projected).flatten(1, 2),
         to_attended=torch.empty_like(kept.middle),
@@ -201,7 +202,7 @@ def _make_room_for_gradients(kept: _Kept, settings: Settings) -> _Gradients:
 
 
 def _backward(
-    gradient: Tensor, block: Block, kept: _Kept, found: _Gradients, texts: Tensor | None, seeds: Tensor,
+    gradient: Tensor, block: Block, kept: _Kept, found: _Gradients, bounds: Tensor | None, seeds: Tensor,
     settings: Settings,
 ) -> Tensor:  # fmt: skip
     """Return the gradient of a block's input, and write the inputs of its weight gradients to `found`."""
@@ -217,9 +218,9 @@ def _backward(
         found.to_attended, found.of_norms[0],
     )  # fmt: skip
     to_mixed = found.to_attended @ block.output
-    _attention(kept.projected, settings.heads).attend_backward(
-        to_mixed, kept.projected, kept.mixed, kept.log_sum, settings.heads, texts, seeds[0], settings.share_dropout,
-        found.to_projected, found.of_projected,
+    attention_for(kept.projected, settings.heads).attend_backward(
+        to_mixed, kept.projected, kept.mixed, kept.log_sum, settings.heads, Sight(bounds),
+        Drop(settings.share_dropout, seeds[0]), found.to_projected, found.of_projected,
     )  # fmt: skip
     return to_x.addmm_(found.to_projected, block.qkv)
 

@@ -7,7 +7,7 @@ the same hidden states alone, padded, or packed with others. Shapes: B sequences
 import math
 import re
 from collections.abc import Mapping
-from functools import reduce
+from functools import lru_cache, reduce
 from operator import and_
 from typing import Any, NamedTuple
 
@@ -19,8 +19,8 @@ from torch.utils.checkpoint import checkpoint
 
 from electra.config.bodies import ModelConfig, ModernModel
 from electra.errors import CheckpointError
-from electra.model import ops
-from electra.model.body import Body, Direction, Embeddings
+from electra.model import kernels, ops
+from electra.model.body import Body, Direction, Embeddings, bounds_of
 from electra.model.initialize import normal_linear
 
 CONFIG_KEYS = {  # our key: (theirs, their default)
@@ -78,7 +78,8 @@ class ModernEmbeddings(Embeddings):
 
     def forward(self, ids: Tensor) -> Tensor:
         """Embed (B, L) ids as (B, L, H)."""
-        return ops.norm_and_drop(F.embedding(ids.int(), self.table("words")), self.norm, self.dropout)
+        dropped: Tensor = self.dropout(ops.norm(F.embedding(ids.int(), self.table("words")), self.norm))
+        return dropped
 
 
 class SelfAttention(nn.Module):
@@ -124,6 +125,12 @@ class Layer(nn.Module):
         output: Tensor = hidden + self.contract(self.dropout(F.gelu(activated) * gate))
         return output
 
+    def weights(self) -> list[Tensor | None]:
+        """Return all weights in the order of their use, as the fused stack takes them."""
+        first = (self.attention_norm, self.attention.query_key_value, self.attention.output)
+        second = (self.feed_forward_norm, self.expand, self.contract)
+        return [getattr(module, "weight", None) for module in (*first, *second)]
+
 
 class ModernBody(Body):
     """Embeddings, a stack of blocks, and a final norm."""
@@ -143,6 +150,8 @@ class ModernBody(Body):
     def forward(self, ids: Tensor, attention: Tensor | None = None, types: Tensor | None = None) -> Tensor:
         hidden: Tensor = self.embeddings(ids)
         hidden = hidden.to(next(self.layers.parameters()).dtype)  # under autocast a norm widens them
+        if self._fits_stack(hidden) and ops.choose("pre_norm_stack", hidden) == "triton":
+            return ops.norm(self._run_stack(hidden, attention), self.final_norm)
         sights = {kind: self._sight(ids, attention, kind) for kind in (True, False)}
         for layer in self.layers:
             sight = sights[bool(layer.is_global)]
@@ -150,8 +159,7 @@ class ModernBody(Body):
                 hidden = checkpoint(layer, hidden, sight, use_reentrant=False)
             else:
                 hidden = layer(hidden, sight)
-        output: Tensor = self.final_norm(hidden)
-        return output
+        return ops.norm(hidden, self.final_norm)
 
     def matrices(self) -> dict[str, int]:
         named = self.layers.named_parameters(prefix="layers")
@@ -196,11 +204,35 @@ class ModernBody(Body):
         block, part = in_layer.groups() if in_layer else ("", module)
         return [f"{block}{MODULES.get(part, part)}.{kind}"]
 
+    def _fits_stack(self, hidden: Tensor) -> bool:
+        """True for the blocks and shapes that the fused stack is made for: it has no dropout."""
+        config = self.config
+        head_size = config.hidden_size // config.heads
+        power_of_two = 16 <= head_size <= kernels.WIDEST and head_size & (head_size - 1) == 0  # for the matrix units
+        drops = self.training and (config.dropout or config.attention_dropout)
+        usual = self.direction == "both" and not config.activation_checkpointing and not drops
+        return usual and power_of_two and all(type(layer) is Layer for layer in self.layers)
+
+    def _run_stack(self, hidden: Tensor, texts: Tensor | None) -> Tensor:
+        from electra.model.bodies.modern_stack import Places, Settings, run_blocks
+
+        config, length, device = self.config, hidden.size(1), hidden.device
+        bounds = None if texts is None else bounds_of(texts)
+        positions = None if bounds is None else torch.arange(length, dtype=torch.int32, device=device) - bounds[0]
+        head_size = config.hidden_size // config.heads
+        tables = [
+            rotation_table(length, theta, head_size, device) for theta in (config.global_theta, config.local_theta)
+        ]
+        weights = [weight for layer in self.layers for weight in layer.weights()]  # type: ignore[operator]
+        settings = Settings(config.heads, config.layer_norm_eps, config.global_every, config.window // 2)
+        return run_blocks(hidden, weights, Places(bounds, positions, *tables[0], *tables[1]), settings)
+
     def _sight(self, ids: Tensor, texts: Tensor | None, is_global: bool) -> Sight:
         config, length = self.config, ids.size(1)
         place = torch.arange(length, device=ids.device)
         theta = config.global_theta if is_global else config.local_theta
-        cos, sin = rotations(positions(texts, place), theta, config.hidden_size // config.heads)
+        positions = place[None] if texts is None else place - bounds_of(texts)[0]
+        cos, sin = rotations(positions, theta, config.hidden_size // config.heads)
         half = None if is_global else config.window // 2
         one_way = self.direction != "both"
         if half and not one_way and length > 3 * half:
@@ -214,19 +246,19 @@ class ModernBody(Body):
         return Sight(cos, sin, reduce(and_, masks) if masks else None)
 
 
-def positions(texts: Tensor | None, place: Tensor) -> Tensor:
-    """Return the position (B or 1, L) of each token in its text; `place` (L,) are the places in the sequence."""
-    if texts is None:
-        return place[None]
-    begins = F.pad(texts[:, 1:] != texts[:, :-1], (1, 0), value=False)
-    return place - (place * begins).cummax(1).values
-
-
 def rotations(positions: Tensor, theta: float, head_size: int) -> tuple[Tensor, Tensor]:
     """Return cosines and sines (B or 1, 1, L, D / 2) of the angles by which positions (B or 1, L) rotate."""
     pairs = torch.arange(0, head_size, 2, dtype=torch.float32, device=positions.device)
     angles = positions[:, None, :, None].float() * (1.0 / theta ** (pairs / head_size))
     return angles.cos(), angles.sin()
+
+
+@lru_cache(maxsize=8)
+def rotation_table(length: int, theta: float, head_size: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return the cosines and sines (L, D / 2) for the positions of a sequence."""
+    with torch.inference_mode(False), torch.no_grad():
+        cos, sin = rotations(torch.arange(length, device=device)[None], theta, head_size)
+        return cos.view(length, -1), sin.view(length, -1)
 
 
 def rotate(states: Tensor, sight: Sight) -> Tensor:

@@ -5,6 +5,7 @@ in the same layout. Shapes: B sequences, L tokens, D head size.
 """
 
 import math
+from typing import NamedTuple
 
 import torch
 import triton
@@ -22,24 +23,43 @@ UNSEEN = tl.constexpr(-(2.0**100))
 
 
 @triton.jit
+def span(row, bounds, sequence, sequences, tokens, TEXTS: tl.constexpr, REACH: tl.constexpr):
+    """Return the first token that each row sees, and the one after the last; nothing for rows beyond the sequence."""
+    real = row < tokens
+    low, high = tl.where(real, 0, tokens), tl.where(real, tokens, 0)
+    if TEXTS:
+        low = tl.load(bounds + sequence * tokens + row, mask=real, other=tokens)
+        high = tl.load(bounds + (sequences + sequence) * tokens + row, mask=real, other=0)
+    if REACH:
+        low, high = tl.maximum(low, row - REACH), tl.minimum(high, row + REACH + 1)
+    return low, high
+
+
+@triton.jit
+def seen(low, high, other):
+    """Return which of the `other` tokens lie in the spans: spans down and tokens across."""
+    return (other[None, :] >= low[:, None]) & (other[None, :] < high[:, None])
+
+
+@triton.jit
 def _scores(
-    q, k, texts, sequence, tokens, L: tl.constexpr, TEXTS: tl.constexpr, RAGGED: tl.constexpr, PRECISION: tl.constexpr
-):
+    q, k, bounds, sequence, sequences, tokens, L: tl.constexpr, TEXTS: tl.constexpr, REACH: tl.constexpr,
+    RAGGED: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
     """Return the unscaled (L, L) scores of a head, very negative where a query cannot see a key."""
     row = tl.arange(0, L)
     scores = tl.dot(q, tl.trans(k), input_precision=PRECISION)
-    if RAGGED:
-        scores = tl.where((row < tokens)[None, :], scores, UNSEEN)
-    if TEXTS:
-        text = tl.load(texts + sequence * tokens + row, mask=row < tokens, other=-1)
-        scores = tl.where(text[:, None] == text[None, :], scores, UNSEEN)
+    if TEXTS or REACH or RAGGED:
+        low, high = span(row, bounds, sequence, sequences, tokens, TEXTS, REACH)
+        scores = tl.where(seen(low, high, row), scores, UNSEEN)
     return scores
 
 
 @triton.jit
 def _attention_forward(
-    projected, texts, seeds, out, log_sum, tokens, heads, threshold, bits, keep_scale, L: tl.constexpr,
-    D: tl.constexpr, TEXTS: tl.constexpr, RAGGED: tl.constexpr, DROPS: tl.constexpr, PRECISION: tl.constexpr,
+    projected, bounds, seeds, out, log_sum, sequences, tokens, heads, threshold, bits, keep_scale, L: tl.constexpr,
+    D: tl.constexpr, TEXTS: tl.constexpr, REACH: tl.constexpr, RAGGED: tl.constexpr, DROPS: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     sequence, head = tl.program_id(0) // heads, tl.program_id(0) % heads
     row, inner = tl.arange(0, L), tl.arange(0, D)
@@ -49,7 +69,7 @@ def _attention_forward(
     q = tl.load(projected + place, mask=inside, other=0.0)
     k = tl.load(projected + place + width, mask=inside, other=0.0)
     v = tl.load(projected + place + 2 * width, mask=inside, other=0.0)
-    scores = _scores(q, k, texts, sequence, tokens, L, TEXTS, RAGGED, PRECISION)
+    scores = _scores(q, k, bounds, sequence, sequences, tokens, L, TEXTS, REACH, RAGGED, PRECISION)
     most = tl.max(scores, 1) * bits
     share = tl.exp2(scores * bits - most[:, None])
     total = tl.sum(share, 1)
@@ -64,9 +84,9 @@ def _attention_forward(
 
 @triton.jit
 def _attention_backward(
-    projected, texts, seeds, out, log_sum, gradient, to_projected, partial, tokens, heads, threshold, bits, keep_scale,
-    L: tl.constexpr, D: tl.constexpr, TEXTS: tl.constexpr, RAGGED: tl.constexpr, DROPS: tl.constexpr,
-    PRECISION: tl.constexpr,
+    projected, bounds, seeds, out, log_sum, gradient, to_projected, partial, sequences, tokens, heads, threshold, bits,
+    keep_scale, L: tl.constexpr, D: tl.constexpr, TEXTS: tl.constexpr, REACH: tl.constexpr, RAGGED: tl.constexpr,
+    DROPS: tl.constexpr, SUMS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     sequence, head = tl.program_id(0) // heads, tl.program_id(0) % heads
     row, inner = tl.arange(0, L), tl.arange(0, D)
@@ -80,7 +100,7 @@ def _attention_backward(
     d = tl.load(gradient + at, mask=inside, other=0.0)
     mixed = tl.load(out + at, mask=inside, other=0.0)
     sums = tl.load(log_sum + tl.program_id(0) * tokens + row, mask=row < tokens, other=0.0)
-    scores = _scores(q, k, texts, sequence, tokens, L, TEXTS, RAGGED, PRECISION)
+    scores = _scores(q, k, bounds, sequence, sequences, tokens, L, TEXTS, REACH, RAGGED, PRECISION)
     share = tl.exp2(scores * bits - sums[:, None])
     to_share = tl.dot(d, tl.trans(v), input_precision=PRECISION)
     used = share
@@ -97,10 +117,11 @@ def _attention_backward(
     tl.store(to_projected + place, to_q.to(kind), mask=inside)
     tl.store(to_projected + place + width, to_k.to(kind), mask=inside)
     tl.store(to_projected + place + 2 * width, to_v.to(kind), mask=inside)
-    into = partial + sequence * 3 * width + head * D + inner
-    tl.store(into, tl.sum(to_q, 0))
-    tl.store(into + width, tl.sum(to_k, 0))
-    tl.store(into + 2 * width, tl.sum(to_v, 0))
+    if SUMS:
+        into = partial + sequence * 3 * width + head * D + inner
+        tl.store(into, tl.sum(to_q, 0))
+        tl.store(into + width, tl.sum(to_k, 0))
+        tl.store(into + 2 * width, tl.sum(to_v, 0))
 
 
 def fits(tokens: int, head_size: int, device: torch.device) -> bool:
@@ -114,18 +135,30 @@ def fits(tokens: int, head_size: int, device: torch.device) -> bool:
     return 4 * size**2 + 6 * size * head_size < chip.shared_memory_per_multiprocessor
 
 
-def attend(
-    projected: Tensor, heads: int, texts: Tensor | None, seeds: Tensor, chance: float, out: Tensor, log_sum: Tensor
-) -> None:
-    """Compute attention over projected states (B, L, 3H) between tokens with equal `texts` (B, L).
+class Sight(NamedTuple):
+    """Which tokens see each other."""
+
+    bounds: Tensor | None = None  # (2, B, L): where the text of each token begins and ends; None: one text
+    reach: int = 0  # how far apart they may be; 0: any distance
+
+
+class Drop(NamedTuple):
+    """Dropout of attention weights."""
+
+    chance: float = 0.0
+    seeds: Tensor | None = None
+
+
+def attend(projected: Tensor, heads: int, sight: Sight, drop: Drop, out: Tensor, log_sum: Tensor) -> None:
+    """Compute attention over projected states (B, L, 3H).
 
     Writes the output (B · L, H) and the log-sums of the scores, B · heads · L numbers.
     """
     sequences, tokens, _ = projected.shape
     with on_device(projected):
         _attention_forward[(sequences * heads,)](
-            projected, texts, seeds, out, log_sum, tokens, heads, *numbers(projected, heads, chance),
-            **_constants(projected, heads, texts, chance),
+            projected, sight.bounds, drop.seeds, out, log_sum, sequences, tokens, heads,
+            *numbers(projected, heads, drop), **_constants(projected, heads, sight, drop),
         )  # fmt: skip
 
 
@@ -135,29 +168,31 @@ def backward_programs(sequences: int, tokens: int) -> int:
 
 
 def attend_backward(
-    gradient: Tensor, projected: Tensor, out: Tensor, log_sum: Tensor, heads: int, texts: Tensor | None, seeds: Tensor,
-    chance: float, to_projected: Tensor, partial: Tensor,
+    gradient: Tensor, projected: Tensor, out: Tensor, log_sum: Tensor, heads: int, sight: Sight, drop: Drop,
+    to_projected: Tensor, partial: Tensor | None,
 ) -> None:  # fmt: skip
-    """Write the gradient of the projected states (B · L, 3H) and its partial sums (programs, 3H) over tokens."""
+    """Write the gradient of the projected states (B · L, 3H) and, if asked to, partial sums (programs, 3H) of it."""
     sequences, tokens, _ = projected.shape
     with on_device(projected):
         _attention_backward[(sequences * heads,)](
-            projected, texts, seeds, out, log_sum, gradient, to_projected, partial, tokens, heads,
-            *numbers(projected, heads, chance), **_constants(projected, heads, texts, chance),
+            projected, sight.bounds, drop.seeds, out, log_sum, gradient, to_projected, partial, sequences, tokens,
+            heads, *numbers(projected, heads, drop), **_constants(projected, heads, sight, drop),
+            SUMS=partial is not None,
         )  # fmt: skip
 
 
-def numbers(projected: Tensor, heads: int, chance: float) -> tuple[int, float, float]:
+def numbers(projected: Tensor, heads: int, drop: Drop) -> tuple[int, float, float]:
     """Return the dropout threshold, the scale of the scores and the scale of the weights kept by dropout."""
-    return threshold(chance), _head_size(projected, heads) ** -0.5 / math.log(2), 1 / (1 - chance)
+    return threshold(drop.chance), _head_size(projected, heads) ** -0.5 / math.log(2), 1 / (1 - drop.chance)
 
 
-def flags(projected: Tensor, heads: int, texts: Tensor | None, chance: float) -> dict[str, object]:
+def flags(projected: Tensor, heads: int, sight: Sight, drop: Drop) -> dict[str, object]:
     """Return the compile-time constants of both attention kernels."""
     return {
         "D": _head_size(projected, heads),
-        "TEXTS": texts is not None,
-        "DROPS": chance > 0,
+        "TEXTS": sight.bounds is not None,
+        "REACH": sight.reach if sight.reach < projected.size(1) - 1 else 0,
+        "DROPS": drop.chance > 0,
         "PRECISION": "ieee" if projected.dtype == torch.float32 else "tf32",
     }
 
@@ -171,7 +206,7 @@ def _size(tokens: int) -> int:
     return size
 
 
-def _constants(projected: Tensor, heads: int, texts: Tensor | None, chance: float) -> dict[str, object]:
+def _constants(projected: Tensor, heads: int, sight: Sight, drop: Drop) -> dict[str, object]:
     tokens = projected.size(1)
     cut = {"L": _size(tokens), "RAGGED": tokens != _size(tokens), "num_warps": WARPS}
-    return flags(projected, heads, texts, chance) | cut
+    return flags(projected, heads, sight, drop) | cut

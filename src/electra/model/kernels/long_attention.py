@@ -3,6 +3,8 @@
 Layout and names are those of `attention`, which is faster if all scores of a head fit on the chip.
 """
 
+import sys
+from types import ModuleType
 from typing import NamedTuple
 
 import torch
@@ -10,7 +12,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from electra.model.kernels.attention import LN_2, UNSEEN, flags, numbers
+from electra.model.kernels import SHORT, attention
+from electra.model.kernels.attention import LN_2, UNSEEN, Drop, Sight, flags, numbers, seen, span
 from electra.model.kernels.dropout import keeps
 from electra.model.kernels.launch import on_device
 
@@ -37,37 +40,26 @@ def _part(table, sequence, tokens, row, head, width, D: tl.constexpr):
 
 
 @triton.jit
-def _seen(row, column, texts, sequence, tokens, TEXTS: tl.constexpr, TURNED: tl.constexpr):
-    """Return which queries see which keys: queries down and keys across, transposed with TURNED."""
-    real = column < tokens
-    seen = real[:, None] if TURNED else real[None, :]
-    if TEXTS:
-        of_query = tl.load(texts + sequence * tokens + row, mask=row < tokens, other=-1)
-        of_key = tl.load(texts + sequence * tokens + column, mask=real, other=-1)
-        seen = seen & (of_key[:, None] == of_query[None, :] if TURNED else of_query[:, None] == of_key[None, :])
-    return seen
-
-
-@triton.jit
 def _long_forward(
-    projected, texts, seeds, out, log_sum, tokens, heads, threshold, bits, keep_scale,
-    QUERIES: tl.constexpr, KEYS: tl.constexpr, D: tl.constexpr, TEXTS: tl.constexpr,
+    projected, bounds, seeds, out, log_sum, sequences, tokens, heads, threshold, bits, keep_scale,
+    QUERIES: tl.constexpr, KEYS: tl.constexpr, D: tl.constexpr, TEXTS: tl.constexpr, REACH: tl.constexpr,
     RAGGED: tl.constexpr, DROPS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     sequence, head, width = tl.program_id(0) // heads, tl.program_id(0) % heads, heads * D
     row = tl.program_id(1) * QUERIES + tl.arange(0, QUERIES)
     at = tl.program_id(0) * tokens + row
     q = _part(projected, sequence, tokens, row, head, 3 * width, D)
+    low, high = span(row, bounds, sequence, sequences, tokens, TEXTS, REACH)
     most = tl.full((QUERIES,), -float("inf"), tl.float32)
     total = tl.zeros((QUERIES,), tl.float32)
     mixed = tl.zeros((QUERIES, D), tl.float32)
-    for block in range(tl.cdiv(tokens, KEYS)):
-        column = block * KEYS + tl.arange(0, KEYS)
+    for start in range(tl.min(low) // KEYS * KEYS, tl.max(high), KEYS):
+        column = start + tl.arange(0, KEYS)
         k = _part(projected + width, sequence, tokens, column, head, 3 * width, D)
         v = _part(projected + 2 * width, sequence, tokens, column, head, 3 * width, D)
         scores = tl.dot(q, tl.trans(k), input_precision=PRECISION)
-        if TEXTS or RAGGED:
-            scores = tl.where(_seen(row, column, texts, sequence, tokens, TEXTS, False), scores, UNSEEN)
+        if TEXTS or REACH or RAGGED:
+            scores = tl.where(seen(low, high, column), scores, UNSEEN)
         higher = tl.maximum(most, tl.max(scores, 1) * bits)
         share = tl.exp2(scores * bits - higher[:, None])
         fade = tl.exp2(most - higher)
@@ -84,12 +76,12 @@ def _long_forward(
 
 @triton.jit
 def _shares(
-    q, k, v, d, sums, along, row, column, texts, seeds, sequence, tokens, threshold, bits,
-    TURNED: tl.constexpr, TEXTS: tl.constexpr, RAGGED: tl.constexpr, DROPS: tl.constexpr, PRECISION: tl.constexpr,
+    q, k, v, d, sums, along, row, column, low, high, seeds, tokens, threshold, bits,
+    TURNED: tl.constexpr, MASKED: tl.constexpr, DROPS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Return the attention weights after dropout and the gradient of the scores, both unscaled.
 
-    Queries run down and keys across, transposed with TURNED.
+    Queries run down and keys across, transposed with TURNED. The spans `low` to `high` are those of what runs down.
     """
     if TURNED:
         scores = tl.dot(k, tl.trans(q), input_precision=PRECISION)
@@ -100,8 +92,8 @@ def _shares(
         to_share = tl.dot(d, tl.trans(v), input_precision=PRECISION)
         sums, along = sums[:, None], along[:, None]
     share = tl.exp2(scores * bits - sums)
-    if TEXTS or RAGGED:
-        share = tl.where(_seen(row, column, texts, sequence, tokens, TEXTS, TURNED), share, 0.0)
+    if MASKED:
+        share = tl.where(seen(low, high, row if TURNED else column), share, 0.0)
     used = share
     if DROPS:
         keep = keeps(tl.program_id(0) * tokens + row, column, seeds, threshold, TURNED)
@@ -112,9 +104,9 @@ def _shares(
 
 @triton.jit
 def _to_queries(
-    projected, texts, seeds, out, log_sum, gradient, along, to_projected, partial, tokens, heads, threshold, bits,
-    keep_scale, QUERIES: tl.constexpr, KEYS: tl.constexpr, D: tl.constexpr, TEXTS: tl.constexpr,
-    RAGGED: tl.constexpr, DROPS: tl.constexpr, PRECISION: tl.constexpr,
+    projected, bounds, seeds, out, log_sum, gradient, along, to_projected, partial, sequences, tokens, heads, threshold,
+    bits, keep_scale, QUERIES: tl.constexpr, KEYS: tl.constexpr, D: tl.constexpr, TEXTS: tl.constexpr,
+    REACH: tl.constexpr, RAGGED: tl.constexpr, DROPS: tl.constexpr, SUMS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     sequence, head, width = tl.program_id(0) // heads, tl.program_id(0) % heads, heads * D
     row = tl.program_id(1) * QUERIES + tl.arange(0, QUERIES)
@@ -125,47 +117,50 @@ def _to_queries(
     sums = tl.load(log_sum + at, mask=row < tokens, other=0.0)
     own = tl.sum(d.to(tl.float32) * mixed.to(tl.float32), 1) / keep_scale
     tl.store(along + at, own, mask=row < tokens)
+    low, high = span(row, bounds, sequence, sequences, tokens, TEXTS, REACH)
     to_q = tl.zeros((QUERIES, D), tl.float32)
-    for block in range(tl.cdiv(tokens, KEYS)):
-        column = block * KEYS + tl.arange(0, KEYS)
+    for start in range(tl.min(low) // KEYS * KEYS, tl.max(high), KEYS):
+        column = start + tl.arange(0, KEYS)
         k = _part(projected + width, sequence, tokens, column, head, 3 * width, D)
         v = _part(projected + 2 * width, sequence, tokens, column, head, 3 * width, D)
         _, to_scores = _shares(
-            q, k, v, d, sums, own, row, column, texts, seeds, sequence, tokens, threshold, bits,
-            False, TEXTS, RAGGED, DROPS, PRECISION,
+            q, k, v, d, sums, own, row, column, low, high, seeds, tokens, threshold, bits,
+            False, TEXTS or REACH or RAGGED, DROPS, PRECISION,
         )  # fmt: skip
         to_q += tl.dot(to_scores, k, input_precision=PRECISION)
     to_q *= bits * LN_2 * keep_scale
     inner = tl.arange(0, D)
     place = (sequence * tokens + row)[:, None] * (3 * width) + head * D + inner[None, :]
     tl.store(to_projected + place, to_q.to(to_projected.dtype.element_ty), mask=(row < tokens)[:, None])
-    into = partial + (sequence * tl.num_programs(1) + tl.program_id(1)) * 3 * width + head * D + inner
-    tl.store(into, tl.sum(to_q, 0))
+    if SUMS:
+        into = partial + (sequence * tl.num_programs(1) + tl.program_id(1)) * 3 * width + head * D + inner
+        tl.store(into, tl.sum(to_q, 0))
 
 
 @triton.jit
 def _to_keys_and_values(
-    projected, texts, seeds, log_sum, gradient, along, to_projected, partial, tokens, heads, threshold, bits,
-    keep_scale, QUERIES: tl.constexpr, KEYS: tl.constexpr, D: tl.constexpr, TEXTS: tl.constexpr,
-    RAGGED: tl.constexpr, DROPS: tl.constexpr, PRECISION: tl.constexpr,
+    projected, bounds, seeds, log_sum, gradient, along, to_projected, partial, sequences, tokens, heads, threshold,
+    bits, keep_scale, QUERIES: tl.constexpr, KEYS: tl.constexpr, D: tl.constexpr, TEXTS: tl.constexpr,
+    REACH: tl.constexpr, RAGGED: tl.constexpr, DROPS: tl.constexpr, SUMS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Keys run down and queries across, so that both products use the weights in their register layout."""
     sequence, head, width = tl.program_id(0) // heads, tl.program_id(0) % heads, heads * D
     column = tl.program_id(1) * KEYS + tl.arange(0, KEYS)
     k = _part(projected + width, sequence, tokens, column, head, 3 * width, D)
     v = _part(projected + 2 * width, sequence, tokens, column, head, 3 * width, D)
+    low, high = span(column, bounds, sequence, sequences, tokens, TEXTS, REACH)  # who sees whom is mutual
     to_k = tl.zeros((KEYS, D), tl.float32)
     to_v = tl.zeros((KEYS, D), tl.float32)
-    for block in range(tl.cdiv(tokens, QUERIES)):
-        row = block * QUERIES + tl.arange(0, QUERIES)
+    for start in range(tl.min(low) // QUERIES * QUERIES, tl.max(high), QUERIES):
+        row = start + tl.arange(0, QUERIES)
         at = tl.program_id(0) * tokens + row
         q = _part(projected, sequence, tokens, row, head, 3 * width, D)
         d = _part(gradient, sequence, tokens, row, head, width, D)
         sums = tl.load(log_sum + at, mask=row < tokens, other=0.0)
         own = tl.load(along + at, mask=row < tokens, other=0.0)
         used, to_scores = _shares(
-            q, k, v, d, sums, own, row, column, texts, seeds, sequence, tokens, threshold, bits,
-            True, TEXTS, RAGGED, DROPS, PRECISION,
+            q, k, v, d, sums, own, row, column, low, high, seeds, tokens, threshold, bits,
+            True, TEXTS or REACH or RAGGED, DROPS, PRECISION,
         )  # fmt: skip
         to_v += tl.dot(used, d, input_precision=PRECISION)
         to_k += tl.dot(to_scores, q, input_precision=PRECISION)
@@ -175,20 +170,26 @@ def _to_keys_and_values(
     place = (sequence * tokens + column)[:, None] * (3 * width) + head * D + inner[None, :]
     tl.store(to_projected + width + place, to_k.to(to_projected.dtype.element_ty), mask=real)
     tl.store(to_projected + 2 * width + place, to_v.to(to_projected.dtype.element_ty), mask=real)
-    into = partial + (sequence * tl.num_programs(1) + tl.program_id(1)) * 3 * width + head * D + inner
-    tl.store(into + width, tl.sum(to_k, 0))
-    tl.store(into + 2 * width, tl.sum(to_v, 0))
+    if SUMS:
+        into = partial + (sequence * tl.num_programs(1) + tl.program_id(1)) * 3 * width + head * D + inner
+        tl.store(into + width, tl.sum(to_k, 0))
+        tl.store(into + 2 * width, tl.sum(to_v, 0))
 
 
-def attend(
-    projected: Tensor, heads: int, texts: Tensor | None, seeds: Tensor, chance: float, out: Tensor, log_sum: Tensor
-) -> None:
+def attention_for(projected: Tensor, heads: int) -> ModuleType:
+    """Return the module that computes attention over projected states (B, L, 3H): this one, or the one for short."""
+    _, tokens, triple = projected.shape
+    whole = tokens <= SHORT and attention.fits(tokens, triple // 3 // heads, projected.device)
+    return attention if whole else sys.modules[__name__]
+
+
+def attend(projected: Tensor, heads: int, sight: Sight, drop: Drop, out: Tensor, log_sum: Tensor) -> None:
     """Do the same as `attention.attend`."""
     sequences, tokens, _ = projected.shape
     with on_device(projected):
         _long_forward[(sequences * heads, triton.cdiv(tokens, FORWARD.queries))](
-            projected, texts, seeds, out, log_sum, tokens, heads, *numbers(projected, heads, chance),
-            **flags(projected, heads, texts, chance), **_cut(FORWARD, tokens),
+            projected, sight.bounds, drop.seeds, out, log_sum, sequences, tokens, heads,
+            *numbers(projected, heads, drop), **flags(projected, heads, sight, drop), **_cut(FORWARD, tokens),
         )  # fmt: skip
 
 
@@ -199,21 +200,22 @@ def backward_programs(sequences: int, tokens: int) -> int:
 
 
 def attend_backward(
-    gradient: Tensor, projected: Tensor, out: Tensor, log_sum: Tensor, heads: int, texts: Tensor | None, seeds: Tensor,
-    chance: float, to_projected: Tensor, partial: Tensor,
+    gradient: Tensor, projected: Tensor, out: Tensor, log_sum: Tensor, heads: int, sight: Sight, drop: Drop,
+    to_projected: Tensor, partial: Tensor | None,
 ) -> None:  # fmt: skip
     """Do the same as `attention.attend_backward`."""
     sequences, tokens, _ = projected.shape
     programs, along = (sequences * heads, triton.cdiv(tokens, SHARE)), torch.empty_like(log_sum)
-    scales, common = numbers(projected, heads, chance), flags(projected, heads, texts, chance)
+    scales = numbers(projected, heads, drop)
+    common = flags(projected, heads, sight, drop) | {"SUMS": partial is not None}
     with on_device(projected):
         _to_queries[programs](
-            projected, texts, seeds, out, log_sum, gradient, along, to_projected, partial, tokens, heads, *scales,
-            **common, **_cut(TO_QUERIES, tokens),
+            projected, sight.bounds, drop.seeds, out, log_sum, gradient, along, to_projected, partial, sequences,
+            tokens, heads, *scales, **common, **_cut(TO_QUERIES, tokens),
         )  # fmt: skip
         _to_keys_and_values[programs](
-            projected, texts, seeds, log_sum, gradient, along, to_projected, partial, tokens, heads, *scales,
-            **common, **_cut(TO_KEYS_AND_VALUES, tokens),
+            projected, sight.bounds, drop.seeds, log_sum, gradient, along, to_projected, partial, sequences,
+            tokens, heads, *scales, **common, **_cut(TO_KEYS_AND_VALUES, tokens),
         )  # fmt: skip
 
 

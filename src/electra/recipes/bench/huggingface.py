@@ -16,8 +16,12 @@ from electra.config.objectives import ElectraObjective, MaskedLMGenerator
 from electra.config.schema import PretrainConfig
 from electra.errors import ConfigError, ElectraError
 from electra.model.bodies import BODIES
+from electra.model.heads import find_head
 from electra.model.precision import autocast
 from electra.objectives.masking import slots
+from electra.recipes.speed import TOKENIZER
+
+HEADS = {"electra": ("generator_predictions", "generator_lm_head"), "modern": ("head", "decoder")}
 
 
 class Glue(nn.Module):
@@ -30,14 +34,15 @@ class Glue(nn.Module):
             raise ConfigError("--against hf supports only the objective electra with a masked-LM generator")
         self.objective, self.mask_id = objective, mask_id
         self.generator, self.discriminator = _networks(objective.generator.model(config.model), config.model)
+        self.predict = nn.Sequential(*(getattr(self.generator, name) for name in HEADS[config.model.body]))
 
     @abstractmethod
     def forward(self, ids: Tensor) -> Tensor:
         """Return the joint loss of a batch."""
 
     def joint_loss(self, generator_loss: Tensor, scores: Tensor, replaced: Tensor) -> Tensor:
-        """Add the discriminator's loss of (B, L) scores to the generator's, both weighted."""
-        discriminator_loss = F.binary_cross_entropy_with_logits(scores.float(), replaced.float())
+        """Add the discriminator's loss of (B, L) or (B, L, 1) scores to the generator's, both weighted."""
+        discriminator_loss = F.binary_cross_entropy_with_logits(scores.float().view(replaced.shape), replaced.float())
         objective = self.objective
         return objective.generator_weight * generator_loss + objective.discriminator_weight * discriminator_loss
 
@@ -66,9 +71,9 @@ class CarefulGlue(Glue):
     def forward(self, ids: Tensor) -> Tensor:
         count = slots(self.objective.mask_fraction, ids.size(1))
         positions = torch.rand(ids.shape, device=ids.device).topk(count, dim=1).indices  # (B, N)
-        hidden = self.generator.electra(ids.scatter(1, positions, self.mask_id)).last_hidden_state
+        hidden = self.generator.base_model(ids.scatter(1, positions, self.mask_id)).last_hidden_state
         at_masked = hidden.gather(1, positions[..., None].expand(-1, -1, hidden.size(-1)))
-        logits = self.generator.generator_lm_head(self.generator.generator_predictions(at_masked)).float()  # (B, N, V)
+        logits = self.predict(at_masked).float()  # (B, N, V)
         generator_loss = F.cross_entropy(logits.flatten(0, 1), ids.gather(1, positions).flatten())
         with torch.no_grad():
             proposed = (logits - torch.empty_like(logits).exponential_().log()).argmax(-1)
@@ -109,10 +114,18 @@ def import_transformers() -> Any:
 
 def _networks(generator: ModelConfig, discriminator: ModelConfig) -> tuple[Any, Any]:
     """Build both networks and tie the embeddings that they can share."""
-    transformers = import_transformers()
-    shapes = [transformers.ElectraConfig(**BODIES[s.body].describe(s)) for s in (generator, discriminator)]
-    small, full = transformers.ElectraForMaskedLM(shapes[0]), transformers.ElectraForPreTraining(shapes[1])
-    tables, shared = small.electra.embeddings, full.electra.embeddings
-    tables.word_embeddings, tables.position_embeddings = shared.word_embeddings, shared.position_embeddings
-    small.generator_lm_head.weight = shared.word_embeddings.weight
+    transformers, body = import_transformers(), BODIES[discriminator.body]
+    describe: Any = getattr(transformers, f"{body.family}Config")
+    small = getattr(transformers, f"{body.family}ForMaskedLM")(describe(**_described(generator)))
+    detector = find_head(f"{body.family}ForPreTraining").stored_as
+    full = getattr(transformers, detector)(describe(**_described(discriminator), num_labels=1))
+    words = full.get_input_embeddings()
+    if small.config.hidden_size == full.config.hidden_size or discriminator.body == "electra":
+        small.set_input_embeddings(words)
+        small.get_output_embeddings().weight = words.weight
     return small, full
+
+
+def _described(shape: ModelConfig) -> dict[str, Any]:
+    body = BODIES[shape.body]
+    return {**body.describe(shape), **dict.fromkeys(body.special_ids, TOKENIZER.pad_id)}
