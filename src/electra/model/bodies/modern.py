@@ -125,11 +125,10 @@ class Layer(nn.Module):
         output: Tensor = hidden + self.contract(self.dropout(F.gelu(activated) * gate))
         return output
 
-    def weights(self) -> list[Tensor | None]:
-        """Return all weights in the order of their use, as the fused stack takes them."""
-        first = (self.attention_norm, self.attention.query_key_value, self.attention.output)
-        second = (self.feed_forward_norm, self.expand, self.contract)
-        return [getattr(module, "weight", None) for module in (*first, *second)]
+    def weights(self, following: nn.LayerNorm) -> list[Tensor]:
+        """Return all weights in the order of their use, as the fused stack takes them, with those of the next norm."""
+        first = (self.attention.query_key_value, self.attention.output, self.feed_forward_norm)
+        return [module.weight for module in (*first, self.expand, self.contract, following)]
 
 
 class ModernBody(Body):
@@ -151,7 +150,7 @@ class ModernBody(Body):
         hidden: Tensor = self.embeddings(ids)
         hidden = hidden.to(next(self.layers.parameters()).dtype)  # under autocast a norm widens them
         if self._fits_stack(hidden) and ops.choose("pre_norm_stack", hidden) == "triton":
-            return ops.norm(self._run_stack(hidden, attention), self.final_norm)
+            return self._run_stack(hidden, attention)
         sights = {kind: self._sight(ids, attention, kind) for kind in (True, False)}
         for layer in self.layers:
             sight = sights[bool(layer.is_global)]
@@ -218,14 +217,14 @@ class ModernBody(Body):
 
         config, length, device = self.config, hidden.size(1), hidden.device
         bounds = None if texts is None else bounds_of(texts)
-        positions = None if bounds is None else torch.arange(length, dtype=torch.int32, device=device) - bounds[0]
         head_size = config.hidden_size // config.heads
         tables = [
             rotation_table(length, theta, head_size, device) for theta in (config.global_theta, config.local_theta)
         ]
-        weights = [weight for layer in self.layers for weight in layer.weights()]  # type: ignore[operator]
+        nexts: list[Any] = [*(layer.attention_norm for layer in list(self.layers)[1:]), self.final_norm]
+        weights = [w for layer, norm in zip(self.layers, nexts, strict=True) for w in layer.weights(norm)]  # type: ignore[operator]
         settings = Settings(config.heads, config.layer_norm_eps, config.global_every, config.window // 2)
-        return run_blocks(hidden, weights, Places(bounds, positions, *tables[0], *tables[1]), settings)
+        return run_blocks(hidden, weights, Places(bounds, *tables[0], *tables[1]), settings)
 
     def _sight(self, ids: Tensor, texts: Tensor | None, is_global: bool) -> Sight:
         config, length = self.config, ids.size(1)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from electra.model.kernels.dropout import keeps, threshold
 from electra.model.kernels.launch import on_device
+from electra.model.kernels.rotary import Table, load_rotated, store_rotated_back
 
 WARPS = 8  # per program
 # GPUs compute 2^x natively: with `bits` = 1 / (√D ln 2), e^(score / √D) equals 2^(score · bits).
@@ -42,6 +43,35 @@ def seen(low, high, other):
 
 
 @triton.jit
+def _queries_and_keys(
+    projected, place, row, bounds, cosines, sines, sequence, tokens, width, D: tl.constexpr, TEXTS: tl.constexpr,
+    ROTATES: tl.constexpr,
+):  # fmt: skip
+    """Load a head's queries and keys, rotated if asked to."""
+    if ROTATES:
+        q = load_rotated(projected, place, row, bounds, cosines, sines, sequence, tokens, D, TEXTS)
+        k = load_rotated(projected, place + width, row, bounds, cosines, sines, sequence, tokens, D, TEXTS)
+    else:
+        inner, inside = tl.arange(0, D)[None, :], (row < tokens)[:, None]
+        q = tl.load(projected + place + inner, mask=inside, other=0.0)
+        k = tl.load(projected + place + width + inner, mask=inside, other=0.0)
+    return q, k
+
+
+@triton.jit
+def store_gradient(
+    table, place, gradient, row, bounds, cosines, sines, sequence, tokens, ROWS: tl.constexpr, D: tl.constexpr,
+    TEXTS: tl.constexpr, ROTATES: tl.constexpr,
+):  # fmt: skip
+    """Store the gradient (ROWS, D) of a head's queries or keys, rotated back if they were rotated."""
+    if ROTATES:
+        store_rotated_back(table, place, gradient, row, bounds, cosines, sines, sequence, tokens, ROWS, D, TEXTS)
+    else:
+        into = table + place + tl.arange(0, D)[None, :]
+        tl.store(into, gradient.to(table.dtype.element_ty), mask=(row < tokens)[:, None])
+
+
+@triton.jit
 def _scores(
     q, k, bounds, sequence, sequences, tokens, L: tl.constexpr, TEXTS: tl.constexpr, REACH: tl.constexpr,
     RAGGED: tl.constexpr, PRECISION: tl.constexpr,
@@ -57,18 +87,18 @@ def _scores(
 
 @triton.jit
 def _attention_forward(
-    projected, bounds, seeds, out, log_sum, sequences, tokens, heads, threshold, bits, keep_scale, L: tl.constexpr,
-    D: tl.constexpr, TEXTS: tl.constexpr, REACH: tl.constexpr, RAGGED: tl.constexpr, DROPS: tl.constexpr,
-    PRECISION: tl.constexpr,
+    projected, bounds, cosines, sines, seeds, out, log_sum, sequences, tokens, heads, threshold, bits, keep_scale,
+    L: tl.constexpr,
+    D: tl.constexpr, TEXTS: tl.constexpr, REACH: tl.constexpr, ROTATES: tl.constexpr, RAGGED: tl.constexpr,
+    DROPS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     sequence, head = tl.program_id(0) // heads, tl.program_id(0) % heads
     row, inner = tl.arange(0, L), tl.arange(0, D)
     inside = (row < tokens)[:, None]
     width = heads * D
-    place = (sequence * tokens + row)[:, None] * (3 * width) + head * D + inner[None, :]
-    q = tl.load(projected + place, mask=inside, other=0.0)
-    k = tl.load(projected + place + width, mask=inside, other=0.0)
-    v = tl.load(projected + place + 2 * width, mask=inside, other=0.0)
+    place = (sequence * tokens + row)[:, None] * (3 * width) + head * D
+    q, k = _queries_and_keys(projected, place, row, bounds, cosines, sines, sequence, tokens, width, D, TEXTS, ROTATES)
+    v = tl.load(projected + place + 2 * width + inner[None, :], mask=inside, other=0.0)
     scores = _scores(q, k, bounds, sequence, sequences, tokens, L, TEXTS, REACH, RAGGED, PRECISION)
     most = tl.max(scores, 1) * bits
     share = tl.exp2(scores * bits - most[:, None])
@@ -84,19 +114,18 @@ def _attention_forward(
 
 @triton.jit
 def _attention_backward(
-    projected, bounds, seeds, out, log_sum, gradient, to_projected, partial, sequences, tokens, heads, threshold, bits,
-    keep_scale, L: tl.constexpr, D: tl.constexpr, TEXTS: tl.constexpr, REACH: tl.constexpr, RAGGED: tl.constexpr,
-    DROPS: tl.constexpr, SUMS: tl.constexpr, PRECISION: tl.constexpr,
+    projected, bounds, cosines, sines, seeds, out, log_sum, gradient, to_projected, partial, sequences, tokens, heads,
+    threshold, bits, keep_scale, L: tl.constexpr, D: tl.constexpr, TEXTS: tl.constexpr, REACH: tl.constexpr,
+    ROTATES: tl.constexpr, RAGGED: tl.constexpr, DROPS: tl.constexpr, SUMS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     sequence, head = tl.program_id(0) // heads, tl.program_id(0) % heads
     row, inner = tl.arange(0, L), tl.arange(0, D)
     inside = (row < tokens)[:, None]
     width = heads * D
-    place = (sequence * tokens + row)[:, None] * (3 * width) + head * D + inner[None, :]
+    place = (sequence * tokens + row)[:, None] * (3 * width) + head * D
     at = (sequence * tokens + row)[:, None] * width + head * D + inner[None, :]
-    q = tl.load(projected + place, mask=inside, other=0.0)
-    k = tl.load(projected + place + width, mask=inside, other=0.0)
-    v = tl.load(projected + place + 2 * width, mask=inside, other=0.0)
+    q, k = _queries_and_keys(projected, place, row, bounds, cosines, sines, sequence, tokens, width, D, TEXTS, ROTATES)
+    v = tl.load(projected + place + 2 * width + inner[None, :], mask=inside, other=0.0)
     d = tl.load(gradient + at, mask=inside, other=0.0)
     mixed = tl.load(out + at, mask=inside, other=0.0)
     sums = tl.load(log_sum + tl.program_id(0) * tokens + row, mask=row < tokens, other=0.0)
@@ -113,10 +142,11 @@ def _attention_backward(
     to_v = tl.dot(tl.trans(used.to(d.dtype)), d, input_precision=PRECISION) * keep_scale
     to_k = tl.dot(tl.trans(to_scores), q, input_precision=PRECISION) * (bits * LN_2 * keep_scale)
     to_q = tl.dot(to_scores, k, input_precision=PRECISION) * (bits * LN_2 * keep_scale)
-    kind = to_projected.dtype.element_ty
-    tl.store(to_projected + place, to_q.to(kind), mask=inside)
-    tl.store(to_projected + place + width, to_k.to(kind), mask=inside)
-    tl.store(to_projected + place + 2 * width, to_v.to(kind), mask=inside)
+    store_gradient(to_projected, place, to_q, row, bounds, cosines, sines, sequence, tokens, L, D, TEXTS, ROTATES)
+    store_gradient(
+        to_projected, place + width, to_k, row, bounds, cosines, sines, sequence, tokens, L, D, TEXTS, ROTATES
+    )
+    tl.store(to_projected + place + 2 * width + inner[None, :], to_v.to(to_projected.dtype.element_ty), mask=inside)
     if SUMS:
         into = partial + sequence * 3 * width + head * D + inner
         tl.store(into, tl.sum(to_q, 0))
@@ -140,6 +170,7 @@ class Sight(NamedTuple):
 
     bounds: Tensor | None = None  # (2, B, L): where the text of each token begins and ends; None: one text
     reach: int = 0  # how far apart they may be; 0: any distance
+    rotation: Table | None = None  # of queries and keys by their positions
 
 
 class Drop(NamedTuple):
@@ -157,7 +188,7 @@ def attend(projected: Tensor, heads: int, sight: Sight, drop: Drop, out: Tensor,
     sequences, tokens, _ = projected.shape
     with on_device(projected):
         _attention_forward[(sequences * heads,)](
-            projected, sight.bounds, drop.seeds, out, log_sum, sequences, tokens, heads,
+            projected, sight.bounds, *rotation(sight), drop.seeds, out, log_sum, sequences, tokens, heads,
             *numbers(projected, heads, drop), **_constants(projected, heads, sight, drop),
         )  # fmt: skip
 
@@ -175,10 +206,15 @@ def attend_backward(
     sequences, tokens, _ = projected.shape
     with on_device(projected):
         _attention_backward[(sequences * heads,)](
-            projected, sight.bounds, drop.seeds, out, log_sum, gradient, to_projected, partial, sequences, tokens,
-            heads, *numbers(projected, heads, drop), **_constants(projected, heads, sight, drop),
+            projected, sight.bounds, *rotation(sight), drop.seeds, out, log_sum, gradient, to_projected, partial,
+            sequences, tokens, heads, *numbers(projected, heads, drop), **_constants(projected, heads, sight, drop),
             SUMS=partial is not None,
         )  # fmt: skip
+
+
+def rotation(sight: Sight) -> tuple[Tensor | None, Tensor | None]:
+    """Return the cosines and sines, if there are any."""
+    return sight.rotation or (None, None)
 
 
 def numbers(projected: Tensor, heads: int, drop: Drop) -> tuple[int, float, float]:
@@ -192,6 +228,7 @@ def flags(projected: Tensor, heads: int, sight: Sight, drop: Drop) -> dict[str, 
         "D": _head_size(projected, heads),
         "TEXTS": sight.bounds is not None,
         "REACH": sight.reach if sight.reach < projected.size(1) - 1 else 0,
+        "ROTATES": sight.rotation is not None,
         "DROPS": drop.chance > 0,
         "PRECISION": "ieee" if projected.dtype == torch.float32 else "tf32",
     }

@@ -13,9 +13,21 @@ import triton.language as tl
 from torch import Tensor
 
 from electra.model.kernels import SHORT, attention
-from electra.model.kernels.attention import LN_2, UNSEEN, Drop, Sight, flags, numbers, seen, span
+from electra.model.kernels.attention import (
+    LN_2,
+    UNSEEN,
+    Drop,
+    Sight,
+    flags,
+    numbers,
+    rotation,
+    seen,
+    span,
+    store_gradient,
+)
 from electra.model.kernels.dropout import keeps
 from electra.model.kernels.launch import on_device
+from electra.model.kernels.rotary import rotate
 
 
 class Blocks(NamedTuple):
@@ -43,7 +55,7 @@ def _part(table, sequence, tokens, row, head, width, D: tl.constexpr):
 def _long_forward(
     projected, bounds, seeds, out, log_sum, sequences, tokens, heads, threshold, bits, keep_scale,
     QUERIES: tl.constexpr, KEYS: tl.constexpr, D: tl.constexpr, TEXTS: tl.constexpr, REACH: tl.constexpr,
-    RAGGED: tl.constexpr, DROPS: tl.constexpr, PRECISION: tl.constexpr,
+    ROTATES: tl.constexpr, RAGGED: tl.constexpr, DROPS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     sequence, head, width = tl.program_id(0) // heads, tl.program_id(0) % heads, heads * D
     row = tl.program_id(1) * QUERIES + tl.arange(0, QUERIES)
@@ -104,9 +116,10 @@ def _shares(
 
 @triton.jit
 def _to_queries(
-    projected, bounds, seeds, out, log_sum, gradient, along, to_projected, partial, sequences, tokens, heads, threshold,
-    bits, keep_scale, QUERIES: tl.constexpr, KEYS: tl.constexpr, D: tl.constexpr, TEXTS: tl.constexpr,
-    REACH: tl.constexpr, RAGGED: tl.constexpr, DROPS: tl.constexpr, SUMS: tl.constexpr, PRECISION: tl.constexpr,
+    projected, bounds, cosines, sines, seeds, out, log_sum, gradient, along, to_projected, partial, sequences, tokens,
+    heads, threshold, bits, keep_scale, QUERIES: tl.constexpr, KEYS: tl.constexpr, D: tl.constexpr, TEXTS: tl.constexpr,
+    REACH: tl.constexpr, ROTATES: tl.constexpr, RAGGED: tl.constexpr, DROPS: tl.constexpr, SUMS: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     sequence, head, width = tl.program_id(0) // heads, tl.program_id(0) % heads, heads * D
     row = tl.program_id(1) * QUERIES + tl.arange(0, QUERIES)
@@ -129,9 +142,8 @@ def _to_queries(
         )  # fmt: skip
         to_q += tl.dot(to_scores, k, input_precision=PRECISION)
     to_q *= bits * LN_2 * keep_scale
-    inner = tl.arange(0, D)
-    place = (sequence * tokens + row)[:, None] * (3 * width) + head * D + inner[None, :]
-    tl.store(to_projected + place, to_q.to(to_projected.dtype.element_ty), mask=(row < tokens)[:, None])
+    place, inner = (sequence * tokens + row)[:, None] * (3 * width) + head * D, tl.arange(0, D)
+    store_gradient(to_projected, place, to_q, row, bounds, cosines, sines, sequence, tokens, QUERIES, D, TEXTS, ROTATES)
     if SUMS:
         into = partial + (sequence * tl.num_programs(1) + tl.program_id(1)) * 3 * width + head * D + inner
         tl.store(into, tl.sum(to_q, 0))
@@ -139,9 +151,10 @@ def _to_queries(
 
 @triton.jit
 def _to_keys_and_values(
-    projected, bounds, seeds, log_sum, gradient, along, to_projected, partial, sequences, tokens, heads, threshold,
-    bits, keep_scale, QUERIES: tl.constexpr, KEYS: tl.constexpr, D: tl.constexpr, TEXTS: tl.constexpr,
-    REACH: tl.constexpr, RAGGED: tl.constexpr, DROPS: tl.constexpr, SUMS: tl.constexpr, PRECISION: tl.constexpr,
+    projected, bounds, cosines, sines, seeds, log_sum, gradient, along, to_projected, partial, sequences, tokens, heads,
+    threshold, bits, keep_scale, QUERIES: tl.constexpr, KEYS: tl.constexpr, D: tl.constexpr, TEXTS: tl.constexpr,
+    REACH: tl.constexpr, ROTATES: tl.constexpr, RAGGED: tl.constexpr, DROPS: tl.constexpr, SUMS: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Keys run down and queries across, so that both products use the weights in their register layout."""
     sequence, head, width = tl.program_id(0) // heads, tl.program_id(0) % heads, heads * D
@@ -166,10 +179,10 @@ def _to_keys_and_values(
         to_k += tl.dot(to_scores, q, input_precision=PRECISION)
     to_v *= keep_scale
     to_k *= bits * LN_2 * keep_scale
-    inner, real = tl.arange(0, D), (column < tokens)[:, None]
-    place = (sequence * tokens + column)[:, None] * (3 * width) + head * D + inner[None, :]
-    tl.store(to_projected + width + place, to_k.to(to_projected.dtype.element_ty), mask=real)
-    tl.store(to_projected + 2 * width + place, to_v.to(to_projected.dtype.element_ty), mask=real)
+    place, inner = (sequence * tokens + column)[:, None] * (3 * width) + head * D + width, tl.arange(0, D)
+    store_gradient(to_projected, place, to_k, column, bounds, cosines, sines, sequence, tokens, KEYS, D, TEXTS, ROTATES)
+    into = to_projected + place + width + inner[None, :]
+    tl.store(into, to_v.to(to_projected.dtype.element_ty), mask=(column < tokens)[:, None])
     if SUMS:
         into = partial + (sequence * tl.num_programs(1) + tl.program_id(1)) * 3 * width + head * D + inner
         tl.store(into + width, tl.sum(to_k, 0))
@@ -184,12 +197,15 @@ def attention_for(projected: Tensor, heads: int) -> ModuleType:
 
 
 def attend(projected: Tensor, heads: int, sight: Sight, drop: Drop, out: Tensor, log_sum: Tensor) -> None:
-    """Do the same as `attention.attend`."""
+    """Do the same as `attention.attend`; queries and keys are rotated in place first."""
     sequences, tokens, _ = projected.shape
+    if sight.rotation:
+        rotate(projected, heads, sight.bounds, sight.rotation)
     with on_device(projected):
         _long_forward[(sequences * heads, triton.cdiv(tokens, FORWARD.queries))](
             projected, sight.bounds, drop.seeds, out, log_sum, sequences, tokens, heads,
-            *numbers(projected, heads, drop), **flags(projected, heads, sight, drop), **_cut(FORWARD, tokens),
+            *numbers(projected, heads, drop), **flags(projected, heads, sight._replace(rotation=None), drop),
+            **_cut(FORWARD, tokens),
         )  # fmt: skip
 
 
@@ -210,12 +226,12 @@ def attend_backward(
     common = flags(projected, heads, sight, drop) | {"SUMS": partial is not None}
     with on_device(projected):
         _to_queries[programs](
-            projected, sight.bounds, drop.seeds, out, log_sum, gradient, along, to_projected, partial, sequences,
-            tokens, heads, *scales, **common, **_cut(TO_QUERIES, tokens),
+            projected, sight.bounds, *rotation(sight), drop.seeds, out, log_sum, gradient, along, to_projected,
+            partial, sequences, tokens, heads, *scales, **common, **_cut(TO_QUERIES, tokens),
         )  # fmt: skip
         _to_keys_and_values[programs](
-            projected, sight.bounds, drop.seeds, log_sum, gradient, along, to_projected, partial, sequences,
-            tokens, heads, *scales, **common, **_cut(TO_KEYS_AND_VALUES, tokens),
+            projected, sight.bounds, *rotation(sight), drop.seeds, log_sum, gradient, along, to_projected, partial,
+            sequences, tokens, heads, *scales, **common, **_cut(TO_KEYS_AND_VALUES, tokens),
         )  # fmt: skip
 
 

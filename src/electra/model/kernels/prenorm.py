@@ -1,4 +1,4 @@
-"""Layer norm without a bias, ahead of a residual branch, and its backward pass including the sum with the residual's.
+"""Layer norm without a bias: the sum of a residual and a branch ahead of the next branch, and its backward pass.
 
 Shapes: T tokens, H hidden size.
 """
@@ -18,12 +18,17 @@ BACKWARD = Layout(numbers=2048, warps=2, programs=4)
 
 @triton.jit
 def _prenorm_forward(
-    x, gain, out, mean, deviation, tokens, eps, H: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr
-):
+    x, branch, gain, summed, out, mean, deviation, tokens, eps,
+    H: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr, ADDS: tl.constexpr,
+):  # fmt: skip
     rows, columns = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64), tl.arange(0, WIDTH)
     inside = (rows < tokens)[:, None] & (columns < H)[None, :]
     place = rows[:, None] * H + columns[None, :]
-    v = tl.load(x + place, mask=inside, other=0.0).to(tl.float32)
+    v = tl.load(x + place, mask=inside, other=0.0)
+    if ADDS:
+        v = (v.to(tl.float32) + tl.load(branch + place, mask=inside, other=0.0).to(tl.float32)).to(v.dtype)
+        tl.store(summed + place, v, mask=inside)
+    v = v.to(tl.float32)
     g = tl.load(gain + columns, mask=columns < H, other=0.0).to(tl.float32)
     center = tl.sum(v, 1) / H
     apart = tl.where(inside, v - center[:, None], 0.0)
@@ -62,14 +67,16 @@ def _prenorm_backward(
     tl.store(partial + tl.program_id(0) * H + columns, tl.sum(of_gain, 0), mask=columns < H)
 
 
-def prenorm(x: Tensor, gain: Tensor, eps: float, out: Tensor, moments: Tensor) -> None:
-    """Write the normalized (T, H), and the means and inverse deviations (2, T)."""
+def add_and_prenorm(
+    x: Tensor, branch: Tensor | None, gain: Tensor, eps: float, summed: Tensor | None, out: Tensor, moments: Tensor
+) -> None:
+    """Write x + branch and its norm, both (T, H), and the means and inverse deviations (2, T); or the norm of x."""
     tokens, hidden = x.shape
     rows = FORWARD.rows(hidden)
     with on_device(x):
         _prenorm_forward[(triton.cdiv(tokens, rows),)](
-            x, gain, out, moments[0], moments[1], tokens, eps, H=hidden, ROWS=rows,
-            WIDTH=triton.next_power_of_2(hidden), num_warps=FORWARD.warps,
+            x, branch, gain, summed, out, moments[0], moments[1], tokens, eps, H=hidden, ROWS=rows,
+            WIDTH=triton.next_power_of_2(hidden), ADDS=branch is not None, num_warps=FORWARD.warps,
         )  # fmt: skip
 
 
@@ -99,7 +106,7 @@ class _Prenorm(torch.autograd.Function):
     def forward(context: Any, x: Tensor, gain: Tensor, eps: float):
         out = torch.empty_like(x)
         moments = torch.empty(2, len(x), dtype=torch.float32, device=x.device)
-        prenorm(x, gain, eps, out, moments)
+        add_and_prenorm(x, None, gain, eps, None, out, moments)
         context.save_for_backward(x, gain, moments)
         return out
 

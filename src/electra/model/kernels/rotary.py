@@ -1,6 +1,7 @@
-"""Rotary positions: queries and keys are rotated in place, in the layout of the projection (T, 3, heads, D).
+"""Rotary positions: queries and keys are rotated by their positions, their gradients are rotated back.
 
-Shapes: T tokens, D head size.
+Positions count from the beginning of a text. Queries and keys lie in the layout of the projection, (B, L, 3, heads, D).
+Shapes: B sequences, L tokens, D head size.
 """
 
 import triton
@@ -11,39 +12,71 @@ from electra.model.kernels.launch import on_device
 
 TOKENS = 16  # per program
 WARPS = 4
+Table = tuple[Tensor, Tensor]  # cosines and sines (positions, D / 2)
+
+
+@triton.jit
+def _angles(row, pair, bounds, cosines, sines, sequence, tokens, D: tl.constexpr, TEXTS: tl.constexpr):
+    """Return the cosines and sines for some tokens of a sequence and some pairs of numbers."""
+    real, at = row < tokens, row
+    if TEXTS:
+        at = row - tl.load(bounds + sequence * tokens + row, mask=real, other=0)
+    place = at[:, None] * (D // 2) + pair[None, :]
+    cos = tl.load(cosines + place, mask=real[:, None], other=0.0)
+    return cos, tl.load(sines + place, mask=real[:, None], other=0.0)
+
+
+@triton.jit
+def load_rotated(
+    table, place, row, bounds, cosines, sines, sequence, tokens, D: tl.constexpr, TEXTS: tl.constexpr
+):  # fmt: skip
+    """Load a head's queries or keys (rows, D), which begin at `place` (rows, 1), and rotate them."""
+    inner, half = tl.arange(0, D), D // 2
+    inside = (row < tokens)[:, None]
+    x = tl.load(table + place + inner[None, :], mask=inside, other=0.0)
+    partner = tl.load(table + place + ((inner + half) % D)[None, :], mask=inside, other=0.0)
+    cos, sin = _angles(row, inner % half, bounds, cosines, sines, sequence, tokens, D, TEXTS)
+    sin = tl.where((inner < half)[None, :], -sin, sin)
+    return (x.to(tl.float32) * cos + partner.to(tl.float32) * sin).to(x.dtype)
+
+
+@triton.jit
+def store_rotated_back(
+    table, place, gradient, row, bounds, cosines, sines, sequence, tokens, ROWS: tl.constexpr, D: tl.constexpr,
+    TEXTS: tl.constexpr,
+):  # fmt: skip
+    """Rotate the gradient (ROWS, D) of rotated queries or keys back, and store it."""
+    pair, inside, kind = tl.arange(0, D // 2), (row < tokens)[:, None], table.dtype.element_ty
+    first, second = tl.split(tl.permute(tl.reshape(gradient, (ROWS, 2, D // 2)), (0, 2, 1)))
+    cos, sin = _angles(row, pair, bounds, cosines, sines, sequence, tokens, D, TEXTS)
+    into = table + place + pair[None, :]
+    tl.store(into, (first * cos + second * sin).to(kind), mask=inside)
+    tl.store(into + D // 2, (second * cos - first * sin).to(kind), mask=inside)
 
 
 @triton.jit
 def _rotate(
-    projected, positions, cosines, sines, tokens, length, sign,
-    heads: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, TEXTS: tl.constexpr,
+    projected, bounds, cosines, sines, tokens, HEADS: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr,
+    TEXTS: tl.constexpr,
 ):  # fmt: skip
-    rows, pair = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, D // 2)
-    inside = (rows < tokens)[:, None]
-    at = tl.load(positions + rows, mask=rows < tokens, other=0) if TEXTS else rows % length
-    angle = at[:, None] * (D // 2) + pair[None, :]
-    cos = tl.load(cosines + angle, mask=inside, other=0.0)
-    sin = tl.load(sines + angle, mask=inside, other=0.0) * sign
-    place = rows.to(tl.int64)[:, None] * (3 * heads * D) + pair[None, :]
-    for head in tl.static_range(2 * heads):  # queries, then keys
-        first = tl.load(projected + place + head * D, mask=inside, other=0.0).to(tl.float32)
-        second = tl.load(projected + place + head * D + D // 2, mask=inside, other=0.0).to(tl.float32)
-        kind = projected.dtype.element_ty
-        tl.store(projected + place + head * D, (first * cos - second * sin).to(kind), mask=inside)
-        tl.store(projected + place + head * D + D // 2, (second * cos + first * sin).to(kind), mask=inside)
+    sequence = tl.program_id(0).to(tl.int64)
+    row, pair = tl.program_id(1) * ROWS + tl.arange(0, ROWS), tl.arange(0, D // 2)
+    inside, kind = (row < tokens)[:, None], projected.dtype.element_ty
+    cos, sin = _angles(row, pair, bounds, cosines, sines, sequence, tokens, D, TEXTS)
+    place = (sequence * tokens + row)[:, None] * (3 * HEADS * D) + pair[None, :]
+    for head in tl.static_range(2 * HEADS):  # queries, then keys
+        at = projected + place + head * D
+        first = tl.load(at, mask=inside, other=0.0).to(tl.float32)
+        second = tl.load(at + D // 2, mask=inside, other=0.0).to(tl.float32)
+        tl.store(at, (first * cos - second * sin).to(kind), mask=inside)
+        tl.store(at + D // 2, (second * cos + first * sin).to(kind), mask=inside)
 
 
-def rotate(
-    projected: Tensor, heads: int, positions: Tensor | None, table: tuple[Tensor, Tensor], back: bool = False
-) -> None:
-    """Rotate the queries and keys in (B, L, 3H) by their positions (B, L), by default 0 to L - 1, or back again.
-
-    `table` holds the cosines and sines (positions, D / 2).
-    """
-    sequences, length, width = projected.shape
-    tokens = sequences * length
+def rotate(projected: Tensor, heads: int, bounds: Tensor | None, table: Table) -> None:
+    """Rotate the queries and keys in (B, L, 3H) in place; `bounds` (2, B, L) are those of texts."""
+    sequences, tokens, width = projected.shape
     with on_device(projected):
-        _rotate[(triton.cdiv(tokens, TOKENS),)](
-            projected, positions, *table, tokens, length, -1.0 if back else 1.0, heads=heads, D=width // 3 // heads,
-            ROWS=TOKENS, TEXTS=positions is not None, num_warps=WARPS,
+        _rotate[(sequences, triton.cdiv(tokens, TOKENS))](
+            projected, bounds, *table, tokens, HEADS=heads, D=width // 3 // heads, ROWS=TOKENS,
+            TEXTS=bounds is not None, num_warps=WARPS,
         )  # fmt: skip
