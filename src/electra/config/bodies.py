@@ -3,9 +3,9 @@
 from abc import abstractmethod
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, model_validator
 
-from electra.config.section import Probability, Section
+from electra.config.section import Few, Positive, Probability, Section, Size
 from electra.errors import ConfigError
 
 
@@ -15,15 +15,15 @@ class ModelConfig(Section):
     # Keys in which a model may differ from the weights that it starts from.
     FREE: ClassVar = ("dropout", "attention_dropout", "initializer_std", "layer_norm_eps", "activation_checkpointing")
     body: str = Field(description="architecture of the encoder")
-    hidden_size: PositiveInt = Field(description="width of the Transformer")
-    layers: PositiveInt = Field(description="Transformer blocks")
-    heads: PositiveInt = Field(description="attention heads; must divide hidden_size")
-    vocab_size: PositiveInt = Field(30_522, description="entries of the vocabulary; follows the corpus")
-    max_length: PositiveInt = Field(512, description="longest sequence in tokens; at least that of the corpus")
-    token_types: PositiveInt = Field(2, description="segment kinds: 0 for the first text, 1 for the second")
+    hidden_size: Size = Field(description="width of the Transformer")
+    layers: Few = Field(description="Transformer blocks")
+    heads: Size = Field(description="attention heads; must divide hidden_size")
+    vocab_size: Size = Field(30_522, description="entries of the vocabulary; follows the corpus")
+    max_length: Size = Field(512, description="longest sequence in tokens; at least that of the corpus")
+    token_types: Few = Field(2, description="segment kinds: 0 for the first text, 1 for the second")
     dropout: Probability = Field(0.1, description="dropout of the hidden states")
     attention_dropout: Probability = Field(0.1, description="dropout of the attention probabilities")
-    initializer_std: PositiveFloat = Field(0.02, description="standard deviation of the initial weights")
+    initializer_std: Positive = Field(0.02, description="standard deviation of the initial weights")
     activation_checkpointing: bool = Field(False, description="recompute blocks in the backward pass to save memory")
 
     @property
@@ -46,9 +46,9 @@ class ElectraModel(ModelConfig):
     """The encoder of BERT and ELECTRA: learned positions, post-norm, GELU."""
 
     body: Literal["electra"] = Field("electra", description="BERT's post-norm encoder, as in the paper")
-    embedding_size: PositiveInt = Field(description="width of the token, position and type embeddings")
-    feed_forward_size: PositiveInt = Field(description="inner width of the feed-forward block")
-    layer_norm_eps: PositiveFloat = Field(1e-12, description="added to the variance in layer norm")
+    embedding_size: Size = Field(description="width of the token, position and type embeddings")
+    feed_forward_size: Size = Field(description="inner width of the feed-forward block")
+    layer_norm_eps: Positive = Field(1e-12, description="added to the variance in layer norm")
 
     def scaled(self, width: float, depth: float, *, own_embeddings: bool) -> Self:
         """Return a generator's shape: one head per 64 of its width, a feed-forward block of four times its width."""
