@@ -16,7 +16,7 @@ COMMANDS = (  # in the order of the help; each is a module of this package with 
     *"demo train vocab corpus pretrain detect play finetune evaluate predict glue".split(),
     *"report import_ export config flops bench".split(),
 )
-LONGEST_LINE = 1000  # characters of an error
+LONGEST_LINE = 600  # characters of an error
 INTERRUPTED = 130  # typer's exit code for Ctrl-C
 
 
