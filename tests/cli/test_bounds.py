@@ -25,7 +25,7 @@ def assert_refused(result, message: str) -> None:
         ("model.initializer_std=inf", "should be less than or equal to 1000000"),
         ("train.adam_eps=inf", "should be less than or equal to 1000000"),
         ("train.weight_decay=inf", "should be less than or equal to 1000000"),
-        ("train.weight_decay=nan", "should be greater than or equal to 0"),
+        ("train.weight_decay=nan", "should be less than or equal to 1000000"),
         (f"{'x' * 100_000}=1", "unknown config key"),
     ],
 )
