@@ -88,7 +88,7 @@ class Corpora(list[Corpus]):
         if sequences and config.train.batch_size > MOST_EPOCHS * sequences:
             raise ConfigError(
                 f"train.batch_size is {config.train.batch_size}, but {corpus.path} has only {sequences} sequences: "
-                f"lower train.batch_size, or build a corpus of more text"
+                "lower it, or build a corpus of more text"
             )
         if not fits_vocabulary(model.vocab_size, self.tokenizer.vocab_size):
             raise ConfigError(
