@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from electra.config.section import (
     Count,
     Device,
+    Duration,
     Few,
     ForwardPrecision,
     NonNegative,
@@ -61,7 +62,7 @@ class FinetuneConfig(Root):
         None, description="longest input in tokens; follows the task"
     )
     double_unordered: bool | None = Field(None, description="train on both orders of a pair; follows the task")
-    epochs: Positive | None = Field(None, description="passes over the training data; follows the task")
+    epochs: Duration | None = Field(None, description="passes over the training data; follows the task")
     batch_size: Size = Field(32, description="inputs (choice: examples) in one update")
     learning_rate: Positive | None = Field(None, description="learning rate of the head; follows the model's width")
     learning_rates: list[Positive] = Field(

@@ -10,6 +10,7 @@ from electra.config.section import (
     Count,
     CountOrZero,
     Device,
+    Duration,
     ForwardPrecision,
     NonNegative,
     Optimizer,
@@ -28,7 +29,7 @@ class TrainConfig(Section):
 
     steps: Count | None = Field(None, description="budget: updates of the weights")
     tokens: Count | None = Field(None, description="budget: tokens read, instead of steps")
-    hours: Positive | None = Field(None, description="budget: wall-clock time, instead of steps")
+    hours: Duration | None = Field(None, description="budget: wall-clock time, instead of steps")
     batch_size: Size = Field(description="sequences in one update")
     micro_batch_size: Size | None = Field(
         None, description="sequences at a time; their gradients are accumulated (default: all at once)"

@@ -11,8 +11,9 @@ CountOrZero = Annotated[int, Field(ge=0, le=10**15)]
 Size = Annotated[int, Field(gt=0, le=2**20)]  # of a tensor
 Few = Annotated[int, Field(gt=0, le=1000)]  # layers, seeds, columns
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
-Positive = Annotated[float, Field(gt=0, le=1e6)]
-NonNegative = Annotated[float, Field(ge=0, le=1e6)]
+Positive = Annotated[float, Field(gt=0, le=1e30)]
+NonNegative = Annotated[float, Field(ge=0, le=1e30)]
+Duration = Annotated[float, Field(gt=0, le=1e6)]  # hours or epochs
 Probability = Annotated[float, Field(ge=0, lt=1)]
 Share = Annotated[float, Field(gt=0, lt=1)]
 Ratio = Annotated[float, Field(gt=0, le=4)]
