@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from electra.data.files import atomic_folder, exists, write_atomically
+from electra.data.files import atomic_folder, exists, read_table, write_atomically
 from electra.errors import CheckpointError
 
 
@@ -140,3 +140,10 @@ with atomic_folder(Path({str(tmp_path / "out")!r})):
             write_folder(tmp_path / "out", "two")
         holder.kill()
     write_folder(tmp_path / "out", "two")
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "[" * 3000, f'{{"seed": {"1" * 5000}}}'])
+def test_a_file_that_holds_no_object_is_refused(tmp_path, content):
+    (tmp_path / "task.json").write_text(content)
+    with pytest.raises(CheckpointError, match=r"task\.json is not a task: "):
+        read_table(tmp_path / "task.json", "a task", CheckpointError)

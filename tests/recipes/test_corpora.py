@@ -199,3 +199,9 @@ def test_two_segments_need_two_types(config, tokenizer, tmp_path):
     build_corpus([tmp_path / "text.txt"], tokenizer, length=16, cut="paper", out=tmp_path / "paper", workers=0)
     with pytest.raises(ConfigError, match=r"has two segments per sequence \(--cut paper\): set model.token_types=2"):
         pretrain(config(f"data={tmp_path / 'paper'}", "model.token_types=1"))
+
+
+def test_a_batch_far_larger_than_the_corpus_is_refused(another):
+    config = load_config("tiny", [f"data={another(16)}", "train.batch_size=1000000"])
+    with pytest.raises(ConfigError, match=r"^train.batch_size is 1000000, but .* has only \d+ sequences: lower it"):
+        check(config)

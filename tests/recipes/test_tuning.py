@@ -139,3 +139,8 @@ def test_dropout_of_attention_is_that_of_pre_training_too_unless_set(tuning):
         assert same.attention_dropout == same.dropout == ours.dropout
     finally:
         prepared.start.encoder.config = ours
+
+
+def test_a_batch_has_no_more_rows_than_there_are_inputs(tuning):
+    assert tuning("cola", 20, "batch_size=1000000").batch_size == 20
+    assert tuning("cola", 20, "batch_size=8").batch_size == 8

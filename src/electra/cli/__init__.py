@@ -16,6 +16,7 @@ COMMANDS = (  # in the order of the help; each is a module of this package with 
     *"demo train vocab corpus pretrain detect play finetune evaluate predict glue".split(),
     *"report import_ export config flops bench".split(),
 )
+LONGEST_LINE = 600  # characters of an error
 INTERRUPTED = 130  # typer's exit code for Ctrl-C
 
 
@@ -90,5 +91,8 @@ def _fail(error: Exception, debug: bool, exit_code: int) -> None:
         message += "; make room and run the same command again"
     if exit_code == 1:
         message = f"{type(error).__name__}: {message} (this is a bug; electra --debug ... shows the traceback)"
-    typer.echo(f"electra: {' '.join(message.split())}", err=True)
+    line = " ".join(message.split())
+    if len(line) > LONGEST_LINE:  # both ends remain: what was found, and what to do next
+        line = f"{line[: LONGEST_LINE // 2]} … {line[-LONGEST_LINE // 2 :]}"
+    typer.echo(f"electra: {line}", err=True)
     sys.exit(exit_code)

@@ -28,7 +28,11 @@ def bench(
     size: Annotated[str, Option(help="Preset name.")] = "small",
     batch: Annotated[
         list[int] | None,
-        Option(min=1, help="Batch size (for encode, of Hugging Face's variants); repeatable.  [default: by device]"),
+        Option(
+            min=1,
+            max=2**20,
+            help="Batch size (for encode, of Hugging Face's variants); repeatable.  [default: by device]",
+        ),
     ] = None,
     length: Annotated[
         int | None, Option(min=8, max=65_536, help="Tokens per sequence; for encode, maximum.  [default: the preset's]")
@@ -36,7 +40,7 @@ def bench(
     text: Annotated[
         Path | None, Option(exists=True, dir_okay=False, help="File with a text per line.  [default: generated]")
     ] = None,
-    seconds: Annotated[float, Option(min=0, help="Seconds to measure each batch size.")] = 40.0,
+    seconds: Annotated[float, Option(min=0, max=86_400, help="Seconds to measure each batch size.")] = 40.0,
     against: Annotated[
         Literal["hf", "none"] | None, Option(help="What to compare with.  [default: hf if transformers is installed]")
     ] = None,

@@ -19,7 +19,7 @@ EXAMPLES = ("electra demo", "electra demo --minutes 10 --out runs/longer")
 
 def demo(
     out: Annotated[Path, Option(metavar="RUN", help="Run folder to write.")] = Path("runs/demo"),
-    minutes: Annotated[float, Option(min=0.1, help="Wall-clock time for the demo.")] = 4.0,
+    minutes: Annotated[float, Option(min=0.1, max=10_000, help="Wall-clock time for the demo.")] = 4.0,
     quiet: Quiet = False,
 ) -> None:
     """Pre-train a tiny model on local documentation and test it. Nothing is downloaded."""

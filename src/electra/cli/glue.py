@@ -25,7 +25,9 @@ def glue(
     out: Annotated[Path, Option(metavar="RUN", help="Folder for the runs of all tasks.")],
     overrides: TuningOverrides = None,
     task: Annotated[list[str] | None, Option(metavar="TASK", help="Run only this task; repeatable.")] = None,
-    together: Annotated[int, Option(min=1, help="Tasks to run at once; useful if one does not fill the GPU.")] = 1,
+    together: Annotated[
+        int, Option(min=1, max=100, help="Tasks to run at once; useful if one does not fill the GPU.")
+    ] = 1,
     dry_run: Annotated[bool, Option("--dry-run", help="Read the data, print the plan and exit.")] = False,
     quiet: Quiet = False,
     as_json: Json = False,

@@ -3,9 +3,9 @@
 from abc import abstractmethod
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, model_validator
 
-from electra.config.section import Probability, Section
+from electra.config.section import Few, Positive, Probability, Section, Size
 from electra.errors import ConfigError
 
 
@@ -21,15 +21,15 @@ class ModelConfig(Section):
         "activation_checkpointing",
     )
     body: str = Field(description="architecture of the encoder")
-    hidden_size: PositiveInt = Field(description="width of the Transformer")
-    layers: PositiveInt = Field(description="Transformer blocks")
-    heads: PositiveInt = Field(description="attention heads; must divide hidden_size")
-    vocab_size: PositiveInt = Field(30_522, description="entries of the vocabulary; follows the corpus")
-    max_length: PositiveInt = Field(512, description="longest sequence in tokens; at least that of the corpus")
+    hidden_size: Size = Field(description="width of the Transformer")
+    layers: Few = Field(description="Transformer blocks")
+    heads: Size = Field(description="attention heads; must divide hidden_size")
+    vocab_size: Size = Field(30_522, description="entries of the vocabulary; follows the corpus")
+    max_length: Size = Field(512, description="longest sequence in tokens; at least that of the corpus")
     dropout: Probability = Field(0.1, description="dropout of the hidden states")
     attention_dropout: Probability = Field(0.1, description="dropout of the attention probabilities")
-    initializer_std: PositiveFloat = Field(0.02, description="standard deviation of the initial weights")
-    layer_norm_eps: PositiveFloat = Field(1e-12, description="added to the variance in layer norm")
+    initializer_std: Positive = Field(0.02, description="standard deviation of the initial weights")
+    layer_norm_eps: Positive = Field(1e-12, description="added to the variance in layer norm")
     activation_checkpointing: bool = Field(False, description="recompute blocks in the backward pass to save memory")
 
     @property
@@ -76,9 +76,9 @@ class ElectraModel(ModelConfig):
     """The encoder of BERT and ELECTRA: learned positions, post-norm, GELU."""
 
     body: Literal["electra"] = Field("electra", description="BERT's post-norm encoder, as in the paper")
-    embedding_size: PositiveInt = Field(description="width of the token, position and type embeddings")
-    feed_forward_size: PositiveInt = Field(description="inner width of the feed-forward block")
-    token_types: PositiveInt = Field(2, description="segment kinds: 0 for the first text, 1 for the second")
+    embedding_size: Size = Field(description="width of the token, position and type embeddings")
+    feed_forward_size: Size = Field(description="inner width of the feed-forward block")
+    token_types: Few = Field(2, description="segment kinds: 0 for the first text, 1 for the second")
 
     def sizes_for(self, vocab_size: int, length: int, segments: int) -> dict[str, int]:
         return super().sizes_for(vocab_size, length, segments) | {"token_types": max(self.token_types, segments)}
@@ -104,15 +104,15 @@ class ModernModel(ModelConfig):
 
     FREE: ClassVar[tuple[str, ...]] = (*ModelConfig.FREE, "max_length", "pooling")
     body: Literal["modern"] = Field("modern", description="ModernBERT's pre-norm encoder")
-    max_length: PositiveInt = Field(8192, description="longest sequence in tokens; at least that of the corpus")
-    feed_forward_size: PositiveInt = Field(description="inner width of the gated feed-forward block")
-    window: PositiveInt = Field(128, description="tokens that a local layer sees around each token; even")
-    global_every: PositiveInt = Field(3, description="layers from one that sees all tokens to the next")
-    global_theta: PositiveFloat = Field(160_000.0, description="base of the rotary positions in global layers")
-    local_theta: PositiveFloat = Field(10_000.0, description="base of the rotary positions in local layers")
+    max_length: Size = Field(8192, description="longest sequence in tokens; at least that of the corpus")
+    feed_forward_size: Size = Field(description="inner width of the gated feed-forward block")
+    window: Size = Field(128, description="tokens that a local layer sees around each token; even")
+    global_every: Few = Field(3, description="layers from one that sees all tokens to the next")
+    global_theta: Positive = Field(160_000.0, description="base of the rotary positions in global layers")
+    local_theta: Positive = Field(10_000.0, description="base of the rotary positions in local layers")
     dropout: Probability = Field(0.0, description="dropout of the embeddings and inside the feed-forward blocks")
     attention_dropout: Probability = Field(0.0, description="dropout of the attention probabilities and its output")
-    layer_norm_eps: PositiveFloat = Field(1e-5, description="added to the variance in layer norm")
+    layer_norm_eps: Positive = Field(1e-5, description="added to the variance in layer norm")
     pooling: Literal["first", "mean"] = Field(
         "first", description="what heads for whole texts read: the first token or the mean of all"
     )

@@ -2,9 +2,23 @@
 
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, model_validator
 
-from electra.config.section import Device, ForwardPrecision, NonNegative, Optimizer, Out, Probability, Root
+from electra.config.section import (
+    Count,
+    Device,
+    Duration,
+    Few,
+    ForwardPrecision,
+    NonNegative,
+    Optimizer,
+    Out,
+    Positive,
+    Probability,
+    Root,
+    Seed,
+    Size,
+)
 from electra.config.tasks import TableConfig, TaggingConfig
 
 SEEDS = {"single": 1, "paper": 10, "mnli-init": 10}  # number of seeds of each protocol, unless it is set
@@ -40,19 +54,19 @@ class FinetuneConfig(Root):
     protocol: Literal["single", "paper", "mnli-init"] = Field(
         "single", description="paper: median of 10 seeds; mnli-init: RTE, MRPC, STS-B from a model fine-tuned on MNLI"
     )
-    seeds: PositiveInt | None = Field(None, description="number of runs, with seeds 0, 1, …; follows the protocol")
+    seeds: Few | None = Field(None, description="number of runs, with seeds 0, 1, …; follows the protocol")
     keep: Literal["best", "median"] = Field("best", description="seed whose model is kept")
     head: HeadKind | None = Field(
         None, description="head on the encoder: the paper's, or that of transformers; follows the body"
     )
-    max_length: int | None = Field(None, ge=4, description="longest input in tokens; follows the task")
-    double_unordered: bool | None = Field(None, description="train on both orders of a pair; follows the task")
-    epochs: PositiveFloat | None = Field(None, description="passes over the training data; follows the task")
-    batch_size: PositiveInt = Field(32, description="inputs (choice: examples) in one update")
-    learning_rate: PositiveFloat | None = Field(
-        None, description="learning rate of the head; follows the model's width"
+    max_length: Annotated[Size, Field(ge=4)] | None = Field(
+        None, description="longest input in tokens; follows the task"
     )
-    learning_rates: list[PositiveFloat] = Field(
+    double_unordered: bool | None = Field(None, description="train on both orders of a pair; follows the task")
+    epochs: Duration | None = Field(None, description="passes over the training data; follows the task")
+    batch_size: Size = Field(32, description="inputs (choice: examples) in one update")
+    learning_rate: Positive | None = Field(None, description="learning rate of the head; follows the model's width")
+    learning_rates: list[Positive] = Field(
         [], description="learning rates to try; the one with the best median on dev is kept"
     )
     layer_decay: Annotated[float, Field(gt=0, le=1)] | None = Field(
@@ -67,21 +81,21 @@ class FinetuneConfig(Root):
         None, description="dropout of hidden states and attention probabilities; follows pre-training"
     )
     weight_decay: NonNegative = Field(0.0, description="decoupled decay; biases and layer norms are exempt")
-    clip_norm: PositiveFloat = Field(1.0, description="maximum norm of the gradient of the mean loss")
-    early_stopping: PositiveInt | None = Field(
+    clip_norm: Positive = Field(1.0, description="maximum norm of the gradient of the mean loss")
+    early_stopping: Count | None = Field(
         None, description="stop after this many epochs without a better dev score, and keep the best model"
     )
-    checkpoint_every: PositiveInt | None = Field(
+    checkpoint_every: Count | None = Field(
         None, description="updates between checkpoints; without them an interrupted seed restarts"
     )
     table: TableConfig = TableConfig()
     tagging: TaggingConfig = TaggingConfig()
-    log_every: PositiveInt = Field(
+    log_every: Count = Field(
         50, description="updates between lines of metrics.jsonl; at first after 1, 2, 4, 8 ... updates"
     )
     precision: ForwardPrecision = "auto"
     device: Device = "auto"
-    seed: NonNegativeInt = Field(0, description="first seed")
+    seed: Seed = Field(0, description="first seed")
 
     def file(self, split: Literal["train", "dev", "test"]) -> str | None:
         """Return the file that replaces the official one of a split, or None."""

@@ -153,9 +153,16 @@ def _read_preset(schema: type[Root], name: str) -> dict[str, Any]:
 
 def _parse(content: bytes, where: str) -> dict[str, Any]:
     try:
-        return flatten(tomllib.loads(content.decode("utf-8-sig")))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        return flatten(_parse_toml(content.decode("utf-8-sig")))
+    except (ValueError, RecursionError) as problem:
         raise ConfigError(f"{where}: not valid TOML: {problem}") from None
+
+
+def _parse_toml(text: str) -> dict[str, Any]:
+    """Parse TOML; raise an error also for values that messages could not show, such as endless hexadecimal ones."""
+    values = tomllib.loads(text)
+    json.dumps(flatten(values), default=str)
+    return values
 
 
 def _parse_override(schema: type[Root], override: str) -> dict[str, Any]:
@@ -167,8 +174,8 @@ def _parse_override(schema: type[Root], override: str) -> dict[str, Any]:
 
 def _parse_value(raw: str) -> Any:
     try:
-        return tomllib.loads(f"value = {raw}")["value"]
-    except tomllib.TOMLDecodeError:
+        return _parse_toml(f"value = {raw}")["value"]
+    except (ValueError, RecursionError):
         return raw  # a bare word is a string: objective.name=mlm needs no quotes
 
 

@@ -2,10 +2,10 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, PositiveFloat, model_validator
+from pydantic import Field, model_validator
 
 from electra.config.bodies import ModelConfig
-from electra.config.section import NonNegative, Ratio, Section, Share
+from electra.config.section import NonNegative, Positive, Ratio, Section, Share
 
 SHARING = "weights shared with the discriminator; gdes: embeddings, but not their gradients"
 
@@ -15,7 +15,7 @@ class SizedGenerator(Section):
 
     width: Ratio = Field(0.25, description="hidden size as a ratio to the discriminator's")
     depth: Ratio = Field(1.0, description="number of layers as a ratio to the discriminator's")
-    rate: PositiveFloat = Field(1.0, description="multiple of the learning rate for the weights it does not share")
+    rate: Positive = Field(1.0, description="multiple of the learning rate for the weights it does not share")
     sharing: Literal["none", "embeddings", "gdes", "all"]
 
     def model(self, discriminator: ModelConfig) -> ModelConfig:
@@ -89,7 +89,7 @@ class Sampling(Masking):
     """Fields of the objectives with a generator that samples."""
 
     generator_weight: NonNegative = Field(1.0, description="weight of the generator's loss")
-    temperature: PositiveFloat = Field(1.0, description="softmax temperature of the generator's samples")
+    temperature: Positive = Field(1.0, description="softmax temperature of the generator's samples")
 
 
 class ReplacedTokens(Sampling):

@@ -2,42 +2,57 @@
 
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, model_validator
 
 from electra.config.bodies import Model
 from electra.config.objectives import Objective, SizedGenerator
-from electra.config.section import Device, ForwardPrecision, NonNegative, Optimizer, Out, Probability, Root, Section
+from electra.config.section import (
+    Count,
+    CountOrZero,
+    Device,
+    Duration,
+    ForwardPrecision,
+    NonNegative,
+    Optimizer,
+    Out,
+    Positive,
+    Probability,
+    Root,
+    Section,
+    Seed,
+    Size,
+)
 
 
 class TrainConfig(Section):
     """Budget, batches, optimizer and schedule."""
 
-    steps: PositiveInt | None = Field(None, description="budget: updates of the weights")
-    tokens: PositiveInt | None = Field(None, description="budget: tokens read, instead of steps")
-    hours: PositiveFloat | None = Field(None, description="budget: wall-clock time, instead of steps")
-    batch_size: PositiveInt = Field(description="sequences in one update")
-    micro_batch_size: PositiveInt | None = Field(
+    steps: Count | None = Field(None, description="budget: updates of the weights")
+    tokens: Count | None = Field(None, description="budget: tokens read, instead of steps")
+    hours: Duration | None = Field(None, description="budget: wall-clock time, instead of steps")
+    batch_size: Size = Field(description="sequences in one update")
+    micro_batch_size: Size | None = Field(
         None, description="sequences at a time; their gradients are accumulated (default: all at once)"
     )
-    start_batch_size: PositiveInt | None = Field(None, description="initial batch size, if it grows")
-    batch_warmup_steps: PositiveInt | None = Field(None, description="updates until the full batch size")
-    length: PositiveInt = Field(description="tokens in one sequence; follows the corpus")
-    start_length: PositiveInt | None = Field(None, description="initial tokens in one sequence, if it grows")
-    length_warmup_steps: PositiveInt | None = Field(None, description="updates until the full length")
+    start_batch_size: Size | None = Field(None, description="initial batch size, if it grows")
+    batch_warmup_steps: Count | None = Field(None, description="updates until the full batch size")
+    length: Size = Field(description="tokens in one sequence; follows the corpus")
+    start_length: Size | None = Field(None, description="initial tokens in one sequence, if it grows")
+    length_warmup_steps: Count | None = Field(None, description="updates until the full length")
     optimizer: Optimizer = "electra"
-    learning_rate: PositiveFloat = Field(description="base rate, multiplied by the schedule")
+    learning_rate: Positive = Field(description="base rate, multiplied by the schedule")
     schedule: Literal["linear", "stable"] = Field(
         "linear", description="linear decay times warmup as in the original, or warmup, plateau and a final decay"
     )
-    warmup_steps: NonNegativeInt = Field(10_000, description="updates until the full rate")
+    warmup_steps: CountOrZero = Field(10_000, description="updates until the full rate")
     decay_fraction: Annotated[float, Field(gt=0, le=1)] = Field(
         0.2, description="with schedule = stable: share of the run over which the rate falls to zero at the end"
     )
     weight_decay: NonNegative = Field(0.01, description="decoupled weight decay; biases and layer norms are exempt")
     adam_beta1: Probability = Field(0.9, description="decay of the running mean of the gradient")
     adam_beta2: Probability = Field(0.999, description="decay of the running mean of its square")
-    adam_eps: PositiveFloat = Field(1e-6, description="added to the denominator")
-    clip_norm: PositiveFloat = Field(1.0, description="largest norm of the gradient")
+    adam_eps: Positive = Field(1e-6, description="added to the denominator")
+    clip_norm: Positive = Field(1.0, description="largest norm of the gradient")
     precision: ForwardPrecision = "auto"
     execution: Literal["auto", "plain", "compiled", "fast"] = Field(
         "auto", description="plain PyTorch, torch.compile, or our kernels in CUDA graphs (fast); auto: fast on a GPU"
@@ -76,21 +91,21 @@ class TrainConfig(Section):
 class CheckpointConfig(Section):
     """Checkpoints, from which a run resumes."""
 
-    every: PositiveInt = Field(1000, description="updates between checkpoints")
-    keep: PositiveInt = Field(2, description="newest checkpoints to keep, besides that of the lowest held-out loss")
+    every: Count = Field(1000, description="updates between checkpoints")
+    keep: Count = Field(2, description="newest checkpoints to keep, besides that of the lowest held-out loss")
 
 
 class EvaluateConfig(Section):
     """Evaluation on the held-out part of the corpus."""
 
-    every: PositiveInt = Field(1000, description="updates between evaluations")
-    batches: PositiveInt = Field(20, description="batches of held-out sequences, the same each time")
+    every: Count = Field(1000, description="updates between evaluations")
+    batches: Size = Field(20, description="batches of held-out sequences, the same each time")
 
 
 class LogConfig(Section):
     """Logging, besides metrics.jsonl, which is always written."""
 
-    every: PositiveInt = Field(50, description="updates between lines of metrics.jsonl; early on 1, 2, 4, 8, …")
+    every: Count = Field(50, description="updates between lines of metrics.jsonl; early on 1, 2, 4, 8, …")
     tensorboard: bool = Field(False, description="also write TensorBoard files (extra: track)")
     wandb: bool = Field(False, description="also report to Weights & Biases (extra: track)")
 
@@ -103,11 +118,11 @@ class PretrainConfig(Root):
     alternatives: ClassVar[tuple[tuple[str, ...], ...]] = (("train.steps", "train.tokens", "train.hours"),)
 
     data: str | list[str] | None = Field(None, description="corpus folder, or a list of them")
-    data_weights: list[PositiveFloat] | None = Field(None, description="weight of each corpus in the mixture")
+    data_weights: list[Positive] | None = Field(None, description="weight of each corpus in the mixture")
     out: Out | None = Field(None, description="folder of the run")
     init: str | None = Field(None, description="run or imported model to start from")
     device: Device = "auto"
-    seed: NonNegativeInt = Field(0, description="determines every random draw, together with the step")
+    seed: Seed = Field(0, description="determines every random draw, together with the step")
     model: Model
     objective: Objective
     train: TrainConfig

@@ -5,10 +5,18 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+# Bounds keep sums and products finite; they are far beyond any use.
+Count = Annotated[int, Field(gt=0, le=10**15)]  # of updates or tokens
+CountOrZero = Annotated[int, Field(ge=0, le=10**15)]
+Size = Annotated[int, Field(gt=0, le=2**20)]  # of a tensor
+Few = Annotated[int, Field(gt=0, le=1000)]  # layers, seeds, columns
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+Positive = Annotated[float, Field(gt=0, le=1e30)]
+NonNegative = Annotated[float, Field(ge=0, le=1e30)]
+Duration = Annotated[float, Field(gt=0, le=1e6)]  # hours or epochs
 Probability = Annotated[float, Field(ge=0, lt=1)]
 Share = Annotated[float, Field(gt=0, lt=1)]
 Ratio = Annotated[float, Field(gt=0, le=4)]
-NonNegative = Annotated[float, Field(ge=0)]
 Device = Annotated[Literal["auto", "cuda", "mps", "cpu"], Field(description="auto: an NVIDIA GPU if there is one")]
 Precision = Literal["auto", "bf16", "float32"]
 ForwardPrecision = Annotated[Precision, Field(description="auto: bf16 on a GPU, float32 on a CPU")]

@@ -2,9 +2,9 @@
 
 from typing import Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field
 
-from electra.config.section import Section, Share
+from electra.config.section import Few, Section, Share
 
 Kind = Literal["classification", "multilabel", "regression", "tagging", "answering"]
 
@@ -12,12 +12,10 @@ Kind = Literal["classification", "multilabel", "regression", "tagging", "answeri
 class TaggingConfig(Section):
     """Columns of words and tags, and what the network predicts."""
 
-    word_column: PositiveInt | None = Field(
+    word_column: Few | None = Field(
         None, description="column of the word, counted from 1; default: the first, in CoNLL-U the second"
     )
-    tag_column: PositiveInt | None = Field(
-        None, description="column of the tag; default: the last, in CoNLL-U the fourth"
-    )
+    tag_column: Few | None = Field(None, description="column of the tag; default: the last, in CoNLL-U the fourth")
     scheme: Literal["bio", "bioes"] = Field(
         "bio",
         description="scheme that the network predicts; bioes: also marks ends and single words, as in the original",

@@ -50,7 +50,7 @@ def read_table(path: Path, what: str, error: type[ElectraError]) -> dict[str, An
     """Read a JSON file that holds an object, such as a model's config; raise `error` for anything else."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise error(f"{path} is not {what}: {problem}") from None
     if not isinstance(found, dict):
         raise error(f"{path} is not {what}: it holds a {type(found).__name__}, not an object")

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from starlette.middleware import Middleware
 
 from electra.errors import ElectraError
 from electra.model.pretrained import GENERATOR, Pretrained
 from electra.playground import fooling, forms, tokens
 from electra.playground.fooling import Round
+from electra.playground.guard import Guard
 from electra.recipes.evaluate import Tuned
 
 STYLE = Path(__file__).with_name("page.css")
@@ -37,9 +39,20 @@ NO_GENERATOR = (
 )
 
 
+class Page(gr.Blocks):
+    """Blocks that show the error of a call on the page, without a traceback on the console."""
+
+    async def process_api(self, *arguments: Any, **settings: Any) -> dict[str, Any]:
+        """Run the function of an event."""
+        try:
+            return await super().process_api(*arguments, **settings)
+        except Exception as problem:
+            raise gr.Error(str(problem), print_exception=False) from problem
+
+
 def build_page(model: Pretrained | Tuned, name: str) -> gr.Blocks:
     """Build the page: tabs Detect and Fool it for a pre-trained model, Task for a fine-tuned one."""
-    page = gr.Blocks(title=f"{name}, electra play", analytics_enabled=False)
+    page = Page(title=f"{name}, electra play", analytics_enabled=False)
     with page:
         intro = PRETRAINED if isinstance(model, Pretrained) else TUNED.format(task=model.task.name)
         gr.HTML(f'<header><h1>electra</h1><p>{escape(intro)}</p><p class="model">{escape(name)}</p></header>')
@@ -159,4 +172,6 @@ def launch(page: gr.Blocks, host: str, port: int, browser: bool) -> None:
         footer_links=[],
         theme=gr.themes.Base(**FONTS).set(**INKS),
         css_paths=STYLE,
+        enable_monitoring=False,
+        app_kwargs={"middleware": [Middleware(Guard, host, port)]},
     )

@@ -17,6 +17,7 @@ from electra.data.tokens.tokenizer import load_tokenizer
 from electra.errors import ConfigError
 from electra.model.huggingface import read_shape
 from electra.model.pretrained import find_folder, fits_vocabulary
+from electra.recipes.plan import MOST_EPOCHS
 from electra.training.run import begun
 
 SHORTEST = 8  # tokens of the sequences that a run may start with
@@ -86,6 +87,12 @@ class Corpora(list[Corpus]):
             raise ConfigError(f"{corpus.path} has two segments per sequence (--cut paper): set model.token_types=2")
         if config.init is not None and not _resumes(config):
             self._check_start(config.init)
+        sequences = sum(len(shard) for one in self for shard in one.shards("train"))
+        if sequences and config.train.batch_size > MOST_EPOCHS * sequences:
+            raise ConfigError(
+                f"train.batch_size is {config.train.batch_size}, but {corpus.path} has only {sequences} sequences: "
+                "lower it, or build a corpus of more text"
+            )
         if not fits_vocabulary(model.vocab_size, self.tokenizer.vocab_size):
             raise ConfigError(
                 f"{corpus.path} has a vocabulary of {self.tokenizer.vocab_size}, model.vocab_size is "

@@ -230,14 +230,14 @@ class _Seed(Training):
         assert config.max_length is not None
         while True:
             epoch, place = divmod(self.step, tuning.steps_per_epoch)
-            order = training_order(self.lengths, config.batch_size, self.seed, epoch, tuning.task.group)
+            order = training_order(self.lengths, tuning.batch_size, self.seed, epoch, tuning.task.group)
             for chosen in order[place:]:
                 features = [tuning.train.features[index] for index in chosen]
                 pad_id = tuning.start.tokenizer.pad_id
                 longest = int(self.lengths[chosen].max())
                 # A GPU records a graph for each shape; elsewhere padding only costs time.
                 length = rounded_length(longest, config.max_length) if device.type == "cuda" else longest
-                batch = make_batch(tuning.task, features, config.batch_size * tuning.task.group, length, pad_id)
+                batch = make_batch(tuning.task, features, tuning.batch_size * tuning.task.group, length, pad_id)
                 moved = {name: part.to(device, non_blocking=True) for name, part in batch.items()}
                 self.step += 1
                 torch.manual_seed(mix(self.seed, self.step))  # for dropout

@@ -36,11 +36,13 @@ def synchronize(device: torch.device) -> None:
 
 @contextmanager
 def fitting(what: str, remedy: str) -> Iterator[None]:
-    """Report in one line what does not fit in the GPU's memory, and what to do about it."""
+    """Report in one line what does not fit in memory, and what to do about it."""
     try:
         yield
-    except torch.OutOfMemoryError as problem:
-        raise ElectraError(f"{what} do not fit in the GPU's memory; {remedy}") from problem
+    except RuntimeError as problem:
+        if not isinstance(problem, torch.OutOfMemoryError) and "DefaultCPUAllocator" not in str(problem):
+            raise
+        raise ElectraError(f"{what} do not fit in memory; {remedy}") from problem
 
 
 def device_name(device: torch.device) -> str:

@@ -43,9 +43,14 @@ class Tuning:
     dev: Examples
 
     @property
+    def batch_size(self) -> int:
+        """The groups of inputs in one update: no more than there are, as padding costs the same time."""
+        return min(self.config.batch_size, len(self.train.features) // self.task.group)
+
+    @property
     def steps_per_epoch(self) -> int:
         """The updates of an epoch."""
-        return batches_per_epoch(len(self.train.features), self.config.batch_size * self.task.group)
+        return batches_per_epoch(len(self.train.features), self.batch_size * self.task.group)
 
     @property
     def training(self) -> TrainConfig:

@@ -51,7 +51,7 @@ def _line_rows(source: str, columns: Sequence[str]) -> Iterator[Row]:
         elif re.match(r'\{\s*["}]', line):
             try:
                 record = json.loads(line)
-            except ValueError as problem:
+            except (ValueError, RecursionError) as problem:
                 raise TaskError(f"{where}: not a JSON record: {problem}") from None
             yield Row(where, whole(record, where))
         else:

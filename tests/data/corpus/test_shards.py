@@ -69,7 +69,7 @@ def test_a_folder_without_a_corpus_is_refused(tmp_path):
         open_corpus(tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize("content", ["no json", "[]", '{"tokens": 1}'])
+@pytest.mark.parametrize("content", ["no json", "[]", '{"tokens": 1}', "[" * 3000])
 def test_a_broken_manifest_is_refused(tmp_path, content):
     (tmp_path / "manifest.json").write_text(content)
     with pytest.raises(DataError, match=r"manifest\.json is not a corpus manifest"):

@@ -179,8 +179,9 @@ def test_a_folder_without_runs_is_an_error(tmp_path):
         gather([tmp_path])
 
 
-def test_invalid_results_are_named(make_tuned):
+@pytest.mark.parametrize("content", ["{", "[" * 3000])
+def test_invalid_results_are_named(make_tuned, content):
     folder = make_tuned("mrpc")
-    (folder / "results.json").write_text("{")
+    (folder / "results.json").write_text(content)
     with pytest.raises(CheckpointError, match=r"results\.json: not valid JSON"):
         gather([folder])

@@ -172,6 +172,7 @@ def test_options_in_one_cell_need_a_separator(make):
     ("change", "reason"),
     [
         ({"label": 4}, r"line 3: label 4 is none of the 4 options (labels count from 0)"),
+        ({"label": "9" * 400}, r"line 3: label '99"),
         ({"label": -1}, r"line 3: label -1 is none of the 4 options"),
         ({"label": "grass"}, r"line 3: label 'grass' is none of the 4 options"),
         ({"label": None}, r"line 3: label None is none of the 4 options"),

@@ -48,6 +48,11 @@ def test_numbers_are_sorted_by_their_value(write):
     assert write(rows).labels == ("9", "10", "100")
 
 
+def test_labels_that_only_look_like_numbers_are_sorted_as_words(write):
+    rows = [{"text": f"soup {label}", "label": label} for label in ("nan", "10", "inf", "2", "9", "7")]
+    assert write(rows, None, "table.kind=classification").labels == ("2", "7", "9", "10", "inf", "nan")
+
+
 def test_several_labels_at_once_come_as_lists_or_with_a_separator(write):
     lists = [{"text": "a b", "labels": ["x", "y"]}, {"text": "c d", "labels": []}, {"text": "e f", "labels": ["y"]}]
     task = write(lists)

@@ -239,6 +239,7 @@ def test_a_file_in_another_encoding_is_one_line(task, tmp_path):
         ("pairs.txt", "only one text\n", "line 1: 1 texts instead of 2"),
         ("pairs.txt", "A\tB\n\n\nC\tD\n", r"pairs\.txt line 2 is empty; each line must be an example"),
         ("pairs.txt", '{"sentence1": \n', "line 1: not a JSON record"),
+        ("pairs.txt", f'{{"sentence1": {"[" * 3000}', "line 1: not a JSON record"),
         ("pairs.txt", "id,sentence1,sentence2\n1,A,B\n", "line 1 is the header of a table"),
         ("pairs.txt", "sentence1\tsentence2\nA\tB\n", "line 1 is the header of a table"),
     ],

@@ -54,8 +54,12 @@ def test_a_value_lies_between_its_bounds():
     assert kind.read(np.array([0.5], np.float32)) == {"value": 3.0}
     with pytest.raises(TaskError, match="line 2: 'high' is not a number"):
         kind.parse("high", "line 2")
-    with pytest.raises(TaskError, match="line 2: 'nan' is not a number"):
-        kind.parse("nan", "line 2")
+
+
+@pytest.mark.parametrize("raw", ["nan", "inf", "1e300", -1e300, 10**400, "9" * 400])
+def test_a_value_that_cannot_be_trained_on_is_refused(raw):
+    with pytest.raises(TaskError, match=r"^line 2: .* is not a number between -1e\+15 and 1e\+15$"):
+        Value(1, 5).parse(raw, "line 2")
 
 
 def test_many_labels_are_not_all_named():

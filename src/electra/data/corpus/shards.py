@@ -128,7 +128,7 @@ def open_corpus(path: str | Path) -> Corpus:
         found, out = (f"{path} is not a corpus", "CORPUS") if path.exists() else (f"no corpus at {path}", path)
         build = f"electra corpus TEXT... --tokenizer T --length N --out {out}"
         raise DataError(f"{found}; build one with: {build}") from None
-    except (OSError, ValueError, TypeError, AttributeError, KeyError) as problem:
+    except (OSError, ValueError, RecursionError, TypeError, AttributeError, KeyError) as problem:
         raise DataError(f"{path / MANIFEST} is not a corpus manifest: {problem}") from None
 
 

@@ -98,7 +98,7 @@ def _read(path: Path) -> Any:
     parse = tomllib.loads if path.suffix == ".toml" else json.loads
     try:
         return parse(path.read_text(encoding="utf-8")) if path.is_file() else None
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise CheckpointError(f"{path}: not valid {path.suffix[1:].upper()}: {problem}") from None
 
 

@@ -123,7 +123,7 @@ class ChoiceColumns:
         options, names = self._options(row)
         raw = read_cell(row.cells.get(self.label), row.where) if self.label else None
         label = str("" if raw is None else raw).strip()
-        number = int(float(label)) if re.fullmatch(r"\d+(\.0)?", label) else -1
+        number = int(float(label)) if re.fullmatch(r"\d{1,9}(\.0)?", label) else -1
         found = {
             "name": names.index(label) if label in names else -1,
             "index": number,

@@ -1,5 +1,6 @@
 """Tasks on a user's table: classification, regression, tagging or question answering."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -175,6 +176,7 @@ def _labels(columns: Columns, known: Known) -> Labels[Any]:
 def _natural(label: str) -> tuple[bool, float, str]:
     """Return a sort key: numbers by value, then words."""
     try:
-        return False, float(label), label
+        number = float(label)
     except ValueError:
-        return True, 0.0, label
+        number = math.nan
+    return (False, number, label) if math.isfinite(number) else (True, 0.0, label)

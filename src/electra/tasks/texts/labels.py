@@ -17,6 +17,7 @@ from electra.tasks.base import Prediction
 from electra.tasks.shown import Block, Headline, Scale, Shares
 
 LISTED = 30  # labels that a message lists
+LARGEST = 1e15  # value; squares of scaled ones fit in 32-bit floats
 FLAT = 0.01  # share of the range; values that differ by less count as equal
 Label = TypeVar("Label")  # the label of an example
 
@@ -163,10 +164,10 @@ class Value(Labels[float]):
     def parse(self, raw: Any, where: str) -> float:
         try:
             number = float(raw)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             number = np.nan
-        if not np.isfinite(number):
-            raise TaskError(f"{where}: {raw!r} is not a number")
+        if not abs(number) <= LARGEST:
+            raise TaskError(f"{where}: {raw!r} is not a number between {-LARGEST:g} and {LARGEST:g}")
         return number
 
     def target(self, label: float) -> list[float]:
