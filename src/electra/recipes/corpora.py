@@ -13,6 +13,7 @@ from electra.config.keys import is_set
 from electra.config.load import gather, load_config, validate
 from electra.config.schema import PretrainConfig
 from electra.data.corpus.shards import Corpus, open_corpus
+from electra.data.corpus.verify import check_corpus
 from electra.data.tokens.tokenizer import load_tokenizer
 from electra.errors import ConfigError
 from electra.model.huggingface import read_shape
@@ -51,6 +52,11 @@ class Corpora(list[Corpus]):
         fitted = config.model_copy(update={"model": model, "train": train})
         self._check(fitted)
         return validate(PretrainConfig, gather(PretrainConfig, fitted.model_dump(exclude_none=True)))
+
+    def check_files(self) -> None:
+        """Raise an error if a file of a corpus is damaged."""
+        for corpus in self:
+            check_corpus(corpus)
 
     def fingerprint(self) -> str:
         """Return what identifies the content of all corpora."""
