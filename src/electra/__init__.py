@@ -5,9 +5,11 @@ Names are loaded when first used, so that `import electra` costs no torch.
 
 import os
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # without importing `typing`: a signal is only handled after the first imports
 if TYPE_CHECKING:
+    from typing import Any
+
     from electra.config.finetune import FinetuneConfig as FinetuneConfig
     from electra.config.load import load_config as load_config
     from electra.config.load import load_finetune_config as load_finetune_config
@@ -65,7 +67,7 @@ __version__ = "0.1.0"
 __all__ = sorted(_HOMES)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     if name not in _HOMES:
         raise AttributeError(f"module 'electra' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

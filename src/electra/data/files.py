@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +18,7 @@ from electra.errors import CheckpointError, ElectraError
 def atomic_file(path: Path) -> Iterator[TextIO]:
     """Open a temporary text file that replaces `path` on success and is removed on failure.
 
-    Symbolic links are followed. Devices and pipes are written directly.
+    Symbolic links are followed. Devices and pipes are written directly. Files that killed processes left are removed.
     """
     if path.exists() and not path.is_file():
         with path.open("w", encoding="utf-8", newline="\n") as stream:
@@ -25,6 +26,10 @@ def atomic_file(path: Path) -> Iterator[TextIO]:
         return
     path = path.resolve() if path.is_symlink() else path
     written = path.with_name(f".{path.name}.{os.getpid()}.partial")  # other processes may write it too
+    for left in path.parent.glob(".*.partial"):
+        number = re.search(r"\.(\d+)\.partial$", left.name)
+        if number and left.is_file() and not _lives(int(number[1])):
+            left.unlink(missing_ok=True)
     try:
         with written.open("w", encoding="utf-8", newline="\n") as stream:  # the same bytes on every system
             yield stream
@@ -33,6 +38,18 @@ def atomic_file(path: Path) -> Iterator[TextIO]:
     except BaseException:
         written.unlink(missing_ok=True)
         raise
+
+
+def _lives(number: int) -> bool:
+    """Return whether a process exists; on Windows, where asking would end it, assume that it does."""
+    try:
+        if os.name != "nt":
+            os.kill(number, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # of another user
+        pass
+    return True
 
 
 def write_atomically(path: Path, text: str) -> None:
