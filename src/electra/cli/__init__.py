@@ -42,16 +42,19 @@ def _stopped(error: BaseException, number: int | None) -> BaseException:
 
 def _show(error: BaseException) -> int:
     """Print an error in one line and return the exit code."""
-    parsed = hasattr(error, "format_message")  # an unknown option or a missing argument
-    known = parsed or isinstance(error, ElectraError | OSError) or remedy(error) is not None
+    parsed = getattr(error, "format_message", None)  # of the parser: an unknown option, a missing argument
+    known = parsed or isinstance(error, ElectraError | OSError) or remedy(error)
     code = 128 + error.signal if isinstance(error, Stopped) else 2 if known else 1
     if "--debug" in sys.argv:
         import traceback
 
         traceback.print_exception(error)
         return code
-    message = error.format_message().replace("Value error, ", "") if parsed else str(error)
-    if not parsed and not isinstance(error, ElectraError):
+    if parsed:
+        message = parsed().replace("Value error, ", "")
+    elif isinstance(error, ElectraError):
+        message = str(error)
+    else:
         file = getattr(error, "filename", None)
         message = f"{file}: {reason(error)}" if file else reason(error)
     if code == 1:
