@@ -8,8 +8,6 @@ from importlib import import_module
 
 TYPE_CHECKING = False  # without importing `typing`: a signal is only handled after the first imports
 if TYPE_CHECKING:
-    from typing import Any
-
     from electra.config.finetune import FinetuneConfig as FinetuneConfig
     from electra.config.load import load_config as load_config
     from electra.config.load import load_finetune_config as load_finetune_config
@@ -67,7 +65,7 @@ __version__ = "0.1.0"
 __all__ = sorted(_HOMES)
 
 
-def __getattr__(name: str) -> "Any":
+def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'electra' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

@@ -4,6 +4,7 @@
     CORPUS/train-00000.npy              (sequences, length) token ids, padded with [PAD]; heldout-00000.npy likewise
     CORPUS/train-00000.documents.npy    (documents, 2): the sequence and the offset at which each document begins
     CORPUS/tokenizer/                   the tokenizer's files
+    CORPUS/.verified.json               written by training: the files that were intact, with their sizes and times
 
 Segments follow from the ids, since text never contains the ids of special tokens. `packed`: a sequence is one or more
 pieces `[CLS] piece [SEP]`, each from one document. `paper`: `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`.
