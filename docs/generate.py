@@ -36,7 +36,7 @@ def cli_page() -> str:
     import typer.main
     from typer.testing import CliRunner
 
-    from electra.cli import app
+    from electra.cli.commands import app
 
     commands = sorted(typer.main.get_command(app).commands)
     page = f"# Command line\n\nEvery command's `--help`. {NOTE}\n"

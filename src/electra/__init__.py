@@ -5,8 +5,8 @@ Names are loaded when first used, so that `import electra` costs no torch.
 
 import os
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # without importing `typing`: a signal is only handled after the first imports
 if TYPE_CHECKING:
     from electra.config.finetune import FinetuneConfig as FinetuneConfig
     from electra.config.load import load_config as load_config
@@ -65,7 +65,7 @@ __version__ = "0.1.0"
 __all__ = sorted(_HOMES)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'electra' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

@@ -1,8 +1,13 @@
 """Errors caused by the user's input; each message is one line: where, what was found, what to do next."""
 
 import errno
+import re
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a full disk, an exceeded quota, a file too large
+NO_MEMORY = re.compile(
+    "out of memory|not enough memory|allocate memory|failed to map segment", re.IGNORECASE
+)  # of CPUs and GPUs
+NO_HANDLES = re.compile("too many open files", re.IGNORECASE)  # also when a library is loaded
 
 
 class ElectraError(Exception):
@@ -23,3 +28,32 @@ class CheckpointError(ElectraError):
 
 class TaskError(ElectraError):
     """A fine-tuning task or its data cannot be used."""
+
+
+class Stopped(ElectraError):
+    """A signal stopped the command, which can be run again."""
+
+    def __init__(self, message: str, signal: int) -> None:
+        super().__init__(message)
+        self.signal = signal
+
+
+def out_of_memory(problem: BaseException) -> bool:
+    """Return whether an error of Python, numpy, torch or the system is about memory."""
+    return isinstance(problem, MemoryError) or NO_MEMORY.search(str(problem)) is not None
+
+
+def remedy(problem: BaseException) -> str | None:
+    """Return what to do if the machine lacks memory, room or file handles; None for other errors."""
+    if out_of_memory(problem):
+        return "use smaller batches, shorter sequences, a smaller model or fewer --workers, or free some memory"
+    if getattr(problem, "errno", None) in NO_ROOM:
+        return "make room and run the same command again"
+    return "raise the limit with: ulimit -n 4096" if NO_HANDLES.search(str(problem)) else None
+
+
+def reason(problem: BaseException) -> str:
+    """Return an error of the system or of a library in one line, with its remedy if there is one."""
+    said = getattr(problem, "strerror", None) or str(problem) or type(problem).__name__
+    parts = ["not enough memory" if out_of_memory(problem) else said, remedy(problem)]
+    return " ".join("; ".join(filter(None, parts)).split())

@@ -4,7 +4,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from electra.cli import app
+from electra.cli.commands import app
 from electra.errors import ConfigError
 
 KEYS = {"work", "variant", "size", "batch", "seq", "ms", "tokens_s", "mfu"}

@@ -4,13 +4,14 @@ import json
 import resource
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import typer.main
 from typer.testing import CliRunner
 
-from electra.cli import app
+from electra.cli.commands import app
 from electra.cli.detect import _is_text
 
 COMMANDS = sorted(typer.main.get_command(app).commands)
@@ -20,9 +21,9 @@ def process(*arguments: str) -> subprocess.CompletedProcess:
     return subprocess.run([sys.executable, "-m", "electra", *arguments], capture_output=True, text=True)
 
 
-def assert_refused(result: subprocess.CompletedProcess, message: str) -> None:
+def assert_refused(result: subprocess.CompletedProcess, message: str, code: int = 2) -> None:
     lines = result.stderr.splitlines()
-    assert result.returncode == 2, result
+    assert result.returncode == code, result
     assert len(lines) == 1, lines
     assert lines[0].startswith("electra: ")
     assert message in lines[0]
@@ -46,19 +47,6 @@ except SystemExit:
     assert min(times) < 1
 
 
-def test_ctrl_c_prints_one_line_and_fails(tmp_path):
-    code = """import signal, sys
-sys.argv = ["electra", "vocab", "-", "--size", "100", "--out", "nowhere"]
-from electra.cli import main
-signal.signal(signal.SIGALRM, signal.default_int_handler)
-signal.alarm(2)
-main()"""
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", code], text=True, cwd=tmp_path, **pipes) as waiting:
-        result = subprocess.CompletedProcess(code, waiting.wait(), waiting.stdout.read(), waiting.stderr.read())
-    assert_refused(result, "stopped; run the same command again")
-
-
 def test_a_full_disk_is_a_one_line_error_and_leaves_no_files(tmp_path):
     (tmp_path / "text.txt").write_text("the chef ate the soup and then the cake\n" * 30)
     words = ["vocab", str(tmp_path / "text.txt"), "--size", "60", "--out", str(tmp_path / "tokenizer")]
@@ -70,6 +58,25 @@ def test_a_full_disk_is_a_one_line_error_and_leaves_no_files(tmp_path):
     )
     assert_refused(result, "File too large; make room and run the same command again")
     assert sorted(path.name for path in tmp_path.iterdir()) == [".tokenizer.lock", "text.txt"]
+
+
+FEW_HANDLES = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))"
+NO_MEMORY = (
+    "import types; sys.stdin = types.SimpleNamespace(buffer=types.SimpleNamespace(read=lambda size: bytes(1 << 60)))"
+)
+
+
+@pytest.mark.parametrize(
+    ("lack", "message"),
+    [
+        (FEW_HANDLES, "Too many open files; raise the limit with: ulimit -n 4096"),
+        (NO_MEMORY, "cannot read -: not enough memory; use smaller batches"),
+    ],
+)
+def test_a_lack_of_resources_is_a_one_line_error(tmp_path, lack, message):
+    begin = "import sys; from electra.cli import main; sys.argv = 'electra vocab - --size 60 --out v'.split()"
+    code = [sys.executable, "-c", f"{begin}; {lack}; main()"]
+    assert_refused(subprocess.run(code, cwd=tmp_path, capture_output=True, text=True), message)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -253,6 +260,13 @@ def test_detect_treats_an_argument_without_a_space_as_a_model(electra):
 
 def test_detect_names_the_byte_that_is_not_utf8(electra, tiny_folder):
     assert_refused(electra("detect", str(tiny_folder), stdin=b"caf\xe9"), "not valid UTF-8 at byte 3")
+
+
+def test_detect_does_not_read_a_device_to_its_end(tiny_folder):
+    with Path("/dev/zero").open("rb") as device:
+        command = [sys.executable, "-m", "electra", "detect", str(tiny_folder)]
+        result = subprocess.run(command, stdin=device, capture_output=True, text=True, timeout=60)
+    assert_refused(result, "standard input: a binary file, not text")
 
 
 def test_a_corrupted_model_is_a_one_line_error(electra, tiny_folder, tmp_path):

@@ -3,7 +3,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from electra.cli import app
+from electra.cli.commands import app
 from electra.data.corpus.shards import open_corpus
 from electra.data.tokens.tokenizer import SPECIAL_TOKENS, wordpiece
 

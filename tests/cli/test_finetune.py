@@ -5,7 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from electra.cli import app
+from electra.cli.commands import app
 from electra.errors import ElectraError
 from electra.recipes.evaluate import evaluate
 

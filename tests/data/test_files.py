@@ -26,6 +26,19 @@ def test_a_file_behind_a_symbolic_link_is_written_and_the_link_kept(tmp_path):
         assert (tmp_path / "real").read_text() == text
 
 
+def test_files_that_killed_processes_left_are_removed(tmp_path):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    left = [tmp_path / f".{name}.{number}.partial" for name in ("a", "b") for number in (ended.pid, 10**30)]
+    kept = [tmp_path / f".a.{os.getppid()}.partial", tmp_path / ".out.partial", tmp_path / f"c.{ended.pid}.partial"]
+    for path in (*left, *kept):
+        path.touch()
+    folder = tmp_path / f".run.{ended.pid + 1}.partial"  # of `atomic_folder`, for a run with a number in its name
+    folder.mkdir()
+    write_atomically(tmp_path / "a", "one")
+    assert sorted(tmp_path.iterdir()) == sorted([tmp_path / "a", *kept, folder])
+
+
 def test_a_pipe_is_written_directly(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with ThreadPoolExecutor(1) as reader:

@@ -1,7 +1,9 @@
 """Sizes follow the corpus or the model that a run starts from, unless the user sets them."""
 
+import shutil
 import tomllib
 
+import numpy as np
 import pytest
 
 import electra
@@ -9,7 +11,7 @@ from electra.cli import main
 from electra.config.load import load_config, preset_names
 from electra.data.corpus.build import build_corpus
 from electra.data.tokens.tokenizer import wordpiece
-from electra.errors import ConfigError
+from electra.errors import ConfigError, DataError
 from electra.model.bodies import build_body
 from electra.model.networks import Discriminator
 from electra.model.pretrained import Pretrained
@@ -205,3 +207,13 @@ def test_a_batch_far_larger_than_the_corpus_is_refused(another):
     config = load_config("tiny", [f"data={another(16)}", "train.batch_size=1000000"])
     with pytest.raises(ConfigError, match=r"^train.batch_size is 1000000, but .* has only \d+ sequences: lower it"):
         check(config)
+
+
+def test_a_damaged_corpus_is_not_trained_on(corpus, config, tmp_path):
+    damaged = shutil.copytree(corpus, tmp_path / "damaged")
+    ids = np.load(damaged / "train-00000.npy", mmap_mode="r+")
+    ids[:, 3] += 1
+    ids.flush()
+    with pytest.raises(DataError, match=r"damaged is damaged: train-00000\.npy does not match its checksum"):
+        pretrain(config(f"data={damaged}"))
+    assert not (tmp_path / "run").exists()

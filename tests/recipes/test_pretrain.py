@@ -293,10 +293,17 @@ def test_growing_batches_and_lengths_read_every_sequence_once(config, records):
     assert tokens == [number * 4 * 16 for number in (1, 2, 3, 4, 6, 8, 10, 12, 14, 16)]
 
 
-def test_what_does_not_fit_in_memory_is_one_line_and_its_advice_works(config, records):
+@pytest.mark.parametrize(
+    "problem",
+    [
+        torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 2.00 GiB"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 2147483648 bytes."),
+    ],
+)
+def test_what_does_not_fit_in_memory_is_one_line_and_its_advice_works(config, records, problem):
     def no_room(record):
         if record["step"] == 7:
-            raise torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 2.00 GiB")
+            raise problem
 
     with pytest.raises(ElectraError, match=r"^micro-batches of 8 x 16 tokens do not fit in memory; ") as error:
         pretrain(config(), [no_room])

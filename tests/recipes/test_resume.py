@@ -120,7 +120,7 @@ def test_a_command_that_is_told_to_stop_saves_and_says_so(arguments, config, num
     wait_for_updates(run, process)
     process.send_signal(number)
     output, errors = process.communicate(timeout=PATIENCE)
-    assert (process.returncode, output) == (2, "")
+    assert (process.returncode, output) == (128 + number, "")
     *warnings, last = errors.splitlines()
     assert re.fullmatch(rf"electra: {run}: stopped at step [\d,]+; the same command resumes it", last)
     assert all(line.startswith("warning: ") for line in warnings)
@@ -142,7 +142,7 @@ def test_a_command_that_is_no_training_clears_up_when_told_to_stop(tmp_path):
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 2
+    assert process.returncode == 128 + signal.SIGTERM
     assert errors.strip().endswith("electra: stopped; run the same command again")
     assert [path.name for path in tmp_path.iterdir()] == [".v.lock"]
 

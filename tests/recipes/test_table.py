@@ -15,7 +15,7 @@ from transformers import (
 from typer.testing import CliRunner
 
 import electra
-from electra.cli import app
+from electra.cli.commands import app
 from electra.errors import ElectraError
 from electra.recipes.evaluate import evaluate, predict
 

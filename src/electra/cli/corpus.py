@@ -71,8 +71,9 @@ def corpus(
 
 
 def _look(corpora: list[str], show: int | None, verify: bool, as_json: bool) -> None:
-    from electra.data.corpus.shards import open_corpus, verify_corpus
+    from electra.data.corpus.shards import open_corpus
     from electra.data.corpus.show import show_sequences
+    from electra.data.corpus.verify import verify_corpus
 
     if len(corpora) != 1:
         raise DataError(f"--show and --verify take one corpus; found {len(corpora)}")

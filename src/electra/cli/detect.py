@@ -23,6 +23,7 @@ def detect(
     A single argument is text for the model shipped with electra if it is - or has a space and is not an existing path;
     otherwise it names a model. Typed at a terminal, a single word without a slash is text too.
     """
+    from electra.data.reading.decode import refuse_binary
     from electra.errors import DataError
     from electra.model.pretrained import EMBEDDED, load
 
@@ -31,8 +32,10 @@ def detect(
     if text is None and sys.stdin.isatty():
         raise DataError("no text; give it as an argument or on standard input")
     if text in (None, "-"):
+        start = sys.stdin.buffer.read(1 << 16)
+        refuse_binary(start, "standard input")  # before reading all of it: a device never ends
         try:
-            text = sys.stdin.buffer.read().decode()
+            text = (start + sys.stdin.buffer.read()).decode()
         except UnicodeDecodeError as problem:
             raise DataError(f"standard input is not valid UTF-8 at byte {problem.start}") from None
     detections = load(model or EMBEDDED).detect(text)

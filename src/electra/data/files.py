@@ -3,8 +3,10 @@
 import hashlib
 import json
 import os
+import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
@@ -16,7 +18,7 @@ from electra.errors import CheckpointError, ElectraError
 def atomic_file(path: Path) -> Iterator[TextIO]:
     """Open a temporary text file that replaces `path` on success and is removed on failure.
 
-    Symbolic links are followed. Devices and pipes are written directly.
+    Symbolic links are followed. Devices and pipes are written directly. Files that killed processes left are removed.
     """
     if path.exists() and not path.is_file():
         with path.open("w", encoding="utf-8", newline="\n") as stream:
@@ -24,6 +26,10 @@ def atomic_file(path: Path) -> Iterator[TextIO]:
         return
     path = path.resolve() if path.is_symlink() else path
     written = path.with_name(f".{path.name}.{os.getpid()}.partial")  # other processes may write it too
+    for left in path.parent.glob(".*.partial"):
+        number = re.search(r"\.(\d+)\.partial$", left.name)
+        if number and left.is_file() and not _lives(int(number[1])):
+            left.unlink(missing_ok=True)
     try:
         with written.open("w", encoding="utf-8", newline="\n") as stream:  # the same bytes on every system
             yield stream
@@ -32,6 +38,18 @@ def atomic_file(path: Path) -> Iterator[TextIO]:
     except BaseException:
         written.unlink(missing_ok=True)
         raise
+
+
+def _lives(number: int) -> bool:
+    """Return whether a process exists; on Windows, where asking would end it, assume that it does."""
+    try:
+        if os.name != "nt":
+            os.kill(number, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # of another user
+        pass
+    return True
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -44,6 +62,25 @@ def write_json(path: Path, content: Any) -> None:
     """Write a JSON file atomically."""
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     write_atomically(path, text.encode(errors="backslashreplace").decode())  # file names may hold lone surrogates
+
+
+def write_sealed(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a JSON file atomically, with a checksum of its own content."""
+    write_json(path, {"sha256": _seal(content), "content": content})
+
+
+def read_sealed(path: Path) -> dict[str, Any] | None:
+    """Return what `write_sealed` wrote, or None if the file is missing or damaged."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        content: dict[str, Any] = found["content"]
+        return content if _seal(content) == found["sha256"] else None
+    except (FileNotFoundError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _seal(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def read_table(path: Path, what: str, error: type[ElectraError]) -> dict[str, Any]:
@@ -127,6 +164,16 @@ def file_sha256(path: Path) -> str:
     """Return the SHA-256 checksum of a file in hexadecimal."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def differing_files(folder: Path, expected: Mapping[str, str]) -> list[str]:
+    """Return the files that are missing or do not have the expected SHA-256 checksum."""
+
+    def differs(file: str) -> bool:
+        return not (folder / file).is_file() or file_sha256(folder / file) != expected[file]
+
+    with ThreadPoolExecutor() as threads:  # hashing releases the GIL
+        return [file for file, different in zip(expected, threads.map(differs, expected), strict=True) if different]
 
 
 def fingerprint(parts: Iterable[bytes | memoryview]) -> str:

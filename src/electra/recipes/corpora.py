@@ -13,6 +13,7 @@ from electra.config.keys import is_set
 from electra.config.load import gather, load_config, validate
 from electra.config.schema import PretrainConfig
 from electra.data.corpus.shards import Corpus, open_corpus
+from electra.data.corpus.verify import check_corpus
 from electra.data.tokens.tokenizer import load_tokenizer
 from electra.errors import ConfigError
 from electra.model.huggingface import read_shape
@@ -55,6 +56,11 @@ class Corpora(list[Corpus]):
     def segments(self) -> int:
         """The texts of a sequence: two in the paper's cut."""
         return 1 + (self[0].manifest.cut == "paper")
+
+    def check_files(self) -> None:
+        """Raise an error if a file of a corpus is damaged."""
+        for corpus in self:
+            check_corpus(corpus)
 
     def fingerprint(self) -> str:
         """Return what identifies the content of all corpora."""

@@ -11,7 +11,7 @@ from torch.utils.benchmark import Timer
 
 from electra import __version__
 from electra.data.files import write_json
-from electra.errors import ElectraError
+from electra.errors import ElectraError, out_of_memory
 from electra.training.processes import Processes
 
 ENVIRONMENT = "environment.json"
@@ -36,11 +36,11 @@ def synchronize(device: torch.device) -> None:
 
 @contextmanager
 def fitting(what: str, remedy: str) -> Iterator[None]:
-    """Report in one line what does not fit in memory, and what to do about it."""
+    """Report in one line what does not fit in the memory of the GPU or the machine, and what to do about it."""
     try:
         yield
-    except RuntimeError as problem:
-        if not isinstance(problem, torch.OutOfMemoryError) and "DefaultCPUAllocator" not in str(problem):
+    except (RuntimeError, MemoryError) as problem:
+        if not out_of_memory(problem):
             raise
         raise ElectraError(f"{what} do not fit in memory; {remedy}") from problem
 

@@ -57,6 +57,7 @@ def pretrain(config: PretrainConfig, listeners: Sequence[Listener] = ()) -> Path
     with joined(config.device) as processes:
         corpora = Corpora(config)
         config = corpora.fit(config)
+        corpora.check_files()  # in every process: machines may have copies of their own
         *before, last = objective_class(config.objective).stages(config.objective)
         final = Pretraining(config, last, corpora, processes, listeners)
         with final.opened():

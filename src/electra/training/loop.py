@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from electra.config.schema import TrainConfig
-from electra.errors import CheckpointError, ElectraError
+from electra.errors import CheckpointError, ElectraError, Stopped
 from electra.training.checkpoint import Checkpoints
 from electra.training.processes import Processes
 from electra.training.run import Record, Run
@@ -205,7 +205,8 @@ class _Trainer:
         self.processes.wait()
         if progress < 1 and not training.enough():  # an error, so that a script does not continue with half a model
             again = "resumes it" if self.checkpoints.hold_updates() else "starts it again"
-            raise ElectraError(f"{self.run.folder}: stopped at step {state.step:,}; the same command {again}")
+            message = f"{self.run.folder}: stopped at step {state.step:,}; the same command {again}"
+            raise Stopped(message, self.stop.signal or signal.SIGTERM)  # None: another process received it
         if astray:
             raise ElectraError(f"the loss was not finite at the end, step {state.step:,}: {training.remedy}")
 

@@ -1,14 +1,9 @@
-import filecmp
 import io
 import json
 import os
-import random
 import resource
-import shutil
 import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -16,38 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from electra.data.corpus.build import build_corpus
-from electra.data.corpus.shards import open_corpus, verify_corpus
-from electra.data.files import locked
+from electra.data.corpus.shards import open_corpus
+from electra.data.corpus.verify import verify_corpus
 from electra.data.settings import Cleaning, Reading
-from electra.data.tokens.tokenizer import SPECIAL_TOKENS, wordpiece
+from electra.data.tokens.tokenizer import SPECIAL_TOKENS
 from electra.errors import DataError
 
-LETTERS = "abcdefghijklmnopqrstuvwxyz"
-TOKENIZER = wordpiece([*SPECIAL_TOKENS, *LETTERS, *(f"##{letter}" for letter in LETTERS)])
-
-
-def write_text(path: Path, documents: int, seed: int = 0) -> Path:
-    source = random.Random(seed)
-    lines = []
-    for _ in range(documents):
-        for _ in range(source.randint(1, 6)):
-            lines.append(" ".join("".join(source.choices(LETTERS, k=4)) for _ in range(source.randint(3, 40))))
-        lines.append("")
-    path.write_text("\n".join(lines))
-    return path
-
-
-def build(source, out: Path, **options):
-    defaults = {"length": 32, "workers": 0, "shard_characters": 5_000, "heldout": 0.1}
-    return build_corpus(source, TOKENIZER, out=out, **{**defaults, **options})
-
-
-def same(one: Path, other: Path) -> bool:
-    """Compare two folders, file by file and byte by byte."""
-    files = sorted(path.relative_to(one) for path in one.rglob("*") if path.is_file())
-    assert files == sorted(path.relative_to(other) for path in other.rglob("*") if path.is_file())
-    return not any(filecmp.cmpfiles(one, other, files, shallow=False)[1:])
+from .building import TOKENIZER, build, same, write_text
 
 
 def stored_text(corpus, split: str = "train") -> list[int]:
@@ -112,134 +82,6 @@ def test_held_out_documents_stay_held_out_when_the_corpus_grows(tmp_path):
     for sequence, offset in starts:
         beginning = shard[sequence * 32 + offset + 1 :][:8]
         assert "".join(map(chr, beginning)) in held_out
-
-
-def interrupt(text: Path, out: Path, **options) -> None:
-    """Start a build and interrupt it while it writes its fourth shard."""
-
-    def stop(progress):
-        if len(list(out.with_name(f"{out.name}.partial").glob("groups/*.json"))) == 3:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        build(text, out, progress=stop, **options)
-
-
-def test_duplicates_are_found_after_a_resume(tmp_path):
-    text = write_text(tmp_path / "a.txt", 60)
-    text.write_text(f"{text.read_text()}\n\n" * 2)
-    cleaning = Cleaning(duplicates="exact")
-    whole = build(text, tmp_path / "whole", cleaning=cleaning)
-    interrupt(text, tmp_path / "again", cleaning=cleaning)
-    build(text, tmp_path / "again", cleaning=cleaning)
-    assert same(tmp_path / "whole", tmp_path / "again")
-    assert whole.manifest.report["dropped"]["exact duplicate"]["documents"] == 60
-    assert not (tmp_path / "again.partial").exists()
-
-
-def test_an_interrupted_build_resumes(tmp_path):
-    text = write_text(tmp_path / "a.txt", 100)
-    interrupt(text, tmp_path / "corpus")
-    first = tmp_path / "corpus.partial" / "corpus" / "train-00000.npy"
-    before = first.stat().st_mtime_ns
-    build(text, tmp_path / "corpus")
-    assert (tmp_path / "corpus" / "train-00000.npy").stat().st_mtime_ns == before
-
-
-def test_a_build_stopped_by_invalid_bytes_resumes_with_another_setting(tmp_path):
-    text = write_text(tmp_path / "a.txt", 100)
-    text.write_bytes((text.read_bytes() + b"\n") * 40 + b"\xff abc")  # beyond the first megabyte
-    with pytest.raises(DataError, match="invalid UTF-8"):
-        build(text, tmp_path / "corpus", shard_characters=300_000)
-    first = tmp_path / "corpus.partial" / "corpus" / "train-00000.npy"
-    before = first.stat().st_mtime_ns
-    build(text, tmp_path / "corpus", shard_characters=300_000, reading=Reading(invalid="skip"))
-    assert (tmp_path / "corpus" / "train-00000.npy").stat().st_mtime_ns == before
-
-
-SCRIPT = """
-import sys, electra
-text, tokenizer, out, workers, shard_characters = sys.argv[1:]
-electra.build_corpus(
-    text, tokenizer, length=32, out=out, workers=int(workers), shard_characters=int(shard_characters), heldout=0.1
-)
-"""
-
-
-def kill_until(kills: int, text: Path, workers: int, shard_characters: int) -> None:
-    """Kill a build at random moments, resume it each time, and compare the result with that of an uninterrupted one."""
-    source = random.Random(os.getpid())
-    folder = text.parent
-    TOKENIZER.save(folder / "tokenizer")
-
-    def command(out: Path) -> list[str]:
-        options = [text, folder / "tokenizer", out, workers, shard_characters]
-        return [sys.executable, "-c", SCRIPT, *map(str, options)]
-
-    start = time.monotonic()
-    subprocess.run(command(folder / "whole"), check=True)
-    seconds = time.monotonic() - start
-    out = folder / "killed"
-    while kills:
-        process = subprocess.Popen(command(out))
-        try:
-            process.wait(source.uniform(0.1, 1) * seconds)
-            assert process.returncode == 0
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            kills -= 1
-        assert not out.exists() or same(out, folder / "whole")
-        if out.exists():
-            shutil.rmtree(out)
-    subprocess.run(command(out), check=True)
-    assert same(out, folder / "whole")
-
-
-def test_a_build_killed_four_times_gives_the_same_bytes(tmp_path):
-    text = write_text(tmp_path / "a.txt", 1000)
-    kill_until(4, text, workers=1, shard_characters=10_000)
-
-
-@pytest.mark.slow
-def test_a_build_killed_thirty_times_gives_the_same_bytes(tmp_path):
-    text = write_text(tmp_path / "a.txt", 40_000)
-    kill_until(30, text, workers=2, shard_characters=500_000)
-
-
-@pytest.fixture
-def unfinished(tmp_path):
-    """Return a text whose build at `corpus` was interrupted."""
-    text = write_text(tmp_path / "a.txt", 100)
-    interrupt(text, tmp_path / "corpus")
-    return text
-
-
-@pytest.mark.parametrize("change", [lambda text: "x" + text, lambda text: text[:1000]])
-def test_an_unfinished_build_does_not_resume_with_another_text(tmp_path, unfinished, change):
-    unfinished.write_text(change(unfinished.read_text()))
-    with pytest.raises(DataError, match=r"the text has changed since .* was started; remove that folder"):
-        build(unfinished, tmp_path / "corpus")
-
-
-def test_an_unfinished_build_does_not_resume_with_other_settings(tmp_path, unfinished):
-    with pytest.raises(DataError, match=r"holds an unfinished build with a different length, cut; finish it"):
-        build(unfinished, tmp_path / "corpus", length=64, cut="paper")
-
-
-@pytest.mark.parametrize("removed", ["settings.json", "groups/00000.npy", "corpus/train-00001.npy", "corpus", "groups"])
-def test_a_partly_removed_build_starts_over(tmp_path, unfinished, removed):
-    path = tmp_path / "corpus.partial" / removed
-    shutil.rmtree(path) if path.is_dir() else path.unlink()
-    build(unfinished, tmp_path / "corpus")
-    build(unfinished, tmp_path / "whole")
-    assert same(tmp_path / "corpus", tmp_path / "whole")
-
-
-def test_two_builds_cannot_write_the_same_corpus(tmp_path, unfinished):
-    held = locked(tmp_path / ".corpus.lock", DataError("held"))
-    with held, pytest.raises(DataError, match="another process is building"):
-        build(unfinished, tmp_path / "corpus")
 
 
 def test_a_finished_build_is_not_repeated(tmp_path):
@@ -381,19 +223,3 @@ def test_a_file_name_that_is_not_utf8_is_accepted(tmp_path):
     text.rename(os.fsdecode(os.fsencode(tmp_path / "texts") + b"/caf\xe9.txt"))
     build([tmp_path / "texts"], tmp_path / "c")
     assert build([tmp_path / "texts"], tmp_path / "c").manifest.documents == 20  # recognized again
-
-
-@pytest.mark.parametrize("damage", ["config", "documents"])
-def test_a_damaged_config_or_wrong_count_is_found(tmp_path, damage):
-    build([write_text(tmp_path / "a.txt", 20)], tmp_path / "c")
-    path = tmp_path / "c" / {"config": "tokenizer/tokenizer_config.json", "documents": "manifest.json"}[damage]
-    values = json.loads(path.read_text())
-    if damage == "config":
-        path.write_text(json.dumps({**values, "do_lower_case": False}))
-        assert verify_corpus(tmp_path / "c") == ["tokenizer/tokenizer_config.json has changed"]
-        return
-    values["documents"] += 7
-    values["splits"]["train"][0]["documents"] += 7
-    path.write_text(json.dumps(values))
-    with pytest.raises(DataError, match=r"documents\.npy: found uint32 of shape"):
-        verify_corpus(tmp_path / "c")

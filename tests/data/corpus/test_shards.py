@@ -1,11 +1,10 @@
-import json
-
 import numpy as np
 import pytest
 
 from electra.data.corpus.build import build_corpus
 from electra.data.corpus.cut import Frame, Row
-from electra.data.corpus.shards import ShardWriter, dtype_for, open_corpus, verify_corpus
+from electra.data.corpus.shards import ShardWriter, dtype_for, open_corpus
+from electra.data.corpus.verify import verify_corpus
 from electra.data.files import file_sha256
 from electra.data.tokens.tokenizer import SPECIAL_TOKENS, wordpiece
 from electra.errors import DataError
@@ -89,16 +88,7 @@ def test_a_missing_shard_is_refused(corpus):
     assert verify_corpus(corpus) == ["train-00000.npy is missing"]
 
 
-@pytest.mark.parametrize("file", ["train-00000.npy", "train-00000.documents.npy", "tokenizer/tokenizer.json"])
-def test_one_changed_byte_is_found(corpus, file):
-    data = bytearray((corpus / file).read_bytes())
-    data[-1] ^= 1
-    (corpus / file).write_bytes(data)
-    assert verify_corpus(corpus) == [f"{file} does not match its checksum in the manifest"]
-
-
-def test_wrong_counts_are_found(corpus):
-    manifest = json.loads((corpus / "manifest.json").read_text())
-    manifest["documents"] += 1
-    (corpus / "manifest.json").write_text(json.dumps(manifest))
-    assert verify_corpus(corpus) == ["the manifest says 101 documents, but its shards have 100"]
+def test_an_empty_shard_file_is_refused(corpus):
+    (corpus / "train-00000.npy").write_bytes(b"")
+    with pytest.raises(DataError, match=r"train-00000\.npy: No data left in file; check with: electra corpus --verify"):
+        open_corpus(corpus).shards("train")

@@ -1,3 +1,4 @@
+import operator
 import os
 import signal
 import subprocess
@@ -65,6 +66,12 @@ def test_a_killed_worker_is_a_one_line_error():
     for child in children(os.getpid()):
         os.kill(child, signal.SIGKILL)
     with pytest.raises(DataError, match=r"was killed \(signal 9\); out of memory\? try fewer --workers"):
+        list(tokenized)
+
+
+def test_a_worker_without_memory_is_a_one_line_error():
+    tokenized = tokenize_in_order(blocks(1), partial(operator.mul, 1 << 60), 1)  # repeats the list
+    with pytest.raises(DataError, match=r"out of memory\? try fewer --workers"):
         list(tokenized)
 
 

@@ -5,11 +5,13 @@ import io
 import lzma
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow
 import pytest
 
+from electra.data.reading import sources
 from electra.data.reading.sources import Source, find_sources, read_chunks
 from electra.errors import DataError
 
@@ -65,6 +67,35 @@ def test_a_closed_standard_input_is_a_one_line_error(monkeypatch):
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(DataError, match="standard input is closed"):
         read(Source("-", "text"))
+
+
+def test_a_pipe_that_nobody_writes_to_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "PATIENCE", 0.1)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(DataError, match=r"no process writes to the pipe .*pipe; start one first, or give a file"):
+        read(find_sources([tmp_path / "pipe"])[0][0])
+
+
+def test_a_pipe_is_read_while_it_is_written(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with ThreadPoolExecutor(1) as writer:
+        writer.submit((tmp_path / "pipe").write_bytes, b"through " * 100_000)
+        assert read(find_sources([tmp_path / "pipe"])[0][0]) == b"through " * 100_000
+
+
+def test_an_open_pipe_is_read_by_its_number():
+    """As in `electra vocab <(zcat a.gz)`."""
+    out, into = os.pipe()
+    os.write(into, b"through")
+    os.close(into)
+    assert read(find_sources([f"/dev/fd/{out}"])[0][0]) == b"through"
+    os.close(out)
+
+
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/urandom"])
+def test_a_device_is_refused(device):
+    with pytest.raises(DataError, match=f"{device} is a device, not a text; give a file, a folder, or -"):
+        find_sources([device])
 
 
 @pytest.mark.parametrize(

@@ -68,3 +68,11 @@ def test_characters_are_counted_as_stored_or_normalized(tmp_path):
     sample = sample_of([decomposed + "ﬁ", "\U0001f600"], tmp_path)
     assert sample.count_characters() == {**dict.fromkeys(decomposed, 1), "ﬁ": 1, "\U0001f600": 1, "\n": 2}
     assert sample.count_characters(compatible=True) == {"가": 1, "f": 1, "i": 1, "\U0001f600": 1, "\n": 2}
+
+
+def test_text_without_white_space_is_cut_into_words_that_trainers_can_take(tmp_path):
+    texts = ["a" * 1000, "b" * 2500 + "\nc d"]
+    sample = sample_of(texts, tmp_path)
+    lines = ["a" * 1000, f"{'b' * 1000} {'b' * 1000} {'b' * 500}", "c d"]
+    assert sorted(sample.lines()) == lines
+    assert sample.characters == sum(map(len, texts))

@@ -8,7 +8,7 @@ import torch
 from typer.testing import CliRunner
 
 import electra
-from electra.cli import app
+from electra.cli.commands import app
 from electra.config.load import load_finetune_config
 from electra.errors import TaskError
 from electra.model.bodies import build_body

@@ -4,6 +4,7 @@
     CORPUS/train-00000.npy              (sequences, length) token ids, padded with [PAD]; heldout-00000.npy likewise
     CORPUS/train-00000.documents.npy    (documents, 2): the sequence and the offset at which each document begins
     CORPUS/tokenizer/                   the tokenizer's files
+    CORPUS/.verified.json               written by training: the files that were intact, with their sizes and times
 
 Segments follow from the ids, since text never contains the ids of special tokens. `packed`: a sequence is one or more
 pieces `[CLS] piece [SEP]`, each from one document. `paper`: `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`.
@@ -23,7 +24,6 @@ import numpy.typing as npt
 from electra.data.corpus.cut import Frame, Row
 from electra.data.files import file_sha256, partial_path, sync, write_json
 from electra.data.settings import Cut
-from electra.data.tokens.tokenizer import load_tokenizer
 from electra.errors import DataError
 
 Split = Literal["train", "heldout"]
@@ -49,6 +49,11 @@ class Shard:
         """Return the name of the file with the start of each document."""
         return self.file.removesuffix(".npy") + ".documents.npy"
 
+    @property
+    def checksums(self) -> dict[str, str]:
+        """Return the SHA-256 checksum of each file."""
+        return {self.file: self.sha256, self.documents_file: self.documents_sha256}
+
 
 @dataclass(frozen=True)
 class Manifest:
@@ -73,6 +78,14 @@ class Manifest:
     def shards(self) -> list[Shard]:
         """Return the shards of both splits."""
         return [shard for split in SPLITS for shard in self.splits[split]]
+
+    @property
+    def checksums(self) -> dict[str, str]:
+        """Return the SHA-256 checksum of each file, the tokenizer's first."""
+        sums = {"tokenizer/tokenizer.json": self.tokenizer_sha256}
+        for shard in self.shards:
+            sums |= shard.checksums
+        return sums
 
     def write(self, folder: Path) -> None:
         """Write the manifest atomically."""
@@ -105,7 +118,7 @@ class Corpus:
     def _map(self, file: str, shape: tuple[int, int], dtype: str) -> Any:
         try:
             array = np.load(self.path / file, mmap_mode="r")
-        except (OSError, ValueError) as problem:
+        except (OSError, ValueError, EOFError) as problem:  # EOFError: an empty file
             reason = getattr(problem, "strerror", None) or str(problem)
             raise DataError(f"{self.path / file}: {reason}; check with: electra corpus --verify {self.path}") from None
         found, wanted = f"{array.dtype} of shape {array.shape}", f"{dtype} of shape {shape}"
@@ -130,42 +143,6 @@ def open_corpus(path: str | Path) -> Corpus:
         raise DataError(f"{found}; build one with: {build}") from None
     except (OSError, ValueError, RecursionError, TypeError, AttributeError, KeyError) as problem:
         raise DataError(f"{path / MANIFEST} is not a corpus manifest: {problem}") from None
-
-
-def verify_corpus(path: str | Path) -> list[str]:
-    """Compare every file of a corpus with its manifest and return the differences."""
-    corpus = open_corpus(path)
-    expected = {"tokenizer/tokenizer.json": corpus.manifest.tokenizer_sha256}
-    for shard in corpus.manifest.shards:
-        expected |= {shard.file: shard.sha256, shard.documents_file: shard.documents_sha256}
-    problems = []
-    for file, sha256 in expected.items():
-        if not (corpus.path / file).is_file():
-            problems.append(f"{file} is missing")
-        elif file_sha256(corpus.path / file) != sha256:
-            problems.append(f"{file} does not match its checksum in the manifest")
-    if problems:
-        return problems
-    if load_tokenizer(corpus.path / "tokenizer").fingerprint != corpus.manifest.provenance["tokenizer"]:
-        return ["tokenizer/tokenizer_config.json has changed"]
-    return _miscounted(corpus)
-
-
-def _miscounted(corpus: Corpus) -> list[str]:
-    manifest = corpus.manifest
-    special = [manifest.special_ids[name] for name in ("pad", "cls", "sep")]
-    problems = []
-    for split in SPLITS:
-        corpus.documents(split)  # checks their number
-        for shard, ids in zip(manifest.splits[split], corpus.shards(split), strict=True):
-            tokens = sum(int((~np.isin(rows, special)).sum()) for rows in np.array_split(ids, len(ids) // 65536 + 1))
-            if tokens != shard.tokens:
-                problems.append(f"{shard.file} holds {tokens} tokens, but the manifest says {shard.tokens}")
-    for name in ("tokens", "sequences", "documents"):
-        total = sum(getattr(shard, name) for shard in manifest.shards)
-        if total != getattr(manifest, name):
-            problems.append(f"the manifest says {getattr(manifest, name)} {name}, but its shards have {total}")
-    return problems
 
 
 def dtype_for(vocab_size: int) -> np.dtype[np.uint16] | np.dtype[np.uint32]:

@@ -4,6 +4,8 @@ OUT.partial/settings.json       the settings of the build
 OUT.partial/corpus/             the corpus so far; renamed to OUT when it is complete
 OUT.partial/groups/00000.json   a finished group: its shards, its report and the split of its last document
 OUT.partial/groups/00000.npy    the keys of its documents, for finding later duplicates
+
+Everything has a checksum: a damaged group and those after it are built again.
 """
 
 import json
@@ -20,7 +22,7 @@ import numpy as np
 from electra.data.corpus.clean import Keys
 from electra.data.corpus.shards import MANIFEST, Shard, Split
 from electra.data.corpus.sieve import Dropped, Report
-from electra.data.files import lock_path, locked, sync, write_atomically, write_json
+from electra.data.files import differing_files, file_sha256, lock_path, locked, read_sealed, sync, write_sealed
 from electra.errors import DataError
 
 
@@ -72,12 +74,12 @@ class Unfinished:
 
     def _check_settings(self, settings: Mapping[str, Any]) -> None:
         path = self.folder / "settings.json"
-        if not path.is_file() or not self._first_group.is_file():  # new, or killed before its first group was finished
+        earlier = read_sealed(path)
+        if earlier is None or not self._first_group.is_file():  # new, damaged, or killed in its first group
             shutil.rmtree(self.corpus, ignore_errors=True)
             shutil.rmtree(self.groups, ignore_errors=True)
-            write_json(path, settings)
+            write_sealed(path, settings)
             return
-        earlier = json.loads(path.read_text(encoding="utf-8"))
         changed = [key for key in settings if settings[key] != earlier.get(key)]
         if changed:
             raise DataError(
@@ -86,30 +88,36 @@ class Unfinished:
             )
 
     def finished_groups(self) -> Iterator[tuple[Group, Keys]]:
-        """Yield the groups that earlier runs finished and their document keys, up to the first with a missing file."""
+        """Yield the groups that earlier runs finished and their document keys, up to the first with a damaged file."""
         for number in count():
-            path = self.groups / f"{number:05d}.json"
-            if not path.is_file():
+            keys = self._keys(number)
+            values = read_sealed(keys.with_suffix(".json"))
+            if values is None:
                 return
-            values = json.loads(path.read_text(encoding="utf-8"))
+            checksums = {f"groups/{keys.name}": values.pop("keys_sha256")}
             dropped = {reason: Dropped(**counts) for reason, counts in values["report"].pop("dropped").items()}
             values["report"] = Report(**values["report"], dropped=dropped)
             values["shards"] = {split: Shard(**shard) for split, shard in values["shards"].items()}
-            files = [path.with_suffix(".npy")]
             for shard in values["shards"].values():
-                files += [self.corpus / shard.file, self.corpus / shard.documents_file]
-            if not all(file.is_file() for file in files):
+                checksums |= {f"corpus/{file}": sha256 for file, sha256 in shard.checksums.items()}
+            if differing_files(self.folder, checksums):
                 return
-            yield Group(**values), np.load(files[0])
+            yield Group(**values), np.load(keys)
 
     def finish_group(self, number: int, group: Group, keys: Keys) -> None:
         """Mark a group as finished, after its shards were written."""
-        np.save(self.groups / f"{number:05d}.npy", keys)
-        sync(self.groups / f"{number:05d}.npy")
-        write_atomically(self.groups / f"{number:05d}.json", json.dumps(asdict(group)))
+        path = self._keys(number)
+        np.save(path, keys)
+        sync(path)
+        write_sealed(path.with_suffix(".json"), {**asdict(group), "keys_sha256": file_sha256(path)})
+
+    def _keys(self, number: int) -> Path:
+        return self.groups / f"{number:05d}.npy"
 
     def publish(self) -> None:
-        """Move the complete corpus to its final place."""
+        """Move the complete corpus to its final place, without hidden files that a killed process was writing."""
+        for path in self.corpus.rglob(".*"):
+            path.unlink()
         for path in [*self.corpus.rglob("*"), self.corpus]:
             sync(path)
         if self.out.is_dir():

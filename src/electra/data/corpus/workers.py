@@ -121,6 +121,8 @@ def _work() -> None:
             sys.stdout.buffer.flush()
     except (EOFError, BrokenPipeError, pickle.UnpicklingError):
         os._exit(0)  # the parent was killed, so skip flushing to it
+    except MemoryError:
+        os.abort()  # as libraries do: the parent says what to do
 
 
 if __name__ == "__main__":

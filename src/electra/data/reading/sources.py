@@ -9,21 +9,24 @@ import os
 import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePath, PurePosixPath
+from threading import Thread
 from typing import IO, Any, NoReturn, TypeVar, cast
 
 from electra.data.files import exists
 from electra.data.settings import Format
-from electra.errors import DataError
+from electra.errors import DataError, reason
 
 Item = TypeVar("Item")
 
 FORMATS: dict[str, Format] = {".txt": "text", ".text": "text", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
 FORMATS |= {".csv": "csv", ".tsv": "tsv", ".parquet": "parquet"}
 CHUNK_BYTES = 1 << 20
+PATIENCE = 10.0  # seconds to wait for a process that writes to a named pipe
 PACKED = (".gz", ".xz", ".bz2", ".zst")
 BZIP2 = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")  # text may begin with BZh; the second is an empty file
 MADE = (  # files that identify folders we wrote: a run, a fine-tuning run, a corpus, an unfinished build
@@ -168,6 +171,8 @@ def _find_remote(address: str, format: Format | None) -> tuple[list[Source], lis
 
 
 def _local(path: Path, format: Format | None) -> Source:
+    if path.is_char_device() or path.is_block_device():
+        raise DataError(f"{path} is a device, not a text; give a file, a folder, or - for standard input")
     size = path.stat().st_size if path.is_file() else None  # a pipe has no size
     return Source(str(path), format or _format_of(path.name) or "text", size)
 
@@ -188,8 +193,7 @@ def readable(name: str, begins: str = "cannot read {name}") -> Iterator[None]:
         hint = "; run: pip install -e '.[text]' in the checkout" if problem.name in ("datasets", "pyarrow") else ""
         raise DataError(f"reading {name} needs a package that is not installed: {problem}{hint}") from None
     except Exception as problem:  # every format and file system has its own errors
-        reason = getattr(problem, "strerror", None) or str(problem) or type(problem).__name__
-        raise DataError(f"{begins.format(name=name)}: {' '.join(reason.split())}") from None
+        raise DataError(f"{begins.format(name=name)}: {reason(problem)}") from None
 
 
 def each(items: Iterator[Item], name: str) -> Iterator[Item]:
@@ -233,8 +237,26 @@ def open_raw(source: Source) -> Iterator[IO[bytes]]:
         with fsspec.open(source.name, "rb") as stream:
             yield stream
     else:
-        with Path(source.name).open("rb") as stream:
+        path = Path(source.name)
+        with _open_pipe(path) if path.is_fifo() else path.open("rb") as stream:
             yield stream
+
+
+def _open_pipe(path: Path) -> IO[bytes]:
+    """Open a pipe; opening one that nobody writes to would block forever."""
+    opened: Future[IO[bytes]] = Future()
+
+    def wait() -> None:
+        try:
+            opened.set_result(path.open("rb"))
+        except OSError as problem:
+            opened.set_exception(problem)
+
+    Thread(target=wait, daemon=True).start()  # may never end
+    try:
+        return opened.result(PATIENCE)
+    except TimeoutError:
+        raise DataError(f"no process writes to the pipe {path}; start one first, or give a file") from None
 
 
 def read_chunks(source: Source, count: Callable[[int], None] = lambda size: None) -> Iterator[bytes]:

@@ -1,5 +1,6 @@
 """A bounded, even sample of a stream of documents of unknown length."""
 
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from electra.data.mix import mix
 
 SPACELESS = 20  # characters per space; text with more has few repeated words and is slow to train on
 SPACELESS_COST = 10  # how often a character of such text counts
+LONGEST_WORD = 1000  # characters; the time of the trainers grows with the square of a word's length
 _BLOCK = 1 << 20  # characters read at a time
 _UNICODE = 0x110000
 _LAST_LEVEL = 63
@@ -54,7 +56,7 @@ class Sample:
             return
         if level not in self._streams:
             self._streams[level] = self._file(level).open("w", encoding="utf-8", newline="\n")
-        self._streams[level].write(text + "\n")
+        self._streams[level].write(_with_short_words(text) + "\n")
         self._kept[level] += len(text)
         self._cost[level] += len(text) * (SPACELESS_COST if len(text) > SPACELESS * (1 + text.count(" ")) else 1)
         while self._cost.total() > self.max_characters:
@@ -91,6 +93,13 @@ class Sample:
 
     def _file(self, level: int) -> Path:
         return self.folder / f"level-{level:02}.txt"
+
+
+def _with_short_words(text: str) -> str:
+    """Return the text with a space after every 1000 characters without white space."""
+    if max(map(len, text.split()), default=0) <= LONGEST_WORD:  # nearly always, and faster to find out
+        return text
+    return re.sub(rf"\S{{{LONGEST_WORD}}}(?=\S)", r"\g<0> ", text)
 
 
 def _level(number: int) -> int:

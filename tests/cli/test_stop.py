@@ -1,0 +1,66 @@
+"""Ctrl-C and SIGTERM, whenever they arrive: one line, and the exit code of the signal."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+SIGNALS = [signal.SIGINT, signal.SIGTERM]
+READING = """
+import signal, sys, types
+
+def read(size):
+    try:
+        signal.raise_signal({number})
+    finally:
+        {cleanup}
+
+sys.stdin = types.SimpleNamespace(buffer=types.SimpleNamespace(read=read))
+sys.argv = ["electra", "vocab", "-", "--size", "100", "--out", "nowhere"]
+from electra.cli import main
+main()"""
+IMPORTING = """
+import importlib.abc, signal, sys
+
+class Finder(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name == "{module}":
+            try:
+                signal.raise_signal({number})
+            except KeyboardInterrupt:
+                raise ImportError("as C code does")
+
+sys.meta_path.insert(0, Finder())
+sys.argv = ["electra", "detect", "the cat sat"]
+from electra.cli import main
+main()"""
+
+
+def stopped(code: str, folder) -> tuple[int, str, str]:
+    """Return the exit code, the output and the errors of a program that ends itself."""
+    listening = lambda: signal.signal(signal.SIGINT, signal.default_int_handler)  # noqa: E731 (a shell's jobs are deaf)
+    command = [sys.executable, "-c", code]
+    found = subprocess.run(command, cwd=folder, text=True, capture_output=True, preexec_fn=listening)
+    return found.returncode, found.stdout, found.stderr
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize(
+    "code",
+    [
+        READING.replace("{cleanup}", "pass"),
+        READING.replace("{cleanup}", "signal.raise_signal({number})"),
+        IMPORTING.replace("{module}", "typer"),
+        IMPORTING.replace("{module}", "torch"),
+    ],
+    ids=["reading", "cleaning up", "importing typer", "importing torch"],
+)
+def test_a_signal_is_one_line_and_an_exit_code(tmp_path, code, number):
+    found = stopped(code.replace("{number}", str(int(number))), tmp_path)
+    assert found == (128 + number, "", "electra: stopped; run the same command again\n")
+
+
+def test_little_is_imported_before_signals_are_handled():
+    code = "import sys, electra.cli; print({'typer', 'typing', 'numpy'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], text=True, capture_output=True).stdout == "set()\n"
