@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from electra.config.bodies import ModelConfig
+from electra.data.checksums import check
 from electra.data.files import read_table, write_json
 from electra.errors import CheckpointError
 from electra.model.bodies import BODIES
@@ -93,6 +94,7 @@ def file_names(network: AnyNetwork) -> Iterator[list[str]]:
 def _read_config(folder: Path) -> tuple[dict[str, Any], type[Body], ModelConfig]:
     """Read config.json: return its content, the class of its body and the body's shape."""
     path = folder / "config.json"
+    check(folder, [path.name])
     if not path.is_file():
         raise CheckpointError(f"no config.json in {folder}: not a model folder")
     described = read_table(path, "a model's config", CheckpointError)

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from electra.data.checksums import check, write_checksums
 from electra.data.files import read_table, write_json
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import CheckpointError
@@ -29,6 +30,7 @@ def write_task_model(model: TaskModel, folder: Path, dtype: torch.dtype = torch.
     write_network(model.network, folder, dtype, model.tokenizer.pad_id)
     model.tokenizer.save(folder)
     write_json(folder / TASK, model.task)
+    write_checksums(folder)
 
 
 def read_task_model(source: str | Path, device: str | None = None) -> TaskModel:
@@ -42,5 +44,6 @@ def read_task_model(source: str | Path, device: str | None = None) -> TaskModel:
 
 def read_task(folder: Path) -> dict[str, Any]:
     """Read the description of a model's task, which is empty for a folder written by another tool."""
+    check(folder, [TASK])
     path = folder / TASK
     return read_table(path, "the description of a task", CheckpointError) if path.is_file() else {}

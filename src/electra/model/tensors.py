@@ -8,6 +8,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from electra.data.checksums import check
 from electra.data.files import read_table
 from electra.errors import CheckpointError
 
@@ -19,6 +20,7 @@ PATTERNS = ("*.safetensors", SAFE_INDEX, PICKLE)
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:
     """Read all tensors of a model folder, from one or several files; floating-point tensors become float32."""
+    check(folder, PATTERNS)
     if (folder / SAFE).is_file():
         tensors = read_safe(folder / SAFE)
     elif (folder / SAFE_INDEX).is_file():

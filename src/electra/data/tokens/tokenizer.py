@@ -10,6 +10,7 @@ from typing import Any, Self, cast
 import tokenizers
 from tokenizers import Encoding, decoders, models, normalizers, pre_tokenizers, processors
 
+from electra.data.checksums import check
 from electra.data.files import read_table, write_atomically
 from electra.data.reading.hub import locate
 from electra.errors import DataError
@@ -162,6 +163,7 @@ def load_tokenizer(source: str | Path) -> Tokenizer:
         if not found:
             raise DataError(f"no tokenizer.json or vocab.txt in {source}")
         path = found[0]
+    check(path.parent, FILES)
     config = path.with_name("tokenizer_config.json")
     settings = read_table(config, "a tokenizer's config", DataError) if config.is_file() else {}
     try:
