@@ -2,12 +2,15 @@
 
 import hashlib
 import json
+import math
 import os
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
+
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from electra.errors import CheckpointError, ElectraError
 
@@ -46,14 +49,37 @@ def write_json(path: Path, content: Any) -> None:
     write_atomically(path, text.encode(errors="backslashreplace").decode())  # file names may hold lone surrogates
 
 
-def read_table(path: Path, what: str, error: type[ElectraError]) -> dict[str, Any]:
-    """Read a JSON file that holds an object, such as a model's config; raise `error` for anything else."""
+def to_json(content: Any, **options: Any) -> str:
+    """Return a result as JSON; numbers that are not finite, which JSON does not have, become null."""
+    return json.dumps(_finite(content), allow_nan=False, **options)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+class Form(BaseModel):
+    """Types of some entries of a JSON object; it may have others."""
+
+    model_config = ConfigDict(strict=True)
+
+
+def read_table(path: Path, what: str, error: type[ElectraError], form: type[Form] = Form) -> dict[str, Any]:
+    """Read a JSON file that holds an object with entries as `form` says; raise `error` for anything else."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as problem:
+        if not isinstance(found, dict):
+            raise ValueError(f"it holds a {type(found).__name__}, not an object")
+        form.model_validate(found)
+    except ValidationError as problem:
+        first = problem.errors()[0]
+        raise error(f"{path} is not {what}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    except (ValueError, RecursionError) as problem:  # also for text that is not UTF-8, and deeply nested brackets
         raise error(f"{path} is not {what}: {problem}") from None
-    if not isinstance(found, dict):
-        raise error(f"{path} is not {what}: it holds a {type(found).__name__}, not an object")
     return found
 
 

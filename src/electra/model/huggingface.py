@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any, get_args
 
 import torch
+from pydantic import PositiveInt
 from torch import Tensor
 
 from electra.config.bodies import ModelConfig
 from electra.data.checksums import check
-from electra.data.files import read_table, write_json
+from electra.data.files import Form, read_table, write_json
 from electra.errors import CheckpointError
 from electra.model.bodies import BODIES
 from electra.model.body import Body
@@ -27,10 +28,19 @@ TIED = ("generator_lm_head.weight", "cls.predictions.decoder.weight")  # output 
 AnyNetwork = Network | Body
 
 
+class _Labelling(Form):
+    """What config.json says about the head, if anything."""
+
+    architectures: list[str] | None = None
+    id2label: dict[str, Any] | None = None
+    num_labels: PositiveInt = 2
+
+
 def read_network(folder: Path) -> AnyNetwork:
     """Read the network of a Hugging Face folder: with a head that is known here, or else the bare encoder."""
     described, body, config = _read_config(folder)
     tensors = {body.current_name(name): tensor for name, tensor in read_tensors(folder).items()}
+    _check_sizes(config.shape | {"num_labels": described.get("num_labels", 0)}, tensors, folder)
     with torch.device("meta"), Undrawn():
         network = _with_head(body(config), tensors, described, folder / "config.json")
     weights = {
@@ -97,7 +107,7 @@ def _read_config(folder: Path) -> tuple[dict[str, Any], type[Body], ModelConfig]
     check(folder, [path.name])
     if not path.is_file():
         raise CheckpointError(f"no config.json in {folder}: not a model folder")
-    described = read_table(path, "a model's config", CheckpointError)
+    described = read_table(path, "a model's config", CheckpointError, _Labelling)
     kind, known = described.get("model_type"), [kind for body in BODIES.values() for kind in body.model_types]
     if kind not in known:
         raise CheckpointError(f"{path} has model_type {kind!r}; supported: {', '.join(known)}")
@@ -106,6 +116,16 @@ def _read_config(folder: Path) -> tuple[dict[str, Any], type[Body], ModelConfig]
         return described, body, body.read_config(described)
     except CheckpointError as problem:
         raise CheckpointError(f"{path}: {problem}") from None
+
+
+def _check_sizes(sizes: Mapping[str, Any], tensors: Mapping[str, Tensor], folder: Path) -> None:
+    """Refuse sizes that the weights cannot have before anything of that size is built."""
+    weights = sum(tensor.numel() for tensor in tensors.values())
+    for key, size in sizes.items():
+        most = len(tensors) if key == "layers" else weights
+        if isinstance(size, int) and size > most:
+            held = f"its weights are {weights:,} numbers in {len(tensors):,} tensors"
+            raise CheckpointError(f"the config.json of {folder} says {key} {size}, but {held}")
 
 
 def _with_head(encoder: Body, names: Collection[str], described: Mapping[str, Any], path: Path) -> AnyNetwork:
@@ -152,7 +172,7 @@ def _read_labels(described: Mapping[str, Any], path: Path) -> list[str]:
         return [f"LABEL_{number}" for number in range(described.get("num_labels", 2))]  # as in `transformers`
     try:
         labels = [str(found[str(number)]) for number in range(len(found))]
-    except (KeyError, TypeError):
+    except KeyError:
         raise CheckpointError(f"{path} does not number its labels from 0 to {len(found) - 1} in id2label") from None
     if len(set(labels)) < len(labels):
         raise CheckpointError(f"{path} has two labels of the same name in id2label: {', '.join(labels)}")
@@ -179,4 +199,6 @@ def _take(tensors: dict[str, Tensor], names: list[str], parameter: Tensor, folde
     if tensor.shape != parameter.shape:
         found, wanted = tuple(tensor.shape), tuple(parameter.shape)
         raise CheckpointError(f"{names[0]} in {folder} has shape {found}, its config.json asks for {wanted}")
+    if not tensor.sum().isfinite():
+        raise CheckpointError(f"{names[0]} in {folder} holds NaN or infinite weights; restore it or train it again")
     return tensor

@@ -58,6 +58,8 @@ def _indexed(index: Path) -> list[str]:
     found = read_table(index, "an index of tensors", CheckpointError).get("weight_map")
     if not isinstance(found, dict) or not all(isinstance(file, str) for file in found.values()):
         raise CheckpointError(f"{index} is not an index of tensors: it has no weight_map from names to files")
+    if outside := [file for file in found.values() if Path(file).name != file]:
+        raise CheckpointError(f"{index} names {outside[0]}, which is not in this folder; do not trust this model")
     return sorted(set(found.values()))
 
 

@@ -1,7 +1,6 @@
 """The folder of a run: its config, its metrics and the listeners that receive them."""
 
 import json
-import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 
 from electra.config.load import difference, dump_config
 from electra.config.section import Root
-from electra.data.files import locked, read_table, write_atomically, write_json
+from electra.data.files import locked, read_table, to_json, write_atomically, write_json
 from electra.errors import CheckpointError, ConfigError
 
 Record = dict[str, Any]
@@ -115,7 +114,7 @@ class Run:
         """Drop the metrics and samples of later steps, which will be repeated."""
         for path in (self.metrics, self.samples):
             if path.is_file():
-                kept = [json.dumps(record) + "\n" for record in read_records(path) if record["step"] <= step]
+                kept = [to_json(record) + "\n" for record in read_records(path) if record["step"] <= step]
                 write_atomically(path, "".join(kept))
 
     def report(self, record: Record) -> None:
@@ -142,13 +141,4 @@ def read_records(path: Path) -> list[Record]:
 
 def _append(record: Record, path: Path) -> None:
     with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(finite(record)) + "\n")
-
-
-def finite(value: Any) -> Any:
-    """Replace numbers that are not finite, which JSON does not have, by None."""
-    if isinstance(value, dict):
-        return {name: finite(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        file.write(to_json(record) + "\n")
