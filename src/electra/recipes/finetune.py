@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from electra.config.finetune import FinetuneConfig
 from electra.config.load import load_finetune_config
 from electra.data.checksums import is_intact
-from electra.data.files import Form, atomic_folder, read_table, write_json
+from electra.data.files import atomic_folder, read_table, write_json
 from electra.data.mix import mix
 from electra.errors import CheckpointError, ConfigError
 from electra.model.networks import TaskNetwork
@@ -21,7 +21,7 @@ from electra.model.precision import as_used
 from electra.model.task_model import TaskModel, write_task_model
 from electra.recipes.evaluate import forward
 from electra.recipes.hardware import fitting, record_environment
-from electra.recipes.results import Results, chosen_seed, summarize_seeds
+from electra.recipes.results import Results, chosen_seed, read_seed, summarize_seeds
 from electra.recipes.tuning import Tuning, new_network, prepare
 from electra.tasks.base import Batch
 from electra.tasks.batches import make_batch, rounded_length, training_order
@@ -135,13 +135,6 @@ def _sweep(tuning: Tuning, folder: Path, processes: Processes, listeners: Sequen
     return results
 
 
-class _Result(Form):
-    """What `result.json` says of a seed."""
-
-    seed: int
-    metrics: dict[str, float]
-
-
 class _Scored(NamedTuple):
     """The result of a model on dev."""
 
@@ -171,7 +164,7 @@ class _Seed(Training):
         if not path.is_file():
             self._fit()
         try:
-            found = read_table(path, "the result of a seed", CheckpointError, _Result)
+            found = read_seed(path)
             found["metrics"][self.tuning.task.metric]
         except (CheckpointError, KeyError):
             raise CheckpointError(f"{path} is damaged; remove {self.folder} to train this seed again") from None

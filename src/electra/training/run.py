@@ -1,14 +1,17 @@
 """The folder of a run: its config, its metrics and the listeners that receive them."""
 
 import json
+import tomllib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from pydantic import ConfigDict, FiniteFloat
+
 from electra.config.load import difference, dump_config
 from electra.config.section import Root
-from electra.data.files import locked, read_table, to_json, write_atomically, write_json
+from electra.data.files import Form, locked, read_table, to_json, write_atomically, write_json
 from electra.errors import CheckpointError, ConfigError
 
 Record = dict[str, Any]
@@ -128,15 +131,38 @@ class Run:
         _append(record, self.samples)
 
 
+class _Line(Form):
+    """A line of a log: where the run was, and a warning, samples or metrics (null where one was not finite)."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, float | None]
+    step: int
+    tokens: int = 0
+    seconds: FiniteFloat = 0.0
+    progress: FiniteFloat = 0.0
+    warning: str = ""
+    samples: Sequence[dict[str, Any]] = ()
+
+
 def read_records(path: Path) -> list[Record]:
-    """Read a log of a run, skipping incomplete lines; return an empty list if there is none."""
+    """Read a log of a run, skipping damaged lines; return an empty list if there is none."""
     found = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else ():
-        with suppress(ValueError):
+        with suppress(ValueError, RecursionError):
             record = json.loads(line)
-            if isinstance(record, dict) and isinstance(record.get("step"), int):
-                found.append(record)
+            _Line.model_validate(record)
+            found.append(record)
     return found
+
+
+def read_part(path: Path) -> Any:
+    """Read a TOML or JSON file of a run, if it exists, without validation: a config may be from another version."""
+    parse = tomllib.loads if path.suffix == ".toml" else json.loads
+    try:
+        return parse(path.read_text(encoding="utf-8")) if path.is_file() else None
+    except (ValueError, RecursionError) as problem:
+        kind = path.suffix[1:].upper()
+        raise CheckpointError(f"{path}: not valid {kind}: {problem}; restore it or remove it") from None
 
 
 def _append(record: Record, path: Path) -> None:
