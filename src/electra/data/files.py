@@ -8,11 +8,12 @@ import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
-
-from pydantic import BaseModel, ConfigDict, ValidationError
+from typing import TYPE_CHECKING, Any, TextIO
 
 from electra.errors import CheckpointError, ElectraError
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 
 @contextmanager
@@ -62,19 +63,18 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-class Form(BaseModel):
-    """Types of some entries of a JSON object; it may have others."""
+def read_table(
+    path: Path, what: str, error: type[ElectraError], form: "type[BaseModel] | None" = None
+) -> dict[str, Any]:
+    """Read a JSON file that holds an object, with the types of `form` if given; raise `error` for anything else."""
+    from pydantic import ValidationError  # slow to import
 
-    model_config = ConfigDict(strict=True)
-
-
-def read_table(path: Path, what: str, error: type[ElectraError], form: type[Form] = Form) -> dict[str, Any]:
-    """Read a JSON file that holds an object with entries as `form` says; raise `error` for anything else."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(found, dict):
             raise ValueError(f"it holds a {type(found).__name__}, not an object")
-        form.model_validate(found)
+        if form:
+            form.model_validate(found, strict=True)
     except ValidationError as problem:
         first = problem.errors()[0]
         raise error(f"{path} is not {what}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, get_args
 
 import torch
-from pydantic import PositiveInt
+from pydantic import BaseModel, PositiveInt
 from torch import Tensor
 
 from electra.config.bodies import ModelConfig
 from electra.data.checksums import check
-from electra.data.files import Form, read_table, write_json
+from electra.data.files import read_table, write_json
 from electra.errors import CheckpointError
 from electra.model.bodies import BODIES
 from electra.model.body import Body
@@ -28,7 +28,7 @@ TIED = ("generator_lm_head.weight", "cls.predictions.decoder.weight")  # output 
 AnyNetwork = Network | Body
 
 
-class _Labelling(Form):
+class _Labelling(BaseModel):
     """What config.json says about the head, if anything."""
 
     architectures: list[str] | None = None

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from electra.data.checksums import check, write_checksums
-from electra.data.files import Form, read_table, write_json
+from electra.data.files import read_table, write_json
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import CheckpointError
 from electra.model.huggingface import write_network
@@ -17,14 +17,14 @@ from electra.model.networks import TaskNetwork
 from electra.model.pretrained import TASK, find_folder, load
 
 
-class _Known(Form):
+class _Known(BaseModel):
     """Entries that several task families store about a task."""
 
     labels: list[str] | None = None
     columns: dict[str, str | list[str] | None] | None = None
 
 
-class _Description(Form):
+class _Description(BaseModel):
     """The entries of `task.json`."""
 
     name: str | None = None

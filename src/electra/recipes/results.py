@@ -5,16 +5,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
 from scipy.special import stdtrit
 
-from electra.data.files import Form, read_table
+from electra.data.files import read_table
 from electra.errors import CheckpointError
 
 Results = dict[str, Any]  # the content of `results.json`
 CONFIDENCE = 0.95
 
 
-class _Seed(Form):
+class _Seed(BaseModel):
     """The result of a seed."""
 
     seed: int
@@ -23,7 +24,7 @@ class _Seed(Form):
     seconds: float
 
 
-class _Stored(Form):
+class _Stored(BaseModel):
     """What a line about results is made of."""
 
     task: str

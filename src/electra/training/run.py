@@ -7,11 +7,11 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from pydantic import ConfigDict, FiniteFloat
+from pydantic import BaseModel, ConfigDict, FiniteFloat
 
 from electra.config.load import difference, dump_config
 from electra.config.section import Root
-from electra.data.files import Form, locked, read_table, to_json, write_atomically, write_json
+from electra.data.files import locked, read_table, to_json, write_atomically, write_json
 from electra.errors import CheckpointError, ConfigError
 
 Record = dict[str, Any]
@@ -131,7 +131,7 @@ class Run:
         _append(record, self.samples)
 
 
-class _Line(Form):
+class _Line(BaseModel):
     """A line of a log: where the run was, and a warning, samples or metrics (null where one was not finite)."""
 
     model_config = ConfigDict(extra="allow")
@@ -150,7 +150,7 @@ def read_records(path: Path) -> list[Record]:
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else ():
         with suppress(ValueError, RecursionError):
             record = json.loads(line)
-            _Line.model_validate(record)
+            _Line.model_validate(record, strict=True)
             found.append(record)
     return found
 

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, Self, cast
 
 import tokenizers
+from pydantic import BaseModel
 from tokenizers import Encoding, decoders, models, normalizers, pre_tokenizers, processors
 
 from electra.data.checksums import check
-from electra.data.files import Form, read_table, write_atomically
+from electra.data.files import read_table, write_atomically
 from electra.data.reading.hub import locate
 from electra.errors import DataError
 
@@ -34,7 +35,7 @@ MOST_GROWTH = 1000  # of all steps together: a chain of a few lines could make t
 UNLIMITED = 1_000_000  # tokens; `transformers` uses larger values for no limit
 
 
-class _Settings(Form):
+class _Settings(BaseModel):
     """What tokenizer_config.json says about BERT's tokenizers, if anything."""
 
     tokenizer_class: str | None = None
@@ -43,7 +44,7 @@ class _Settings(Form):
     tokenize_chinese_chars: bool | None = None
 
 
-class _Described(Form):
+class _Described(BaseModel):
     """The parts of tokenizer.json that are changed before the library reads it."""
 
     normalizer: dict[str, Any] | None = None
