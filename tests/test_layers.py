@@ -8,7 +8,8 @@ import electra
 ROOT = Path(electra.__file__).parent
 LAYERS = ["errors", "config", "data", "model", "objectives", "training", "tasks", "recipes", "playground", "cli"]
 
-DATA = ["settings", "mix", "files", "reading", "tokens", "corpus", "feeding"]  # the way of a text, inside its layer
+# The way of a text, inside its layer.
+DATA = ["settings", "mix", "files", "checksums", "reading", "tokens", "corpus", "feeding"]
 
 
 def layer(module: str) -> str:

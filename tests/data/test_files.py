@@ -1,3 +1,5 @@
+import json
+import math
 import os
 import subprocess
 import sys
@@ -6,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from electra.data.files import atomic_folder, exists, read_table, write_atomically
-from electra.errors import CheckpointError
+import electra
+from electra.data.files import atomic_folder, exists, read_table, to_json, write_atomically
+from electra.errors import CheckpointError, DataError
 
 
 def test_a_file_is_written_atomically(tmp_path):
@@ -160,3 +163,21 @@ def test_a_file_that_holds_no_object_is_refused(tmp_path, content):
     (tmp_path / "task.json").write_text(content)
     with pytest.raises(CheckpointError, match=r"task\.json is not a task: "):
         read_table(tmp_path / "task.json", "a task", CheckpointError)
+
+
+@pytest.mark.parametrize("text", ["[" * 3000 + "]" * 3000, '{"a":' * 3000, "\udcff", "[1]"])
+def test_a_table_that_cannot_be_read_is_a_one_line_error(text, tmp_path):
+    path = tmp_path / "config.json"
+    path.write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(DataError, match=r"config\.json is not a config: "):
+        read_table(path, "a config", DataError)
+
+
+def test_json_has_no_numbers_that_are_not_finite():
+    found = {"a": [float("nan"), (1.5, float("inf"))], "b": -math.inf, "c": "NaN"}
+    assert json.loads(to_json(found)) == {"a": [None, [1.5, None]], "b": None, "c": "NaN"}
+
+
+def test_every_command_prints_json_with_the_function_for_it():
+    folder = Path(electra.__file__).parent / "cli"
+    assert [path.name for path in folder.glob("*.py") if "import json" in path.read_text()] == []

@@ -173,6 +173,13 @@ def edit_config(folder, **changes) -> None:
             r"word_embeddings\.weight in .* has shape \(101, 20\), its config\.json asks for \(90, 20\)",
         ),
         ({"hidden_size": "wide"}, "impossible model: hidden_size Input should be a valid integer"),
+        ({"num_hidden_layers": 100_000}, r"says layers 100000, but its weights are [\d,]+ numbers in \d+ tensors"),
+        ({"hidden_size": 2**30, "num_attention_heads": 1}, "says hidden_size 1073741824, but its weights are"),
+        ({"intermediate_size": 10**30}, "says feed_forward_size 10{30}, but its weights are"),
+        ({"num_labels": 10**10}, "says num_labels 10{10}, but its weights are"),
+        ({"num_labels": "3"}, "config.json is not a model's config: num_labels: Input should be a valid integer"),
+        ({"architectures": 5}, "config.json is not a model's config: architectures: Input should be a valid list"),
+        ({"id2label": 7}, "config.json is not a model's config: id2label: Input should be a valid dictionary"),
     ],
 )
 def test_a_config_that_does_not_fit_is_refused(changes, message, tmp_path):
@@ -188,6 +195,16 @@ def test_quantized_weights_are_refused(tmp_path):
     name = "electra.encoder.layer.0.output.dense.weight"
     save_file(tensors | {name: tensors[name].to(torch.int8)}, tmp_path / "model.safetensors", {"format": "pt"})
     with pytest.raises(CheckpointError, match=r"holds torch\.int8: quantized weights are not supported"):
+        read_network(tmp_path)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_not_finite_are_refused(value, tmp_path):
+    network = Discriminator(build_body(SHAPES["odd"]))
+    with torch.no_grad():
+        network.encoder.layers[1].expand.weight[3, 5] = value
+    write_network(network, tmp_path)
+    with pytest.raises(CheckpointError, match=r"^encoder\.layer\.1\.intermediate\.dense\.weight in .* holds NaN"):
         read_network(tmp_path)
 
 

@@ -193,6 +193,7 @@ def test_a_bare_encoder_cannot_detect(tiny_config, tokenizer, tmp_path):
 def test_a_vocabulary_that_does_not_match_the_embedding_is_refused(tiny_folder, tmp_path):
     copy = shutil.copytree(tiny_folder, tmp_path / "copy")
     (copy / "tokenizer.json").unlink()
+    (copy / "checksums.json").unlink()
     with (copy / "vocab.txt").open("a") as vocab:
         vocab.write("more\n")
     with pytest.raises(CheckpointError, match=r"vocabulary .* has 75 entries, but the embedding has 74"):
@@ -228,6 +229,7 @@ def test_a_generator_folder_without_a_generator_is_refused(tiny_folder, tmp_path
     copy = shutil.copytree(tiny_folder, tmp_path / "copy")
     shutil.copy(copy / "model.safetensors", copy / "generator")
     shutil.copy(copy / "config.json", copy / "generator")
+    (copy / "generator" / "checksums.json").unlink()
     with pytest.raises(CheckpointError, match="is not a generator"):
         load(copy)
 

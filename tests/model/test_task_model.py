@@ -223,6 +223,7 @@ def test_labels_that_do_not_fit_the_head_are_refused(make, changes, message, tmp
     write_task_model(make(HuggingFaceClassificationHead, LABELS, "single_label_classification"), tmp_path)
     path = tmp_path / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    (tmp_path / "checksums.json").unlink()
     with pytest.raises(CheckpointError, match=message):
         read_task_model(tmp_path)
 
@@ -230,6 +231,7 @@ def test_labels_that_do_not_fit_the_head_are_refused(make, changes, message, tmp
 def test_a_task_description_that_is_not_json_is_refused(make, tmp_path):
     write_task_model(make(TaggingHead), tmp_path)
     (tmp_path / "task.json").write_text("{")
+    (tmp_path / "checksums.json").unlink()
     with pytest.raises(CheckpointError, match=r"task\.json is not the description of a task"):
         read_task_model(tmp_path)
 

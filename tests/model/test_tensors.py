@@ -1,3 +1,4 @@
+import json
 import pickle
 import resource
 
@@ -101,4 +102,12 @@ def test_a_pickle_of_something_else_is_refused(tmp_path):
 
 def test_a_folder_without_weights_is_refused(tmp_path):
     with pytest.raises(CheckpointError, match="no weights in"):
+        read_tensors(tmp_path)
+
+
+@pytest.mark.parametrize("place", ["../outside.safetensors", "/outside.safetensors", "inner/model.safetensors"])
+def test_an_index_that_points_outside_its_folder_is_refused(place, tmp_path):
+    index = {"weight_map": {"a": place}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(CheckpointError, match=rf"names {place}, which is not in this folder"):
         read_tensors(tmp_path)

@@ -3,9 +3,11 @@ import pytest
 import torch
 
 from electra.config.load import load_finetune_config
+from electra.errors import ElectraError
 from electra.model.bodies import build_body
 from electra.model.networks import TaskNetwork
-from electra.recipes.evaluate import ROWS, forward
+from electra.model.task_model import TaskModel, write_task_model
+from electra.recipes.evaluate import ROWS, forward, load_tuned
 from electra.tasks.base import Feature
 from electra.tasks.build import build_task
 
@@ -41,6 +43,27 @@ def test_neither_rows_nor_lengths_are_filled_up(network, config, tokenizer):
 def test_an_example_scores_alone_as_among_others(network, config, tokenizer):
     together = logits(network, config, tokenizer, 7, 12, 3)
     np.testing.assert_allclose(logits(network, config, tokenizer, 7), together[:1], rtol=1e-4, atol=1e-5)
+
+
+COLUMNS = {"kind": "classification", "text": "review"}
+
+
+@pytest.mark.parametrize(
+    ("stored", "message"),
+    [
+        ({"known": {"columns": COLUMNS}}, "is damaged: 'known' does not describe task table"),
+        ({"known": {"columns": {"kind": "classification"}}}, "is damaged: 'known' does not describe task table"),
+        ({"known": {"columns": COLUMNS | {"text": ["a"]}, "labels": ["a"]}}, "'known' does not describe task table"),
+        ({"known": {"columns": 5}}, "is not the description of a task: known.columns: Input should be"),
+        ({"known": 5}, "is not the description of a task: known: Input should be"),
+        ({"config": None}, "is not the description of a task: config: Input should be"),
+    ],
+)
+def test_a_damaged_description_of_a_task_is_refused(network, tokenizer, stored, message, tmp_path):
+    described = {"name": "table", "config": {"task": "table"}, "known": {}} | stored
+    write_task_model(TaskModel(network, tokenizer, described), tmp_path)
+    with pytest.raises(ElectraError, match=message):
+        load_tuned(tmp_path)
 
 
 @pytest.mark.gpu  # on a CPU, bf16 products can change how later float32 ones of the process are rounded

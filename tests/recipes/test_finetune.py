@@ -75,6 +75,16 @@ def test_what_a_run_does_not_depend_on_may_be_damaged(tune, tmp_path):
     assert json.loads((tmp_path / "run/model/seed.json").read_text()) in (0, 1)
 
 
+@pytest.mark.parametrize("damage", [lambda path: path.write_bytes(path.read_bytes()[:-9]), Path.unlink])
+def test_a_finished_run_whose_model_is_damaged_is_trained_again(tune, tmp_path, damage):
+    before = tune("epochs=0.1")
+    weights = tmp_path / "run/model/model.safetensors"
+    content = weights.read_bytes()
+    damage(weights)
+    assert without_clock(tune("epochs=0.1")) == without_clock(before)
+    assert weights.read_bytes() == content
+
+
 def test_data_that_nothing_is_left_of_is_refused(tune, monkeypatch):
     monkeypatch.setattr("electra.tasks.texts.task.TextTask.features", lambda *_, **__: [])
     with pytest.raises(TaskError, match=r"^no usable train data among 200 examples"):

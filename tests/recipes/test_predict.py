@@ -59,6 +59,7 @@ def test_the_requested_device_is_used_and_not_that_of_the_run(run, tmp_path):
     stored = json.loads((tmp_path / "elsewhere/task.json").read_text())
     stored["config"]["device"] = "cuda"
     (tmp_path / "elsewhere/task.json").write_text(json.dumps(stored))
+    (tmp_path / "elsewhere/checksums.json").unlink()
     assert len(list(electra.predict(tmp_path / "elsewhere", tmp_path / "one.txt"))) == 1
 
 

@@ -118,7 +118,7 @@ def test_metrics_of_repeated_steps_are_dropped(run):
 def test_samples_of_repeated_steps_are_dropped(run):
     begin(run)
     for step in (0, 5, 10):
-        run.show({"step": step, "samples": ["the cat"]})
+        run.show({"step": step, "samples": [{"original": ["the", "cat"]}]})
     run.rewind(5)
     assert [record["step"] for record in read_records(run.samples)] == [0, 5]
     run.samples.write_text('{"step": null}\n[1]\n{"step": 3}\n')
@@ -133,6 +133,25 @@ def test_a_line_that_a_kill_cut_short_is_dropped(run):
     run.rewind(5)
     run.report({"step": 6})
     assert [record["step"] for record in lines(run)] == [1, 6]
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        '{"step": 2, "warning": 5}',
+        '{"step": 2, "seconds": null}',
+        '{"step": 2, "tokens": "many"}',
+        '{"step": 2, "loss": [1.0]}',
+        "[" * 3000 + "]" * 3000,
+    ],
+)
+def test_a_line_with_values_of_another_type_is_dropped(run, damaged):
+    begin(run)
+    run.report({"step": 1, "loss": float("nan"), "seconds": 2.5})
+    with run.metrics.open("a") as file:
+        file.write(f"{damaged}\n")
+    run.report({"step": 3, "warning": "late"})
+    assert [record["step"] for record in read_records(run.metrics)] == [1, 3]
 
 
 def test_listeners_receive_every_record(run):

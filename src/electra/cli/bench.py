@@ -1,6 +1,5 @@
 """`electra bench`: time a training step or the encoding of texts, and compare with Hugging Face's modules."""
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
@@ -9,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, BadParameter, Option, echo
+
+from electra.data.files import to_json
 
 if TYPE_CHECKING:
     from electra.recipes.bench.timing import Bench, Row
@@ -86,7 +87,7 @@ def _print_json(found: "list[Bench]", profiled: bool) -> None:
     for measured in found:
         profile = {"parts": [asdict(part) for part in measured.parts], "operations": measured.operations}
         for row in measured.rows:
-            echo(json.dumps(asdict(row) | (profile if profiled and row.variant == "electra" else {})))
+            echo(to_json(asdict(row) | (profile if profiled and row.variant == "electra" else {})))
 
 
 def _print_parts(measured: "Bench") -> None:

@@ -1,11 +1,11 @@
 """`electra config`: print a config, the origin of its values, or the difference from another."""
 
-import json
 from typing import Annotated, Any
 
 from typer import BadParameter, Option, echo
 
 from electra.cli.options import Json, Overrides, Preset
+from electra.data.files import to_json
 
 EXAMPLES = ("electra config small train.steps=100_000", "electra config small --diff base")
 
@@ -28,12 +28,12 @@ def config(
     found: dict[str, Any]
     if diff:
         found = load.difference(chosen, load.load_config(diff))
-        lines = [f"{key} = {json.dumps(here)}  # {diff}: {json.dumps(there)}" for key, (here, there) in found.items()]
+        lines = [f"{key} = {to_json(here)}  # {diff}: {to_json(there)}" for key, (here, there) in found.items()]
     elif explain:
         rows = load.explain(chosen, settings)
         found = {key: {"value": s.value, "origin": s.origin, "help": text} for key, (s, text) in rows.items()}
-        lines = [f"{f'{key} = {json.dumps(s.value)}':<52} # {s.origin:<14} {text}" for key, (s, text) in rows.items()]
+        lines = [f"{f'{key} = {to_json(s.value)}':<52} # {s.origin:<14} {text}" for key, (s, text) in rows.items()]
     else:
         found, lines = chosen.model_dump(), [load.dump_config(chosen).removesuffix("\n")]
-    for line in [json.dumps(found)] if as_json else lines:
+    for line in [to_json(found)] if as_json else lines:
         echo(line)

@@ -1,6 +1,5 @@
 """`electra corpus`: build, show or verify a corpus."""
 
-import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option, echo
 
 from electra.cli.options import TEXTS, Column, Documents, Format, Heldout, Invalid, Json
+from electra.data.files import to_json
 from electra.data.settings import Building, Cleaning, Controls, Cut, Duplicates, Reading, Unicode
 from electra.errors import DataError
 
@@ -65,7 +65,7 @@ def corpus(
     existed = (Path(out).expanduser() / MANIFEST).is_file()
     with _bar() as progress:
         built = build_corpus(sources, tokenizer, out=out, workers=workers, progress=progress, **vars(building))
-    echo(json.dumps(asdict(built.manifest)) if as_json else _summary(out, built.manifest))
+    echo(to_json(asdict(built.manifest)) if as_json else _summary(out, built.manifest))
     if existed and not as_json:
         echo("  already built from files with the same names and sizes; nothing was done")
 
@@ -82,11 +82,11 @@ def _look(corpora: list[str], show: int | None, verify: bool, as_json: bool) -> 
     path = corpora[0]
     if show:
         shown = show_sequences(open_corpus(path), show)
-        echo(json.dumps(shown, ensure_ascii=False) if as_json else "\n\n".join(shown))
+        echo(to_json(shown, ensure_ascii=False) if as_json else "\n\n".join(shown))
         return
     problems = verify_corpus(path)
     if as_json:
-        echo(json.dumps({"problems": problems}))
+        echo(to_json({"problems": problems}))
     if problems:
         raise DataError(f"{path} is damaged: {'; '.join(problems)}; delete it and build it again")
     if not as_json:

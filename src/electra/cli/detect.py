@@ -1,6 +1,5 @@
 """`electra detect`: find the tokens of a text that look replaced."""
 
-import json
 import sys
 from typing import Annotated
 
@@ -8,7 +7,7 @@ from typer import Argument, echo
 
 from electra.cli.colours import shade, shows_colours
 from electra.cli.options import AnyModel, Json
-from electra.data.files import exists
+from electra.data.files import exists, to_json
 
 EXAMPLES = ('electra detect "I think that you are write."', "electra detect runs/small --json < letter.txt")
 
@@ -44,7 +43,7 @@ def detect(
             {"token": token, "probability": probability, "start": start, "end": end}
             for token, probability, (start, end) in detections
         ]
-        echo(json.dumps({"text": text, "tokens": tokens}))
+        echo(to_json({"text": text, "tokens": tokens}))
     elif shows_colours():
         from rich.console import Console
         from rich.text import Text

@@ -1,6 +1,5 @@
 """`electra evaluate`: score a fine-tuned model."""
 
-import json
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Literal
@@ -8,6 +7,7 @@ from typing import Annotated, Literal
 from typer import Option, echo
 
 from electra.cli.options import Json, TunedModel, TuningOverrides
+from electra.data.files import to_json
 
 EXAMPLES = ("electra evaluate runs/mrpc", "electra evaluate runs/mnli task=ax data=glue --split test --out predictions")
 
@@ -30,11 +30,11 @@ def evaluate(
     with atomic_folder(out) if out else nullcontext() as folder:  # fail before scoring if the folder cannot be written
         found = score(run, overrides or [], split)
         if folder:
-            lines = (json.dumps(prediction, ensure_ascii=False) + "\n" for prediction in found.predictions)
+            lines = (to_json(prediction, ensure_ascii=False) + "\n" for prediction in found.predictions)
             for name, text in {"predictions.jsonl": "".join(lines), **found.files}.items():
                 (folder / name).write_text(text, encoding="utf-8")
     if as_json:
-        echo(json.dumps({"task": found.task, "split": split, "metrics": found.metrics, "notes": found.notes}))
+        echo(to_json({"task": found.task, "split": split, "metrics": found.metrics, "notes": found.notes}))
         return
     for what, count in found.notes.items():
         echo(f"{split}: {count:,} {what}")

@@ -1,12 +1,12 @@
 """`electra finetune`: fine-tune a model on a task."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Option, echo
 
 from electra.cli.options import Json, Preset, Quiet, TuningOverrides
+from electra.data.files import to_json
 
 if TYPE_CHECKING:
     from electra.recipes.tuning import Tuning
@@ -48,7 +48,7 @@ def finetune(
     with LiveLine(quiet) as line:
         results = run(config, [line])
     if as_json:
-        echo(json.dumps(results))
+        echo(to_json(results))
         return
     for split, notes in results["notes"].items():
         for what, count in notes.items():

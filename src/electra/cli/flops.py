@@ -1,12 +1,12 @@
 """`electra flops`: count the cost of a run, or print the published totals."""
 
-import json
 from dataclasses import asdict
 from typing import Annotated
 
 from typer import Argument, BadParameter, Option, echo
 
 from electra.cli.options import Json, Overrides
+from electra.data.files import to_json
 
 EXAMPLES = ("electra flops small train.steps=100_000", "electra flops --table")
 
@@ -27,7 +27,7 @@ def flops(
         lines = [f"{name:<14} {total:.6e}" for name, total in totals.items()]
         lines += ["", "Known errors of the original formula, reproduced so that the totals agree:"]
         lines += [f"- {defect}" for defect in PAPER_DEFECTS]
-        echo(json.dumps(totals) if as_json else "\n".join(lines))
+        echo(to_json(totals) if as_json else "\n".join(lines))
         return
     from electra.config.load import load_config
     from electra.recipes.flops import flops as count
@@ -37,4 +37,4 @@ def flops(
     lines.append(f"{'tokens':<26} {cost.tokens:>16,}")
     lines.append(f"{'forward FLOPs':<26} {cost.forward_flops:>16.4e}  per sequence")
     lines.append(f"{'train FLOPs':<26} {cost.train_flops:>16.4e}")
-    echo(json.dumps(asdict(cost)) if as_json else "\n".join(lines))
+    echo(to_json(asdict(cost)) if as_json else "\n".join(lines))

@@ -1,6 +1,5 @@
 """`electra glue`: fine-tune a model on a suite of tasks."""
 
-import json
 import statistics
 from dataclasses import asdict
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option, echo
 
 from electra.cli.options import Json, Model, Quiet, TuningOverrides
+from electra.data.files import to_json
 
 if TYPE_CHECKING:
     from electra.recipes.glue import Plan, Suite
@@ -48,7 +48,7 @@ def glue(
     with LiveLine(quiet) as line:
         suite = run(model, data, out, overrides or [], task or [], [line], together)
     if as_json:
-        echo(json.dumps(asdict(suite)))
+        echo(to_json(asdict(suite)))
         return
     _print(_table(suite), suite.skipped)
     for name, status in suite.submission.items():

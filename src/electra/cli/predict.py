@@ -1,6 +1,5 @@
 """`electra predict`: apply a fine-tuned model to new examples."""
 
-import json
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Annotated
 from typer import Argument, Option, echo
 
 from electra.cli.options import TunedModel, TuningOverrides
-from electra.data.files import atomic_file, begins_otherwise
+from electra.data.files import atomic_file, begins_otherwise, to_json
 from electra.errors import DataError
 
 EXAMPLES = (
@@ -34,7 +33,7 @@ def predict(
     count = 0
     with atomic_file(out) if out else nullcontext(sys.stdout) as target:
         for prediction in run_over(run, source, overrides or [], notes):
-            target.write(json.dumps(prediction, ensure_ascii=False) + "\n")
+            target.write(to_json(prediction, ensure_ascii=False) + "\n")
             count += 1
     if not count:
         echo(f"{source}: nothing to predict", err=True)

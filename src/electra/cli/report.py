@@ -1,12 +1,12 @@
 """`electra report`: write a report of runs as one page."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Option, echo
 
 from electra.cli.options import Json
+from electra.data.files import to_json
 
 EXAMPLES = ("electra report runs/small --out report.html", "electra report runs/small runs/base runs/suite --json")
 
@@ -25,4 +25,4 @@ def report(
     data = write(runs, page)
     kinds = {warning["meaning"] or warning["text"] for run in data["runs"] for warning in run["warnings"]}
     text = f"{page}: {len(data['runs'])} run(s), {len(kinds)} kind(s) of warnings"
-    echo(json.dumps(data) if as_json else text)
+    echo(to_json(data) if as_json else text)

@@ -1,12 +1,12 @@
 """`electra vocab`: train a vocabulary on text."""
 
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option, echo
 
 from electra.cli.options import TEXTS, Cased, Column, Documents, Format, Invalid, Json
+from electra.data.files import to_json
 from electra.data.settings import Accents, Model, Reading, Vocabulary
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def vocab(
     with Console(stderr=True).status(f"training a vocabulary of {size:,} pieces"):
         train_vocab(sources, out=out, **vars(wanted))
     report = read_report(out)
-    echo(json.dumps(asdict(report), ensure_ascii=False) if as_json else _summary(out, report))
+    echo(to_json(asdict(report), ensure_ascii=False) if as_json else _summary(out, report))
 
 
 def _summary(path: str, report: "Report") -> str:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
@@ -9,9 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from electra.errors import CheckpointError, ElectraError
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 
 @contextmanager
@@ -83,14 +87,36 @@ def _seal(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
-def read_table(path: Path, what: str, error: type[ElectraError]) -> dict[str, Any]:
-    """Read a JSON file that holds an object, such as a model's config; raise `error` for anything else."""
+def to_json(content: Any, **options: Any) -> str:
+    """Return a result as JSON; numbers that are not finite, which JSON does not have, become null."""
+    return json.dumps(_finite(content), allow_nan=False, **options)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def read_table(
+    path: Path, what: str, error: type[ElectraError], form: "type[BaseModel] | None" = None
+) -> dict[str, Any]:
+    """Read a JSON file that holds an object, with the types of `form` if given; raise `error` for anything else."""
+    from pydantic import ValidationError  # slow to import
+
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as problem:
+        if not isinstance(found, dict):
+            raise ValueError(f"it holds a {type(found).__name__}, not an object")
+        if form:
+            form.model_validate(found, strict=True)
+    except ValidationError as problem:
+        first = problem.errors()[0]
+        raise error(f"{path} is not {what}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    except (ValueError, RecursionError) as problem:  # also for text that is not UTF-8, and deeply nested brackets
         raise error(f"{path} is not {what}: {problem}") from None
-    if not isinstance(found, dict):
-        raise error(f"{path} is not {what}: it holds a {type(found).__name__}, not an object")
     return found
 
 

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any, get_args
 
 import torch
+from pydantic import BaseModel, PositiveInt
 from torch import Tensor
 
 from electra.config.bodies import ModelConfig
+from electra.data.checksums import check
 from electra.data.files import read_table, write_json
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import CheckpointError
@@ -28,10 +30,19 @@ AMBIGUOUS = frozenset({"classifier", "head.dense", "head.norm"})  # modules that
 AnyNetwork = Network | Body
 
 
+class _Labelling(BaseModel):
+    """What config.json says about the head, if anything."""
+
+    architectures: list[str] | None = None
+    id2label: dict[str, Any] | None = None
+    num_labels: PositiveInt = 2
+
+
 def read_network(folder: Path) -> AnyNetwork:
     """Read the network of a Hugging Face folder: with a head that is known here, or else the bare encoder."""
     described, body, config = _read_config(folder)
     tensors = {body.current_name(name): tensor for name, tensor in read_tensors(folder).items()}
+    _check_sizes(config.shape | {"num_labels": described.get("num_labels", 0)}, tensors, folder)
     with torch.device("meta"), Undrawn():
         network = _with_head(body(config), tensors.keys(), described, folder / "config.json")
     weights = {
@@ -103,9 +114,10 @@ def file_names(network: AnyNetwork) -> Iterator[list[str]]:
 def _read_config(folder: Path) -> tuple[dict[str, Any], type[Body], ModelConfig]:
     """Read config.json: return its content, the class of its body and the body's shape."""
     path = folder / "config.json"
+    check(folder, [path.name])
     if not path.is_file():
         raise CheckpointError(f"no config.json in {folder}: not a model folder")
-    described = read_table(path, "a model's config", CheckpointError)
+    described = read_table(path, "a model's config", CheckpointError, _Labelling)
     kind, known = described.get("model_type"), [kind for body in BODIES.values() for kind in body.model_types]
     if kind not in known:
         raise CheckpointError(f"{path} has model_type {kind!r}; supported: {', '.join(known)}")
@@ -114,6 +126,16 @@ def _read_config(folder: Path) -> tuple[dict[str, Any], type[Body], ModelConfig]
         return described, body, body.read_config(described)
     except CheckpointError as problem:
         raise CheckpointError(f"{path}: {problem}") from None
+
+
+def _check_sizes(sizes: Mapping[str, Any], tensors: Mapping[str, Tensor], folder: Path) -> None:
+    """Refuse sizes that the weights cannot have before anything of that size is built."""
+    weights = sum(tensor.numel() for tensor in tensors.values())
+    for key, size in sizes.items():
+        most = len(tensors) if key == "layers" else weights
+        if isinstance(size, int) and size > most:
+            held = f"its weights are {weights:,} numbers in {len(tensors):,} tensors"
+            raise CheckpointError(f"the config.json of {folder} says {key} {size}, but {held}")
 
 
 def _with_head(encoder: Body, names: Set[str], described: Mapping[str, Any], path: Path) -> AnyNetwork:
@@ -162,7 +184,7 @@ def _read_labels(described: Mapping[str, Any], path: Path) -> list[str]:
         return [f"LABEL_{number}" for number in range(described.get("num_labels", 2))]  # as in `transformers`
     try:
         labels = [str(found[str(number)]) for number in range(len(found))]
-    except (KeyError, TypeError):
+    except KeyError:
         raise CheckpointError(f"{path} does not number its labels from 0 to {len(found) - 1} in id2label") from None
     if len(set(labels)) < len(labels):
         raise CheckpointError(f"{path} has two labels of the same name in id2label: {', '.join(labels)}")
@@ -190,4 +212,6 @@ def _take(network: AnyNetwork, tensors: dict[str, Tensor], names: list[str], par
     if tensor.shape != parameter.shape:
         found, wanted = tuple(tensor.shape), tuple(parameter.shape)
         raise CheckpointError(f"{names[0]} in {folder} has shape {found}, its config.json asks for {wanted}")
+    if not tensor.sum().isfinite():
+        raise CheckpointError(f"{names[0]} in {folder} holds NaN or infinite weights; restore it or train it again")
     return tensor

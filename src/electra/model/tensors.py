@@ -8,6 +8,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from electra.data.checksums import check
 from electra.data.files import read_table
 from electra.errors import CheckpointError
 
@@ -19,6 +20,7 @@ PATTERNS = ("*.safetensors", SAFE_INDEX, PICKLE)
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:
     """Read all tensors of a model folder, from one or several files; floating-point tensors become float32."""
+    check(folder, PATTERNS)
     if (folder / SAFE).is_file():
         tensors = read_safe(folder / SAFE)
     elif (folder / SAFE_INDEX).is_file():
@@ -56,6 +58,8 @@ def _indexed(index: Path) -> list[str]:
     found = read_table(index, "an index of tensors", CheckpointError).get("weight_map")
     if not isinstance(found, dict) or not all(isinstance(file, str) for file in found.values()):
         raise CheckpointError(f"{index} is not an index of tensors: it has no weight_map from names to files")
+    if outside := [file for file in found.values() if Path(file).name != file]:
+        raise CheckpointError(f"{index} names {outside[0]}, which is not in this folder; do not trust this model")
     return sorted(set(found.values()))
 
 

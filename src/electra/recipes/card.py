@@ -1,20 +1,19 @@
 """The model card: what a model is, how it was trained and how to load it."""
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 
 from electra.config.bodies import ModelConfig
-from electra.data.files import read_table
+from electra.config.load import flatten
 from electra.errors import CheckpointError
 from electra.model.heads import EXAMPLE
 from electra.model.huggingface import architecture_of
 from electra.model.networks import Discriminator, EnergyModel, MaskedLM, Network, TaskNetwork
 from electra.model.pretrained import Pretrained
-from electra.recipes.results import describe
-from electra.training.run import read_records
+from electra.recipes.results import describe, read_results
+from electra.training.run import read_part, read_records
 
 USES = {
     TaskNetwork: "Fine-tuned on a task: see `task.json` and the labels in `config.json`.",
@@ -28,15 +27,17 @@ NO_HEAD = "An encoder without a head, intended for fine-tuning."
 def training_facts(run: Path) -> dict[str, str]:
     """Return a few facts about how the model of a run was trained; none if the folder is not a run."""
     if (run / "results.json").is_file():
-        return {"on dev": describe(read_table(run / "results.json", "the results of a fine-tuning", CheckpointError))}
+        return {"on dev": describe(read_results(run / "results.json"))}
     if not (run / "metrics.jsonl").is_file():
         return {}
     records = read_records(run / "metrics.jsonl")
     latest = {name: value for record in records for name, value in record.items()}
-    facts = {
-        "objective": tomllib.loads((run / "config.toml").read_text(encoding="utf-8"))["objective"]["name"],
-        "updates, tokens read": f"{latest.get('step', 0):,}, {latest.get('tokens', 0):,}",
-    }
+    objective = flatten(read_part(run / "config.toml") or {}).get("objective.name")
+    if objective is None:
+        raise CheckpointError(
+            f"{run / 'config.toml'} names no objective; restore it, or export a copy of {run / 'model'}"
+        )
+    facts = {"objective": objective, "updates, tokens read": f"{latest.get('step', 0):,}, {latest.get('tokens', 0):,}"}
     shown = {"discriminator_auc": "AUC of replaced tokens", "mlm_hidden_accuracy": "accuracy on masked tokens"}
     heldout = {what: latest.get(f"heldout_{name}") for name, what in shown.items()}
     found = [f"{what} {value:.3f}" for what, value in heldout.items() if value is not None]

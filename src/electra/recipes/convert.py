@@ -12,6 +12,7 @@ from electra.config.bodies import ModelConfig
 from electra.config.load import dump_config, load_config, preset_names
 from electra.config.objectives import ElectraObjective, MaskedLMGenerator, MLMObjective
 from electra.config.schema import PretrainConfig
+from electra.data.checksums import write_checksums
 from electra.data.files import atomic_folder, write_json
 from electra.data.reading.hub import locate
 from electra.errors import CheckpointError, ConfigError
@@ -54,9 +55,11 @@ def import_model(source: str | Path, out: str | Path, generator: str | Path | No
             raise CheckpointError(f"{generator} is not a generator: it has no masked-LM head")
         model = Pretrained(model.network, model.tokenizer, network)
     with atomic_folder(Path(out)) as folder:
-        write_model(model, folder / "model")
+        place = folder / "model"
+        place.mkdir()
         if task := read_task(find_folder(source)):
-            write_json(folder / "model" / TASK, task)
+            write_json(place / TASK, task)
+        write_model(model, place)
         (folder / "config.toml").write_text(dump_config(config_of(model)), encoding="utf-8")
     return model
 
@@ -65,12 +68,12 @@ def write_model(
     model: Pretrained, folder: Path, dtype: torch.dtype = torch.float32, facts: Mapping[str, str] = MappingProxyType({})
 ) -> None:
     """Write networks, tokenizer and model card, read them back and compare."""
-    write_network(model.network, folder, dtype, model.tokenizer)
+    networks = {folder: model.network} | ({folder / GENERATOR: model.generator} if model.generator else {})
+    for place, network in networks.items():
+        write_network(network, place, dtype, model.tokenizer)
+        _check(network, place)
+        write_checksums(place)
     (folder / "README.md").write_text(model_card(model, dtype, facts), encoding="utf-8")
-    _check(model.network, folder)
-    if model.generator:
-        write_network(model.generator, folder / GENERATOR, dtype, model.tokenizer)
-        _check(model.generator, folder / GENERATOR)
 
 
 def _write_task_model(model: TaskModel, folder: Path, dtype: torch.dtype, facts: Mapping[str, str]) -> None:

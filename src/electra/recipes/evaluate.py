@@ -106,7 +106,11 @@ def load_tuned(run: str | Path, overrides: Iterable[str] = ()) -> Tuned:
     name, known = (config.task, stored["known"]) if "config" in stored else serve(network)
     usual = {"task": config.task or name, "max_length": config.max_length or shape.max_length}
     config = config.model_copy(update=usual)
-    task = build_task(config, known)
+    try:
+        task = build_task(config, known)
+    except (KeyError, TypeError, ValueError):
+        reason = f"'known' does not describe task {config.task}"
+        raise TaskError(f"the task.json of {run} is damaged: {reason}; restore it or fine-tune again") from None
     check_length(config, shape)
     if not task.fits(network):
         found = ", ".join(network.labels) or network.head.architecture

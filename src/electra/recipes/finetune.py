@@ -1,6 +1,5 @@
 """Fine-tuning: train each seed with the shared loop, score it on dev, and keep one model."""
 
-import json
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 
 from electra.config.finetune import FinetuneConfig
 from electra.config.load import load_finetune_config
+from electra.data.checksums import is_intact
 from electra.data.files import atomic_folder, read_table, write_json
 from electra.data.mix import mix
 from electra.errors import CheckpointError, ConfigError
@@ -21,7 +21,7 @@ from electra.model.precision import as_used
 from electra.model.task_model import TaskModel, write_task_model
 from electra.recipes.evaluate import forward
 from electra.recipes.hardware import fitting, record_environment
-from electra.recipes.results import Results, chosen_seed, summarize_seeds
+from electra.recipes.results import Results, chosen_seed, read_seed, summarize_seeds
 from electra.recipes.tuning import Tuning, new_network, prepare
 from electra.tasks.base import Batch
 from electra.tasks.batches import make_batch, rounded_length, training_order
@@ -164,18 +164,18 @@ class _Seed(Training):
         if not path.is_file():
             self._fit()
         try:
-            found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            found = read_seed(path)
             found["metrics"][self.tuning.task.metric]
-        except (ValueError, TypeError, KeyError):
+        except (CheckpointError, KeyError):
             raise CheckpointError(f"{path} is damaged; remove {self.folder} to train this seed again") from None
         return found
 
     def move_model(self, place: Path) -> None:
         """Make this seed's model that of the run; train it again if it was not kept."""
         kept = place / "seed.json"
-        if kept.is_file() and kept.read_text(encoding="utf-8").strip() == str(self.seed):
+        if kept.is_file() and kept.read_bytes().strip() == str(self.seed).encode() and is_intact(place):
             return
-        if not (self.folder / "model").is_dir():
+        if not is_intact(self.folder / "model"):
             (self.folder / "result.json").unlink(missing_ok=True)  # not done, if this training is interrupted
             self._fit()
         with atomic_folder(place, overwrite=True) as written:

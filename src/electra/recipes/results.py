@@ -2,12 +2,48 @@
 
 import statistics
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
 from scipy.special import stdtrit
+
+from electra.data.files import read_table
+from electra.errors import CheckpointError
 
 Results = dict[str, Any]  # the content of `results.json`
 CONFIDENCE = 0.95
+
+
+class _Seed(BaseModel):
+    """The result of a seed."""
+
+    seed: int
+    metrics: dict[str, float]
+    constant: bool = False
+    seconds: float
+
+
+class _Stored(BaseModel):
+    """What a line about results is made of."""
+
+    task: str
+    metric: str
+    protocol: str
+    start: str
+    seeds: list[_Seed]
+    median: dict[str, float]
+    std: dict[str, float]
+
+
+def read_seed(path: Path) -> dict[str, Any]:
+    """Read the `result.json` of a seed."""
+    return read_table(path, "the result of a seed", CheckpointError, _Seed)
+
+
+def read_results(path: Path) -> Results:
+    """Read the `results.json` of a fine-tuning."""
+    return read_table(path, "the results of a fine-tuning", CheckpointError, _Stored)
 
 
 def summarize_seeds(seeds: Sequence[dict[str, Any]]) -> Results:

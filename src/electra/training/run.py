@@ -1,15 +1,17 @@
 """The folder of a run: its config, its metrics and the listeners that receive them."""
 
 import json
-import math
+import tomllib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict, FiniteFloat
+
 from electra.config.load import difference, dump_config
 from electra.config.section import Root
-from electra.data.files import locked, read_table, write_atomically, write_json
+from electra.data.files import locked, read_table, to_json, write_atomically, write_json
 from electra.errors import CheckpointError, ConfigError
 
 Record = dict[str, Any]
@@ -115,7 +117,7 @@ class Run:
         """Drop the metrics and samples of later steps, which will be repeated."""
         for path in (self.metrics, self.samples):
             if path.is_file():
-                kept = [json.dumps(record) + "\n" for record in read_records(path) if record["step"] <= step]
+                kept = [to_json(record) + "\n" for record in read_records(path) if record["step"] <= step]
                 write_atomically(path, "".join(kept))
 
     def report(self, record: Record) -> None:
@@ -129,26 +131,40 @@ class Run:
         _append(record, self.samples)
 
 
+class _Line(BaseModel):
+    """A line of a log: where the run was, and a warning, samples or metrics (null where one was not finite)."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, float | None]
+    step: int
+    tokens: int = 0
+    seconds: FiniteFloat = 0.0
+    progress: FiniteFloat = 0.0
+    warning: str = ""
+    samples: Sequence[dict[str, Any]] = ()
+
+
 def read_records(path: Path) -> list[Record]:
-    """Read a log of a run, skipping incomplete lines; return an empty list if there is none."""
+    """Read a log of a run, skipping damaged lines; return an empty list if there is none."""
     found = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else ():
-        with suppress(ValueError):
+        with suppress(ValueError, RecursionError):
             record = json.loads(line)
-            if isinstance(record, dict) and isinstance(record.get("step"), int):
-                found.append(record)
+            _Line.model_validate(record, strict=True)
+            found.append(record)
     return found
+
+
+def read_part(path: Path) -> Any:
+    """Read a TOML or JSON file of a run, if it exists, without validation: a config may be from another version."""
+    parse = tomllib.loads if path.suffix == ".toml" else json.loads
+    try:
+        return parse(path.read_text(encoding="utf-8")) if path.is_file() else None
+    except (ValueError, RecursionError) as problem:
+        kind = path.suffix[1:].upper()
+        raise CheckpointError(f"{path}: not valid {kind}: {problem}; restore it or remove it") from None
 
 
 def _append(record: Record, path: Path) -> None:
     with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(finite(record)) + "\n")
-
-
-def finite(value: Any) -> Any:
-    """Replace numbers that are not finite, which JSON does not have, by None."""
-    if isinstance(value, dict):
-        return {name: finite(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        file.write(to_json(record) + "\n")

@@ -292,7 +292,8 @@ def test_a_vocabulary_that_another_process_is_writing_is_not_touched(tmp_path, t
 def test_a_vocabulary_is_replaced_by_a_new_one(tmp_path, text):
     train_vocab([text], size=100, out=tmp_path / "out", model="wordpiece")
     train_vocab([text], size=300, out=tmp_path / "out", model="bpe")
-    assert sorted(contents(tmp_path / "out")) == ["report.json", "tokenizer.json", "tokenizer_config.json"]
+    files = ["checksums.json", "report.json", "tokenizer.json", "tokenizer_config.json"]
+    assert sorted(contents(tmp_path / "out")) == files
     assert sorted(path.name for path in tmp_path.iterdir()) == [".out.lock", "out", "text.txt"]
 
 

@@ -56,7 +56,7 @@ def test_the_cost_of_a_sweep_includes_all_rates(tmp_path):
         seed = tmp_path / rate / "seeds" / "0"
         seed.mkdir(parents=True)
         (seed / "metrics.jsonl").write_text(json.dumps({"step": 3, "warning": f"seed 0: {CONSTANT}"}) + "\n")
-        (seed / "result.json").write_text(json.dumps({"seconds": 2.0 + number}))
+        (seed / "result.json").write_text(json.dumps({"seed": 0, "metrics": {}, "seconds": 2.0 + number}))
         (tmp_path / rate / "environment.json").write_text('[{"device": "a GPU"}]')
     run = only(tmp_path)
     assert (run["cost"], run["environment"]) == ({"seconds": 5.0}, [{"device": "a GPU"}])
@@ -184,4 +184,28 @@ def test_invalid_results_are_named(make_tuned, content):
     folder = make_tuned("mrpc")
     (folder / "results.json").write_text(content)
     with pytest.raises(CheckpointError, match=r"results\.json: not valid JSON"):
+        gather([folder])
+
+
+def test_a_record_without_its_position_is_no_progress(make_run):
+    folder = make_run("a", steps=40)
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 50, "progress": 0.5}\n')
+    assert gather([folder])[0]["state"]["step"] == 40
+
+
+@pytest.mark.parametrize("content", [b"\xff", b"[" * 3000 + b"]" * 3000])
+def test_a_file_that_cannot_be_read_is_named(make_run, content):
+    folder = make_run("a")
+    (folder / "environment.json").write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"environment\.json: not valid JSON: .*; restore it or remove it$"):
+        gather([folder])
+
+
+@pytest.mark.parametrize("content", ["null", '{"seed": 0, "metrics": {}, "seconds": null}'])
+def test_the_damaged_result_of_a_seed_is_named(make_tuned, content):
+    folder = make_tuned("a")
+    (folder / "seeds" / "0").mkdir(parents=True)
+    (folder / "seeds" / "0" / "result.json").write_text(content)
+    with pytest.raises(CheckpointError, match=r"result\.json is not the result of a seed: "):
         gather([folder])

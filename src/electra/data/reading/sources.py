@@ -37,7 +37,7 @@ MADE = (  # files that identify folders we wrote: a run, a fine-tuning run, a co
 )
 TOKENIZER_FILES = frozenset(  # and of a model next to it
     "tokenizer_config.json tokenizer.json vocab.txt vocab.json merges.txt added_tokens.json special_tokens_map.json "
-    "report.json config.json model.safetensors".split()
+    "report.json config.json model.safetensors checksums.json".split()
 )
 LOOKED_FOR = ".txt .jsonl .csv .tsv .parquet, plain or .gz .xz .bz2 .zst"
 

@@ -2,14 +2,17 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from pathlib import Path
 from typing import Any, Self, cast
 
 import tokenizers
+from pydantic import BaseModel
 from tokenizers import Encoding, decoders, models, normalizers, pre_tokenizers, processors
 
+from electra.data.checksums import check
 from electra.data.files import read_table, write_atomically
 from electra.data.reading.hub import locate
 from electra.errors import DataError
@@ -27,7 +30,25 @@ FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "added_tokens.j
 BERTS = {f"{name}Tokenizer{fast}" for name in ("Bert", "Electra", "DistilBert") for fast in ("", "Fast")}
 PARTS = ("", "tokenizer", "model")  # subfolders with a tokenizer, for a corpus or a run
 FEWEST = 3  # tokens: [CLS], one token of text, [SEP]
+GROWTH = {"ByteLevel": 4, "Precompiled": 100}  # letters that a step of a tokenizer may write for each that it reads
+MOST_GROWTH = 1000  # of all steps together: a chain of a few lines could make terabytes of a word
 UNLIMITED = 1_000_000  # tokens; `transformers` uses larger values for no limit
+
+
+class _Settings(BaseModel):
+    """What tokenizer_config.json says about BERT's tokenizers, if anything."""
+
+    tokenizer_class: str | None = None
+    do_lower_case: bool | None = None
+    strip_accents: bool | None = None
+    tokenize_chinese_chars: bool | None = None
+
+
+class _Described(BaseModel):
+    """The parts of tokenizer.json that are changed before the library reads it."""
+
+    normalizer: dict[str, Any] | None = None
+    added_tokens: Sequence[dict[str, Any]] = ()
 
 
 class Tokenizer:
@@ -66,7 +87,10 @@ class Tokenizer:
         model = self.backend.model
         if isinstance(model, models.Unigram) and json.loads(self.backend.to_str())["model"]["unk_id"] is None:
             raise DataError("the Unigram vocabulary has no unk_id, the id of the unknown token; set one")
-        if isinstance(model, models.BPE) and model.unk_token is None and not self.encode(["\U000f0000"])[0].ids:
+        unknown = getattr(model, "unk_token", None)
+        if unknown is not None and self.backend.token_to_id(unknown) is None:
+            raise DataError(f"the vocabulary lacks its own unk_token {unknown}; set another in tokenizer.json")
+        if isinstance(model, models.BPE) and unknown is None and not self.encode(["\U000f0000"])[0].ids:
             raise DataError("the BPE vocabulary drops unknown letters; set its unk_token")
 
     def _check_injection(self) -> None:
@@ -166,8 +190,9 @@ def load_tokenizer(source: str | Path) -> Tokenizer:
         if not found:
             raise DataError(f"no tokenizer.json or vocab.txt in {source}")
         path = found[0]
+    check(path.parent, FILES)
     config = path.with_name("tokenizer_config.json")
-    settings = read_table(config, "a tokenizer's config", DataError) if config.is_file() else {}
+    settings = read_table(config, "a tokenizer's config", DataError, _Settings) if config.is_file() else {}
     try:
         tokenizer = _read_json(path, settings) if path.suffix == ".json" else _read_vocab(path, settings)
     except DataError as problem:
@@ -201,7 +226,7 @@ def _content(token: Mapping[str, Any]) -> str:
 
 def _read_json(path: Path, settings: Mapping[str, Any]) -> Tokenizer:
     names = _names(settings)
-    described = read_table(path, "a tokenizer", DataError)
+    described = read_table(path, "a tokenizer", DataError, _Described)
     normalizer = described.get("normalizer") or {}
     if settings.get("tokenizer_class") in BERTS and normalizer.get("type") == "BertNormalizer":
         normalizer |= {ours: settings[theirs] for ours, theirs in CHOICES.items() if theirs in settings}
@@ -211,7 +236,24 @@ def _read_json(path: Path, settings: Mapping[str, Any]) -> Tokenizer:
         backend = tokenizers.Tokenizer.from_str(json.dumps(described))
     except Exception as problem:  # the library raises a bare Exception
         raise DataError(f"not a tokenizer: {problem}") from None
+    growth = _growth(backend.normalizer) * _growth(backend.pre_tokenizer)
+    if growth > MOST_GROWTH:
+        raise DataError(f"the tokenizer may make a text {growth:.2g} times longer; do not trust it, use another")
     return framed(backend, names, trims='"trim_offsets": true' in json.dumps(described.get("post_processor")))
+
+
+def _growth(part: Any) -> float:
+    """Return the factor by which a normalizer or pre-tokenizer may lengthen a text."""
+
+    def of_step(step: Mapping[str, Any]) -> float:
+        if step["type"] == "Sequence":
+            return math.prod(map(of_step, step.get("normalizers") or step.get("pretokenizers", [])))
+        if step["type"] == "Replace":
+            length = len(step["pattern"].get("String", ""))
+            return max(1.0, len(step["content"]) / length) if length else 1 + len(step["content"])
+        return GROWTH.get(step["type"], 1)
+
+    return of_step(json.loads(part.__getstate__())) if part else 1
 
 
 def _read_vocab(path: Path, settings: Mapping[str, Any]) -> Tokenizer:
@@ -224,11 +266,12 @@ def _read_vocab(path: Path, settings: Mapping[str, Any]) -> Tokenizer:
         raise DataError(f"the vocabulary is not UTF-8: {problem}") from None
     names = _names(settings)
     cased = any(piece != piece.lower() for piece in pieces if piece not in names and not piece.startswith("[unused"))
+    chosen = {key: value for key, value in settings.items() if value is not None}
     tokenizer = wordpiece(
         pieces,
-        lowercase=settings.get("do_lower_case", not cased),
-        strip_accents=settings.get("strip_accents"),
-        split_ideographs=settings.get("tokenize_chinese_chars", True),
+        lowercase=chosen.get("do_lower_case", not cased),
+        strip_accents=chosen.get("strip_accents"),
+        split_ideographs=chosen.get("tokenize_chinese_chars", True),
         names=names,
     )
     backend = tokenizer.backend

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from electra.data.checksums import CHECKSUMS, write_checksums
 from electra.data.files import atomic_folder, write_json
 from electra.data.reading.sources import names_of
 from electra.data.reading.text import read_documents
@@ -87,6 +88,7 @@ def train_vocab(
         tokenizer.save(folder)
         write_json(folder / REPORT, asdict(report))
         shutil.rmtree(sample.folder)
+        write_checksums(folder)
     return tokenizer
 
 
@@ -151,6 +153,6 @@ def _report(tokenizer: Tokenizer, sample: Sample, wanted: Vocabulary, model: Pie
 
 def _check_place(out: Path) -> None:
     """Raise an error if `out` exists and holds anything but a vocabulary, since it would be replaced."""
-    others = sorted({path.name for path in out.iterdir()} - {REPORT, *FILES}) if out.is_dir() else [out.name]
+    others = sorted({path.name for path in out.iterdir()} - {REPORT, CHECKSUMS, *FILES}) if out.is_dir() else [out.name]
     if out.exists() and others:
         raise DataError(f"{out} holds files other than a vocabulary, such as {others[0]}; choose another --out")

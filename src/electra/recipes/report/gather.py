@@ -1,8 +1,6 @@
 """Read the folders of runs into the data of a report."""
 
-import json
 import statistics
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,8 @@ from electra.errors import CheckpointError, ConfigError
 from electra.recipes.flops import count_flops
 from electra.recipes.hardware import ENVIRONMENT
 from electra.recipes.report.explain import explain_warnings
-from electra.training.run import Record, Run, read_records
+from electra.recipes.results import read_seed
+from electra.training.run import Record, Run, read_part, read_records
 
 Data = dict[str, Any]  # JSON-compatible
 FILES = ("metrics.jsonl", "results.json")  # a folder with one of them is a run
@@ -55,7 +54,7 @@ def _run(folder: Path, points: int) -> Data:
     records = read_records(run.metrics)
     training = [record for record in records if "learning_rate" in record]
     heldout = [record for record in records if any(name.startswith(UNSEEN) for name in record)]
-    config, results = flatten(_read(run.config) or {}), _read(folder / "results.json")
+    config, results = flatten(read_part(run.config) or {}), read_part(folder / "results.json")
     pretraining = "objective.name" in config or not (config or results)
     per_token, problem = _flops_per_token(folder) if config and pretraining else (None, None)
     before, state = _before(folder), _state(records)
@@ -71,7 +70,7 @@ def _run(folder: Path, points: int) -> Data:
         "flops_problem": problem,
         "before": before,
         "cost": _cost(folder, state, training, per_token, before),
-        "environment": next((found for path in _files(folder, ENVIRONMENT) if (found := _read(path))), []),
+        "environment": next((found for path in _files(folder, ENVIRONMENT) if (found := read_part(path))), []),
         "warnings": explain_warnings(records + seeds),
         "samples": _spread(read_records(run.samples), MOST_SAMPLES),
         "results": results,
@@ -93,15 +92,6 @@ def _before(folder: Path) -> Data:
     return {"tokens": state["tokens"], "seconds": state["seconds"], "flops": per_token and per_token * state["tokens"]}
 
 
-def _read(path: Path) -> Any:
-    """Read a TOML or JSON file, if it exists, without validation: a config may be from another version."""
-    parse = tomllib.loads if path.suffix == ".toml" else json.loads
-    try:
-        return parse(path.read_text(encoding="utf-8")) if path.is_file() else None
-    except (ValueError, RecursionError) as problem:
-        raise CheckpointError(f"{path}: not valid {path.suffix[1:].upper()}: {problem}") from None
-
-
 def _flops_per_token(folder: Path) -> tuple[float | None, str | None]:
     """Return the training FLOPs per token, or the error."""
     try:
@@ -114,7 +104,7 @@ def _flops_per_token(folder: Path) -> tuple[float | None, str | None]:
 
 def _state(records: Sequence[Record]) -> Data | None:
     """Return the progress of a pre-training run and the time left at the same pace."""
-    placed = [record for record in records if "progress" in record]
+    placed = [record for record in records if record.keys() >= {*POSITION, "progress"}]
     if not placed:
         return None
     last = placed[-1]
@@ -140,7 +130,7 @@ def _cost(
 ) -> Data | None:
     """Return the cost of pre-training, including its first stage, or of fine-tuning with all seeds."""
     if state is None:
-        seeds = [_read(path) for path in _files(folder, "seeds/*/result.json")]
+        seeds = [read_seed(path) for path in _files(folder, "seeds/*/result.json")]
         return {"seconds": sum(seed["seconds"] for seed in seeds)} if seeds else None
     known = per_token is not None and before["flops"] is not None
     return {

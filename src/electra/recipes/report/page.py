@@ -1,6 +1,5 @@
 """Write the report as one self-contained page with data, scripts and style."""
 
-import json
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
@@ -10,10 +9,9 @@ from electra.config.finetune import FinetuneConfig
 from electra.config.keys import known_keys
 from electra.config.schema import PretrainConfig
 from electra.config.section import Root
-from electra.data.files import begins_otherwise, write_atomically
+from electra.data.files import begins_otherwise, to_json, write_atomically
 from electra.errors import ConfigError
 from electra.recipes.report.gather import Data, gather
-from electra.training.run import finite
 
 PARTS = resources.files("electra.recipes.report") / "parts"
 SCRIPTS = ("elements.js", "charts.js", "sections.js")  # in this order
@@ -28,7 +26,7 @@ def report(runs: str | Path | Sequence[str | Path], out: str | Path | None = Non
     found = gather(sources)
     configured = {kind: [run for run in found if run["kind"] == kind and run["config"]] for kind in SCHEMAS}
     configs = [_compare(kind, alike) for kind, alike in configured.items() if alike]
-    data: Data = finite({"electra": __version__, "runs": found, "configs": configs})
+    data: Data = {"electra": __version__, "runs": found, "configs": configs}
     if out is not None:
         _write(data, Path(out).expanduser())
     return data
@@ -54,7 +52,7 @@ def _write(data: Data, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     page = _part("page.html").replace("/*CSS*/", _part("page.css")).replace("/*JS*/", "".join(map(_part, SCRIPTS)))
     # Escape "<", the only character that could end the script element early.
-    inert = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    inert = to_json(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     write_atomically(path, page.replace("/*DATA*/", inert))
 
 

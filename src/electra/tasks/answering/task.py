@@ -3,7 +3,6 @@
 Shapes: B windows, L tokens, H hidden size.
 """
 
-import json
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
@@ -14,6 +13,7 @@ from scipy.special import expit
 from torch import Tensor
 
 from electra.config.finetune import HeadKind
+from electra.data.files import to_json
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import TaskError
 from electra.model.body import Body
@@ -137,7 +137,7 @@ class QuestionAnswering(Task[Question, Window, AnswerHead]):
             odds = {prediction["id"]: prediction["null_odds"] for prediction in predictions}
             contents["na_prob.json"] = {name: float(expit(value)) for name, value in odds.items()}
         contents["nbest_predictions.json"] = {prediction["id"]: prediction["best"] for prediction in predictions}
-        return {name: json.dumps(content, indent=2, ensure_ascii=False) for name, content in contents.items()}
+        return {name: to_json(content, indent=2, ensure_ascii=False) for name, content in contents.items()}
 
 
 def serve(network: TaskNetwork) -> Served | None:

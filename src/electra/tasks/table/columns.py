@@ -1,9 +1,11 @@
 """The columns of a table, and the values of a row."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from shlex import quote
 from typing import Any
+
+from pydantic.dataclasses import dataclass
 
 from electra.config.keys import did_you_mean
 from electra.config.tasks import Kind

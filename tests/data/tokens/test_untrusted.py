@@ -1,0 +1,70 @@
+"""Tokenizer files of strangers."""
+
+import json
+
+import pytest
+from tokenizers import Regex, normalizers, pre_tokenizers
+
+from electra.data.tokens.tokenizer import SPECIAL_TOKENS, load_tokenizer, wordpiece
+from electra.errors import DataError
+
+PIECES = [*SPECIAL_TOKENS, "a", "b"]
+
+
+def edit(path, **changes) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+@pytest.mark.parametrize(
+    ("part", "chain"),
+    [
+        ("normalizer", normalizers.Sequence([normalizers.Replace("a", "aa")] * 40)),
+        ("normalizer", normalizers.Sequence([normalizers.Replace(Regex("x?"), "x")] * 40)),
+        ("normalizer", normalizers.Sequence([normalizers.ByteLevel()] * 40)),
+        ("pre_tokenizer", pre_tokenizers.Sequence([pre_tokenizers.ByteLevel()] * 40)),
+    ],
+)
+def test_a_chain_of_replacements_that_would_make_a_text_huge_is_refused(part, chain, tmp_path):
+    wordpiece(PIECES).save(tmp_path)
+    edit(tmp_path / "tokenizer.json", **{part: json.loads(chain.__getstate__())})
+    with pytest.raises(DataError, match=r"tokenizer\.json: the tokenizer may make a text .* times longer"):
+        load_tokenizer(tmp_path)
+
+
+def test_the_usual_replacements_are_accepted(tmp_path):
+    steps = [normalizers.Replace("``", '"'), normalizers.Replace(Regex(" {2,}"), " "), normalizers.NFKC()]
+    steps += [normalizers.Replace(" ", "▁"), normalizers.Replace("ﬁ", "fi"), normalizers.ByteLevel()]
+    wordpiece(PIECES).save(tmp_path)
+    edit(tmp_path / "tokenizer.json", normalizer=json.loads(normalizers.Sequence(steps).__getstate__()))
+    load_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("file", "changes", "message"),
+    [
+        ("tokenizer.json", {"normalizer": 5}, "normalizer: Input should be a valid dictionary"),
+        ("tokenizer.json", {"added_tokens": [5]}, "added_tokens.0: Input should be a valid dictionary"),
+        ("tokenizer_config.json", {"tokenizer_class": ["a"]}, "tokenizer_class: Input should be a valid string"),
+        ("tokenizer_config.json", {"do_lower_case": "yes"}, "do_lower_case: Input should be a valid boolean"),
+    ],
+)
+def test_an_entry_of_another_type_is_named(file, changes, message, tmp_path):
+    wordpiece(PIECES).save(tmp_path)
+    edit(tmp_path / file, **changes)
+    with pytest.raises(DataError, match=message):
+        load_tokenizer(tmp_path)
+
+
+def test_an_unknown_token_that_is_not_in_the_vocabulary_is_refused(tmp_path):
+    wordpiece(PIECES).save(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    edit(path, model=json.loads(path.read_text())["model"] | {"unk_token": "<unk>"})
+    with pytest.raises(DataError, match="the vocabulary lacks its own unk_token <unk>"):
+        load_tokenizer(tmp_path)
+
+
+def test_settings_of_null_mean_the_default(tmp_path):
+    wordpiece(PIECES).save(tmp_path)
+    (tmp_path / "tokenizer.json").unlink()
+    edit(tmp_path / "tokenizer_config.json", do_lower_case=None, tokenize_chinese_chars=None)
+    assert load_tokenizer(tmp_path).encode(["A"])[0].tokens == ["a"]
