@@ -65,8 +65,9 @@ def prepare() -> None:
 def run_case(seed: int, reference: dict[str, Measured], folder: Path, verbose: bool = False) -> Finished:
     """Draw the command and the fault of a seed, and judge them; `verbose` prints each outcome and keeps the folder."""
     chance = random.Random(seed)
-    fault = chance.choice(FAULTS)
-    command = chance.choice([command for command in COMMANDS if fault.suits(command)])
+    command, fault = chance.choice(
+        [(command, fault) for command in COMMANDS for fault in FAULTS if fault.suits(command)]
+    )
     place, began = folder / "work" / str(seed), time.monotonic()
     case = Case(command, reference[command.name], folder / "reference" / WORLD, place, chance)
     try:
@@ -126,7 +127,7 @@ def write_tables(folder: Path) -> None:
 
 
 def main() -> None:
-    """Run a campaign or a single case."""
+    """Run a campaign or a single case; exit with 1 if there are findings."""
     parser = argparse.ArgumentParser(description="Run commands under faults.")
     parser.add_argument("--cases", type=int, default=300, help="number of cases")
     parser.add_argument("--seed", type=int, default=0, help="seed of the first case")
@@ -140,12 +141,15 @@ def main() -> None:
         reference = build_reference(folder / "reference")
         print(json.dumps(asdict(run_case(given.case, reference, folder, verbose=True)), indent=1, ensure_ascii=False))
         return
-    for finished in campaign(range(given.seed, given.seed + given.cases), folder, given.workers):
+    seeds = range(given.seed, given.seed + given.cases)
+    for finished in campaign(seeds, folder, given.workers):
         if finished.verdict == "finding":
             print(
                 f"{finished.seed}: {finished.command}: {finished.fault} ({finished.done}): {finished.detail}",
                 flush=True,
             )
     write_tables(folder)
-    for row in count(read_cases(folder), "fault"):
-        print("  ".join(f"{cell:>12}" for cell in row))
+    cases = read_cases(folder)
+    for row in count(cases, "fault"):
+        print("  ".join(f"{cell:>20}" for cell in row))
+    raise SystemExit(any(case.verdict == "finding" for case in cases))

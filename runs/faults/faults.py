@@ -66,8 +66,8 @@ def _operation(case: Case) -> int:
 def _signalled(case: Case, number: signal.Signals) -> Outcome:
     """Send a signal to the command, at an operation on its files or at any moment."""
     if case.chance.random() < 0.7:
-        return case.run(at_operation(_operation(case), lambda name: os.kill(os.getpid(), number)))
-    moment = case.chance.random() * case.reference.seconds
+        return case.run(at_operation(_operation(case), lambda: os.kill(os.getpid(), number)))
+    moment = max(0.005, case.chance.random() * case.reference.seconds)  # later than the first line of main
     case.note(f"after {moment:.3f} seconds")
     running = case.start()
     if not running.ended_within(moment):
@@ -128,18 +128,22 @@ def operation_fails(case: Case) -> Judged:
     number = case.chance.choice(FAILURES)
     case.note(errno.errorcode[number])
 
-    def act(name: str) -> None:
+    def fail() -> None:
         raise OSError(number, os.strerror(number), "a file")
 
-    return case.judge(case.run(at_operation(_operation(case), act)))
+    return case.judge(case.run(at_operation(_operation(case), fail, ("open", "os.mkdir", "os.rename"))))
 
 
 @fault("memory")
 def out_of_memory(case: Case) -> Judged:
-    """Allow the command little memory."""
+    """Allow the command little memory; if it succeeds, libraries may have chosen kernels that round differently."""
     more = int(2 ** case.chance.uniform(16, 27))
     case.note(f"{more} bytes")
-    return case.judge(case.run(lambda: limit(resource.RLIMIT_AS, allocated() + more)))
+    outcome = case.run(lambda: limit(resource.RLIMIT_AS, allocated() + more))
+    if outcome.status != 0:
+        return case.judge(outcome)
+    check_outcome(outcome, case.argv)
+    return Judged("unharmed", "")
 
 
 @fault("file handles")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 OPERATIONS = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.listdir", "os.scandir", "os.truncate")
-LIMIT = 60.0  # seconds, after which a command hangs
+LIMIT = 30.0  # seconds, after which a command hangs
 ADDRESSES = 4 << 30  # bytes that a command may allocate beyond what it starts with
 PIPE = 1 << 20  # bytes of output that are kept
 TIMED_OUT = 124
@@ -40,8 +40,8 @@ def start(
     argv: Sequence[str], folder: Path, before: Before = nothing, ended: Callable[[Outcome], None] = lambda outcome: None
 ) -> "Running":
     """Start `electra ARGV...` in a folder; `ended` receives the outcome."""
-    pipes = [os.pipe() for _ in range(2)]
-    for _, end in pipes:
+    pipes = [os.pipe() for _ in range(3)]  # standard output, standard error, and one that closes when main begins
+    for _, end in pipes[:2]:
         fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, PIPE)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -50,7 +50,10 @@ def start(
         _become(argv, folder, before, [end for _, end in pipes])
     for _, end in pipes:
         os.close(end)
-    return Running(pid, [end for end, _ in pipes], ended)
+    *output, ready = (end for end, _ in pipes)
+    os.read(ready, 1)
+    os.close(ready)
+    return Running(pid, output, ended)
 
 
 def run(argv: Sequence[str], folder: Path, before: Before = nothing) -> Outcome:
@@ -89,13 +92,14 @@ class Running:
         return outcome
 
 
-def _become(argv: Sequence[str], folder: Path, before: Before, output: Sequence[int]) -> None:
+def _become(argv: Sequence[str], folder: Path, before: Before, ends: Sequence[int]) -> None:
     """Turn this fork into the command line; never returns."""
     status = 1
     try:
         os.setsid()
         os.chdir(folder)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        *output, ready = ends
         for number, end in enumerate(output, start=1):
             os.dup2(end, number)
         sys.stdin, sys.stdout, sys.stderr = (open(n, mode, closefd=False) for n, mode in enumerate("rww"))  # noqa: SIM115
@@ -106,6 +110,7 @@ def _become(argv: Sequence[str], folder: Path, before: Before, output: Sequence[
         from electra.cli import main
 
         before()
+        os.close(ready)
         main()
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else 0
@@ -134,15 +139,21 @@ def allocated() -> int:
     return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 
 
-def at_operation(number: int, act: Callable[[str], None]) -> Before:
-    """Call `act` with the name of the operation when the command is about to do its `number`-th one on its files."""
-    return lambda: _watch(lambda count, name: act(name) if count == number else None)
+def at_operation(number: int, act: Before, kinds: Sequence[str] = OPERATIONS) -> Before:
+    """Call `act` when the command is about to do its `number`-th operation on its files, or the next of some kinds."""
+    left = [act]
+
+    def see(count: int, kind: str) -> None:
+        if left and count >= number and kind in kinds:
+            left.pop()()
+
+    return lambda: _watch(see)
 
 
 def counting(place: memoryview) -> Before:
     """Count the command's operations on its files in shared memory."""
 
-    def note(count: int, name: str) -> None:
+    def note(count: int, kind: str) -> None:
         place[0] = count
 
     return lambda: _watch(note)

@@ -14,6 +14,7 @@ VERDICTS: tuple[Verdict, ...] = ("unharmed", "identical", "refused", "finding")
 REFUSED = 2
 STOPPED = (REFUSED, 130, 143)  # exit codes after SIGINT and SIGTERM
 TIMINGS = {"seconds", "tokens_per_second", "ending", "latest_update"}  # keys that differ between runs
+WARNING = "warning"  # a record of metrics.jsonl that tells what happened to a run, such as a damaged checkpoint
 PREFIX = "electra: "
 Published = dict[str, bytes]
 
@@ -31,7 +32,7 @@ class Judged:
 
 
 def published(folder: Path, names: Sequence[str], stdout: str) -> Published:
-    """Return the files that a command published, without timings; if it writes none, its output."""
+    """Return the files that a command published, without timings and warnings; if it writes none, its output."""
     if not names:
         return {"standard output": stdout.encode()}
     paths = [path for name in names for path in [folder / name, *sorted((folder / name).rglob("*"))] if path.is_file()]
@@ -49,9 +50,8 @@ def _without_timings(path: Path) -> bytes:
     try:
         if path.suffix == ".json":
             return json.dumps(_timeless(json.loads(content, parse_constant=_refuse))).encode()
-        return "\n".join(
-            json.dumps(_timeless(json.loads(line, parse_constant=_refuse))) for line in content.splitlines()
-        ).encode()
+        records = [_timeless(json.loads(line, parse_constant=_refuse)) for line in content.splitlines()]
+        return "\n".join(json.dumps(record) for record in records if WARNING not in record).encode()
     except (ValueError, RecursionError) as problem:
         raise Finding(f"invalid JSON in {path.name}: {problem}") from None
 
