@@ -10,7 +10,7 @@ import pkgutil
 import random
 import shutil
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
@@ -104,18 +104,16 @@ def read_cases(folder: Path) -> list[Finished]:
 
 
 def count(cases: Sequence[Finished], *columns: str) -> list[list[str]]:
-    """Return a table of the verdicts by some columns, such as the command or the fault."""
-    counts = Counter((*(getattr(case, name) for name in columns), case.verdict) for case in cases)
-    kinds = sorted({key[:-1] for key in counts})
-    rows = [[*kind, *(counts[*kind, verdict] for verdict in VERDICTS)] for kind in kinds]
+    """Return a table of the verdicts by some columns, such as the command or the fault, and of all cases."""
+    kinds: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
+    for case in cases:
+        for kind in (tuple(getattr(case, name) for name in columns), ("all",) * len(columns)):
+            kinds[kind][case.verdict] += 1
+    rows = sorted(kinds.items(), key=lambda row: (row[0][0] == "all", row[0]))  # the sums are the last row
     return [
         [*columns, "cases", *VERDICTS],
-        *([*map(str, row[: len(columns)]), *_sums(row[len(columns) :])] for row in rows),
+        *([*kind, str(found.total()), *(str(found[verdict]) for verdict in VERDICTS)] for kind, found in rows),
     ]
-
-
-def _sums(numbers: Sequence[int]) -> list[str]:
-    return [f"{number:,}" for number in (sum(numbers), *numbers)]
 
 
 def write_tables(folder: Path) -> None:

@@ -224,7 +224,7 @@ def model_is_hostile(case: Case) -> Judged:
     """Spoil a model folder in a way that its format allows."""
     known: dict[str, list[Callable[[Path, random.Random], None]]] = {
         ".json": [hostile.spoil_json],
-        ".safetensors": [hostile.spoil_weights, hostile.spoil_index, deleted],
+        ".safetensors": [hostile.spoil_weights, hostile.spoil_index, hostile.spoil_pickle, deleted],
     }
     found = [path for path in case.inputs() if "model" in path.parts or "hf" in path.parts if path.suffix in known]
     path = case.chance.choice(found)

@@ -1,6 +1,8 @@
 """Hostile content: texts, tables, settings and model folders as nobody should write them."""
 
 import json
+import os
+import pickle
 import random
 import struct
 from pathlib import Path
@@ -91,6 +93,19 @@ def spoil_weights(path: Path, chance: random.Random) -> None:
     else:
         header = json.dumps(mutate(json.loads(header), chance)).encode()
     path.write_bytes(struct.pack("<Q", len(header)) + header + numbers)
+
+
+class _Payload:
+    """Ends the process with exit code 1 if it is ever unpickled."""
+
+    def __reduce__(self) -> tuple[object, tuple[int]]:
+        return os._exit, (1,)
+
+
+def spoil_pickle(path: Path, chance: random.Random) -> None:
+    """Replace a weight file by a pickle that runs code."""
+    path.unlink()
+    path.with_name("pytorch_model.bin").write_bytes(pickle.dumps(_Payload(), protocol=chance.randint(2, 5)))
 
 
 def spoil_index(path: Path, chance: random.Random) -> None:

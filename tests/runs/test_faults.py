@@ -45,7 +45,7 @@ def test_a_planted_defect_is_found(planted, command):
 
 
 def test_a_command_without_defects_has_no_findings(planted):
-    assert planted[0]["verdicts"]["honest"] == ["identical", "refused", "unharmed"]
+    assert {"identical", "refused"} <= {*planted[0]["verdicts"]["honest"]} <= {"identical", "refused", "unharmed"}
 
 
 def test_a_campaign_resumes_and_a_seed_repeats_its_case(planted):
