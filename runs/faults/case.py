@@ -3,7 +3,6 @@
 import random
 import shutil
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from faults.commands import Command
@@ -107,11 +106,8 @@ class Case:
 
     def run_again(self) -> Outcome:
         """Run the command with its present inputs and without its outputs."""
-        kept = set(self.inputs())
-        for path in sorted(self.folder.rglob("*"), reverse=True):  # the contents of a folder before the folder
-            if path.is_dir() and not path.is_symlink():
-                with suppress(OSError):  # not empty
-                    path.rmdir()
-            elif path not in kept:
-                path.unlink()
+        inputs = [self.folder / name for name in self.command.reads]
+        for path in sorted(self.folder.rglob("*")):
+            if not any(path.is_relative_to(place) or place.is_relative_to(path) for place in inputs):
+                remove(path)
         return self.run()

@@ -44,6 +44,10 @@ TEXTS: dict[str, bytes] = {
     "questions of other types": b'{"data": [{"paragraphs": [{"context": 1, "qas": [null]}]}]}',
     "an answer outside": b'{"data": [{"paragraphs": [{"context": "a", "qas": [{"id": 1, "question": "b", '
     b'"answers": [{"text": "c", "answer_start": -9}]}]}]}]}',
+    "deep TOML": b"x = " + b"[" * DEEP,
+    "doubled TOML tables": b"[model]\nlayers = 1\n[model]\n",
+    "TOML of other types": b'model = 3\ntrain = []\npreset = ["tiny"]\n',
+    "huge TOML values": b'preset = "tiny"\n[train]\nlearning_rate = nan\nsteps = ' + b"9" * 5000 + b"\n",
     "gzip by its first bytes": b"\x1f\x8b\x08\x00" + b"\0" * 40,
     "tags without words": b"\n\n O\n\tB-X\nI-\n-\n",
 }
