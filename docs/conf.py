@@ -11,7 +11,10 @@ project = "electra"
 copyright = "the electra authors"
 extensions = ["myst_parser"]
 root_doc = "docs/index"
-include_patterns = ["docs/*.md", "results/README.md", "results/*/README.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+include_patterns = [
+    *("docs/*.md", "results/README.md", "results/*/README.md"),
+    *("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"),
+]
 exclude_patterns = [".*", "runs", "site", "src", "tests", "local", "hf"]
 
 myst_enable_extensions = ["dollarmath"]

@@ -1,0 +1,1 @@
+"""The fault campaign: commands × faults, each case with a verdict."""

@@ -1,0 +1,153 @@
+"""Run the cases of a campaign, resume it, and count its verdicts."""
+
+import argparse
+import csv
+import importlib
+import json
+import multiprocessing
+import os
+import pkgutil
+import random
+import shutil
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+from faults.case import Case
+from faults.commands import COMMANDS
+from faults.faults import FAULTS
+from faults.reference import WORLD, Measured, build_reference
+from faults.verdicts import VERDICTS, Finding, Judged
+
+CASES = "cases.jsonl"
+ENVIRONMENT = {  # one thread, so that forks are safe; no GPU and no network
+    **{"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1"},
+    **{"COLUMNS": "80", "NO_COLOR": "1"},
+}
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A line of cases.jsonl."""
+
+    seed: int
+    command: str
+    fault: str
+    verdict: str
+    detail: str
+    done: str
+    seconds: float
+
+
+def prepare() -> None:
+    """Import everything once, before the first fork."""
+    os.environ.update(ENVIRONMENT)
+    import torch
+
+    import electra
+
+    torch.set_num_threads(1)
+    for module in pkgutil.walk_packages(electra.__path__, "electra."):
+        if "kernels" not in module.name and not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    from electra.config.load import load_config
+    from electra.recipes import speed
+    from electra.recipes.flops import flops
+
+    flops(load_config("tiny"))  # imports much of torch
+    speed.SECONDS = 0.05  # of the measurement before `electra train`
+
+
+def run_case(seed: int, reference: dict[str, Measured], folder: Path, verbose: bool = False) -> Finished:
+    """Draw the command and the fault of a seed, and judge them; `verbose` prints each outcome and keeps the folder."""
+    chance = random.Random(seed)
+    command, fault = chance.choice(
+        [(command, fault) for command in COMMANDS for fault in FAULTS if fault.suits(command)]
+    )
+    place, began = folder / "work" / str(seed), time.monotonic()
+    case = Case(command, reference[command.name], folder / "reference" / WORLD, place, chance)
+    try:
+        judged = fault.judge(case)
+    except Finding as finding:
+        judged = Judged("finding", str(finding))
+    if verbose:
+        print(place, "electra", *(word[:200] for word in case.argv))
+        print(*case.outcomes, sep="\n")
+    else:
+        shutil.rmtree(place)
+    seconds = round(time.monotonic() - began, 3)
+    return Finished(seed, command.name, fault.name, judged.verdict, judged.detail, "; ".join(case.log), seconds)
+
+
+def campaign(seeds: Sequence[int], folder: Path, workers: int = 1) -> Iterator[Finished]:
+    """Run the cases that are not yet in cases.jsonl, in any order; yield each once it is."""
+    reference = build_reference(folder / "reference")
+    known = {finished.seed for finished in read_cases(folder)}
+    todo = [seed for seed in seeds if seed not in known]
+    judge = partial(run_case, reference=reference, folder=folder)
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("fork")) as pool:
+        for finished in pool.map(judge, todo):
+            with (folder / CASES).open("a", encoding="utf-8") as stream:
+                stream.write(json.dumps(asdict(finished)) + "\n")
+            yield finished
+
+
+def read_cases(folder: Path) -> list[Finished]:
+    """Read the finished cases; the last line may be incomplete."""
+    path = folder / CASES
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.is_file() else []
+    return [Finished(**json.loads(line)) for line in lines if line.endswith("\n")]
+
+
+def count(cases: Sequence[Finished], *columns: str) -> list[list[str]]:
+    """Return a table of the verdicts by some columns, such as the command or the fault, and of all cases."""
+    kinds: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
+    for case in cases:
+        for kind in (tuple(getattr(case, name) for name in columns), ("all",) * len(columns)):
+            kinds[kind][case.verdict] += 1
+    rows = sorted(kinds.items(), key=lambda row: (row[0][0] == "all", row[0]))  # the sums are the last row
+    return [
+        [*columns, "cases", *VERDICTS],
+        *([*kind, str(found.total()), *(str(found[verdict]) for verdict in VERDICTS)] for kind, found in rows),
+    ]
+
+
+def write_tables(folder: Path) -> None:
+    """Write the counts as CSV for the ledger."""
+    cases = read_cases(folder)
+    for name, columns in {"faults": ["fault"], "commands": ["command"], "both": ["command", "fault"]}.items():
+        with (folder / f"{name}.csv").open("w", encoding="utf-8", newline="") as stream:
+            csv.writer(stream, lineterminator="\n").writerows(count(cases, *columns))
+
+
+def main() -> None:
+    """Run a campaign or a single case; exit with 1 if there are findings."""
+    parser = argparse.ArgumentParser(description="Run commands under faults.")
+    parser.add_argument("--cases", type=int, default=300, help="number of cases")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the first case")
+    parser.add_argument("--workers", type=int, default=1, help="cases at a time")
+    parser.add_argument("--case", type=int, help="run only the case of this seed, and keep its folder")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the campaign")
+    given = parser.parse_args()
+    folder = given.out.absolute()
+    prepare()
+    if given.case is not None:
+        reference = build_reference(folder / "reference")
+        print(json.dumps(asdict(run_case(given.case, reference, folder, verbose=True)), indent=1, ensure_ascii=False))
+        return
+    seeds = range(given.seed, given.seed + given.cases)
+    for finished in campaign(seeds, folder, given.workers):
+        if finished.verdict == "finding":
+            print(
+                f"{finished.seed}: {finished.command}: {finished.fault} ({finished.done}): {finished.detail}",
+                flush=True,
+            )
+    write_tables(folder)
+    cases = read_cases(folder)
+    for row in count(cases, "fault"):
+        print("  ".join(f"{cell:>20}" for cell in row))
+    raise SystemExit(any(case.verdict == "finding" for case in cases))

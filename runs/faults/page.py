@@ -1,0 +1,23 @@
+"""What the page of `electra play` shows, as one more command, so that its functions face the same faults."""
+
+import random
+from pathlib import Path
+
+from typer import echo
+
+from electra.cli import app
+from electra.playground import fooling, forms, tokens
+from electra.playground.play import load_playable
+from electra.recipes.evaluate import Tuned
+
+
+@app.command(hidden=True)
+def page(model: str, text: Path) -> None:
+    """Print the page of a model for a text: the form's answer, or the colored tokens and a round of fooling."""
+    playable, given = load_playable(model), text.read_text(encoding="utf-8", errors="replace")
+    if isinstance(playable, Tuned):
+        echo(forms.answer(playable, [given] * len(playable.task.fields)))
+        return
+    echo(tokens.coloured(tokens.detect(playable, given)))
+    places = fooling.pick_places(playable, given, random.Random(0))
+    echo(fooling.show_verdict(fooling.play_round(playable, given, places)))
