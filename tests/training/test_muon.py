@@ -9,7 +9,7 @@ from electra.config.load import load_config
 from electra.model.bodies import build_body
 from electra.model.body import Body
 from electra.training.capture import Captured
-from electra.training.muon import block_matrices, orthogonalized
+from electra.training.muon import block_matrices, normalized, orthogonalized
 from electra.training.optim import build_optimizer
 from electra.training.streams import SideBySide
 
@@ -49,14 +49,14 @@ def test_singular_values_come_close_to_one(shape):
     torch.manual_seed(0)
     left, _, right = torch.linalg.svd(torch.randn(3, *shape), full_matrices=False)
     values = torch.logspace(0, -2, min(shape))  # the longest direction a hundred times as long as the shortest
-    turned = orthogonalized(5e-9 * left * values @ right)
+    turned = orthogonalized(normalized(5e-9 * left * values @ right))
     found = (left.mT @ turned @ right.mT).diagonal(dim1=-2, dim2=-1)
     assert 0.65 < found.min() <= found.max() < 1.25
     torch.testing.assert_close(turned, left * found[:, None] @ right, rtol=0, atol=1e-4)
 
 
 def test_no_gradient_turns_into_no_update():
-    assert torch.equal(orthogonalized(torch.zeros(2, 4, 8)), torch.zeros(2, 4, 8))
+    assert torch.equal(orthogonalized(normalized(torch.zeros(2, 4, 8))), torch.zeros(2, 4, 8))
 
 
 def test_the_matrices_are_those_inside_of_the_blocks():

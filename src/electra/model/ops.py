@@ -27,6 +27,7 @@ FASTER: dict[str, Implementation] = {  # what replaces the plain implementation 
     "token_logits": "triton",
     "cross_entropy": "triton",
     "sample": "triton",
+    "muon": "triton",
 }
 TRITON = importlib.util.find_spec("triton") is not None
 

@@ -43,7 +43,7 @@ class JointStep:
 
     def operations(self) -> dict[str, str]:
         """Return the implementation of each operation in the step."""
-        return dict(ops.table(self.device, self.update.weights.dtype))
+        return dict(ops.table(self.device, self.update.weights.working.dtype))
 
     def __call__(self, ids: Tensor) -> None:
         """Update the weights with a batch of ids (B, L)."""

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.optim.adamw import adamw
 
 from electra.config.schema import TrainConfig
-from electra.training.muon import MOMENTUM, block_matrices, orthogonal_step
+from electra.training.muon import Muon, block_matrices
 from electra.training.streams import SideBySide
 from electra.training.weights import ALIGNED, Group, Weights
 
@@ -74,14 +74,9 @@ class Optimizer:
         )  # fmt: skip
 
     def _muon(self, group: Group, part: slice, scale: Tensor, bad: Tensor) -> None:
-        vectors = (self.weights.values, self.weights.gradient, self.means)
-        values, gradient, means = (group.matrices(vector[part]) for vector in vectors)
-        gradient = (gradient / scale).nan_to_num_()
-        means.lerp_(gradient, (1 - MOMENTUM) * (1 - bad))
-        rate = self.rate * group.factor * (1 - bad)
-        values.mul_(1 - rate * group.decay)
-        ahead = gradient.lerp_(means, MOMENTUM)  # Nesterov momentum
-        values.sub_(orthogonal_step(ahead).mul_(rate))
+        weights = self.weights
+        vectors = (weights.values, weights.gradient, self.means, weights.working)
+        Muon(scale, self.rate, bad, group.factor, group.decay).update(*(group.matrices(v[part]) for v in vectors))
 
     def changes(self) -> list[Tensor]:
         """Return the tensors that a step writes to."""

@@ -56,9 +56,9 @@ class Weights:
         self._seen = list(self.copies.trained if self.copies else (trained[name] for name in self.starts))
 
     @property
-    def dtype(self) -> torch.dtype:
-        """The type of the weights that the forward pass uses."""
-        return (self.copies.vector if self.copies else self.values).dtype
+    def working(self) -> Tensor:
+        """The vector of weights that the forward pass uses."""
+        return self.copies.vector if self.copies else self.values
 
     def views(self, vector: Tensor) -> dict[str, Tensor]:
         """Return the parts of a vector with one number per weight, by the weights' names."""

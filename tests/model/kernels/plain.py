@@ -54,12 +54,15 @@ def bias_gelu(x: Tensor, bias: Tensor) -> Tensor:
     return F.gelu(x + bias)
 
 
-def attend(projected: Tensor, heads: int, texts: Tensor | None, seeds: Tensor, chance: float) -> Tensor:
+def attend(projected: Tensor, heads: int, texts: Tensor | None, seeds: Tensor, chance: float, reach: int = 0) -> Tensor:
     """Compute attention (B, L, H) over projected states (B, L, 3H)."""
     query, key, value = projected.unflatten(-1, (3, heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
     scores = query @ key.transpose(-1, -2) / math.sqrt(query.size(-1))
     if texts is not None:
         scores = scores.masked_fill(texts[:, None, :, None] != texts[:, None, None, :], -torch.inf)
+    if reach:
+        place = torch.arange(projected.size(1), device=projected.device)
+        scores = scores.masked_fill((place[:, None] - place).abs() > reach, -torch.inf)
     share = F.softmax(scores, -1) * kept(seeds, scores.shape, chance) / (1 - chance)
     return (share @ value).transpose(1, 2).flatten(2)
 

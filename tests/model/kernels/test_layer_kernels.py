@@ -3,7 +3,9 @@
 import pytest
 import torch
 
+from electra.model.body import bounds_of
 from electra.model.kernels import SHORT, attention, gelu, long_attention, norm
+from electra.model.kernels.attention import Drop, Sight
 from electra.model.kernels.launch import sum_rows
 
 from . import plain
@@ -66,17 +68,20 @@ def test_gelu_equals_the_reference(normal, agree, tokens, width):
 
 
 @pytest.mark.parametrize(
-    ("kernels", "length", "heads", "size", "chance", "layout"),
+    ("kernels", "length", "heads", "size", "chance", "layout", "reach"),
     [
-        (attention, 17, 3, 16, 0.1, "mixed"),
-        (attention, 32, 2, 32, 0.0, "full"),
-        (attention, SHORT, 1, 64, 0.2, "mixed"),
-        (long_attention, 130, 1, 16, 0.1, "mixed"),
-        (long_attention, 192, 2, 32, 0.0, "full"),
-        (long_attention, 200, 1, 64, 0.1, "padded"),  # some queries see no key of a block
+        (attention, 17, 3, 16, 0.1, "mixed", 0),
+        (attention, 32, 2, 32, 0.0, "full", 0),
+        (attention, 40, 1, 16, 0.1, "full", 7),
+        (attention, SHORT, 1, 64, 0.2, "mixed", 20),
+        (long_attention, 130, 1, 16, 0.1, "mixed", 0),
+        (long_attention, 192, 2, 32, 0.0, "full", 0),
+        (long_attention, 192, 1, 16, 0.0, "full", 30),
+        (long_attention, 200, 1, 64, 0.1, "padded", 0),  # some queries see no key of a block
+        (long_attention, 300, 1, 16, 0.1, "mixed", 20),
     ],
 )
-def test_attention_is_correct(normal, seeds, agree, dtype, device, kernels, length, heads, size, chance, layout):
+def test_attention_is_correct(normal, seeds, agree, dtype, device, kernels, length, heads, size, chance, layout, reach):
     if dtype == torch.bfloat16 and device.type == "cpu":
         pytest.skip("the interpreter computes bf16 matrix products incorrectly")
     if dtype == torch.float32 and device.type == "cuda":
@@ -84,17 +89,18 @@ def test_attention_is_correct(normal, seeds, agree, dtype, device, kernels, leng
     projected, gradient = normal(2, length, 3 * heads * size), normal(2, length, heads * size)
     source = torch.Generator().manual_seed(0)
     texts = {
-        "mixed": torch.randint(0, 3, (2, length), generator=source).to(device),
+        "mixed": torch.randint(0, 3, (2, length), generator=source).sort().values.to(device),
         "padded": (torch.arange(length, device=device) < length // 4).long().expand(2, -1).contiguous(),
         "full": None,
     }[layout]
-    expected = plain.attend(projected.float(), heads, texts, seeds, chance)
+    expected = plain.attend(projected.float(), heads, texts, seeds, chance, reach)
     (to_projected,) = torch.autograd.grad(expected, [projected], gradient.float())
     states, d = details(projected, gradient)
     out, log_sum = torch.empty_like(d), torch.empty(2 * heads * length, device=device)
-    kernels.attend(states, heads, texts, seeds, chance, out, log_sum)
+    sight, drop = Sight(None if texts is None else bounds_of(texts), reach), Drop(chance, seeds)
+    kernels.attend(states, heads, sight, drop, out, log_sum)
     agree([out], [expected])
     found = torch.empty_like(states)
     partial = log_sum.new_empty(kernels.backward_programs(2, length), states.size(2))
-    kernels.attend_backward(d, states, out, log_sum, heads, texts, seeds, chance, found, partial)
+    kernels.attend_backward(d, states, out, log_sum, heads, sight, drop, found, partial)
     agree([found, summed(partial)], [to_projected, to_projected.float().sum((0, 1))])
