@@ -41,9 +41,9 @@ def _apply(values, directions, rate, bad, factor, length, decay, numbers, BLOCK:
 
 
 def directions(gradient: Tensor, means: Tensor, scale: Tensor, bad: Tensor, momentum: float) -> Tensor:
-    """Update the running means (N, rows, columns) of a scaled gradient; return where they lead, of norm 1; on a GPU in bf16.
+    """Update the running means (N, rows, columns) of a scaled gradient; return where they lead, of norm 1.
 
-    Nesterov momentum. If the gradient is `bad` (1), the means stay as they are.
+    Nesterov momentum; on a GPU in bf16. If the gradient is `bad` (1), the means stay as they are.
     """
     count, size = len(gradient), gradient[0].numel()
     blocks = triton.cdiv(size, BLOCK)

@@ -46,12 +46,12 @@ def store_rotated_back(
     TEXTS: tl.constexpr,
 ):  # fmt: skip
     """Rotate the gradient (ROWS, D) of rotated queries or keys back, and store it."""
-    pair, inside, kind = tl.arange(0, D // 2), (row < tokens)[:, None], table.dtype.element_ty
+    pair, inside = tl.arange(0, D // 2), (row < tokens)[:, None]
     first, second = tl.split(tl.permute(tl.reshape(gradient, (ROWS, 2, D // 2)), (0, 2, 1)))
     cos, sin = _angles(row, pair, bounds, cosines, sines, sequence, tokens, D, TEXTS)
     into = table + place + pair[None, :]
-    tl.store(into, (first * cos + second * sin).to(kind), mask=inside)
-    tl.store(into + D // 2, (second * cos - first * sin).to(kind), mask=inside)
+    tl.store(into, (first * cos + second * sin).to(table.dtype.element_ty), mask=inside)
+    tl.store(into + D // 2, (second * cos - first * sin).to(table.dtype.element_ty), mask=inside)
 
 
 @triton.jit
@@ -61,7 +61,8 @@ def _rotate(
 ):  # fmt: skip
     sequence = tl.program_id(0).to(tl.int64)
     row, pair = tl.program_id(1) * ROWS + tl.arange(0, ROWS), tl.arange(0, D // 2)
-    inside, kind = (row < tokens)[:, None], projected.dtype.element_ty
+    inside = (row < tokens)[:, None]
+    kind = projected.dtype.element_ty
     cos, sin = _angles(row, pair, bounds, cosines, sines, sequence, tokens, D, TEXTS)
     place = (sequence * tokens + row)[:, None] * (3 * HEADS * D) + pair[None, :]
     for head in tl.static_range(2 * HEADS):  # queries, then keys
