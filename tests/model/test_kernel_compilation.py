@@ -23,7 +23,8 @@ KERNELS = {
 }
 TYPES = (  # of arguments that are not pointers to bf16
     dict.fromkeys(["along", "deviation", "log_sum", "mean", "nll", "partial", "uniform"], "*fp32")
-    | dict.fromkeys(["bad", "cosines", "means", "rate", "sines", "squares", "values"], "*fp32")
+    | dict.fromkeys(["bad", "means", "rate", "squares", "values"], "*fp32")
+    | dict.fromkeys(["cosines", "sines"], "*fp16")
     | dict.fromkeys(["best", "forbidden", "sampled", "targets"], "*i64")
     | dict.fromkeys(["blocks", "heads", "numbers", "rows", "sequences", "size", "stride", "threshold"], "i32")
     | dict.fromkeys(["tokens", "width"], "i32")
@@ -31,9 +32,9 @@ TYPES = (  # of arguments that are not pointers to bf16
     | {"bounds": "*i32", "seeds": "*i32", "sharpness": "fp32"}
 )
 CONSTANTS = {
-    "ADDS": True, "BLOCK": 1024, "BLOCKS": 30, "BRANCH": True, "COLUMNS": 16, "COUNT": 32, "D": 64, "DROPS": True, "F": 1024,
-    "FORBIDS": True, "H": 256, "HEADS": 4, "KEYS": 32, "L": 128, "PRECISION": "tf32", "QUERIES": 128, "RAGGED": True,
-    "REACH": 64, "ROTATES": True, "ROWS": 8, "SUMS": True, "TEXTS": True, "TURNS": 2, "V": 30522, "WIDTH": 256,
+    "ADDS": True, "BLOCK": 1024, "BLOCKS": 30, "BRANCH": True, "COLUMNS": 16, "COUNT": 32, "D": 64, "DROPS": True,
+    "F": 1024, "FORBIDS": True, "H": 256, "HEADS": 4, "KEYS": 32, "L": 128, "PRECISION": "tf32", "QUERIES": 128,
+    "RAGGED": True, "REACH": 64, "ROTATES": True, "ROWS": 8, "SUMS": True, "TEXTS": True, "TURNS": 2, "V": 30522, "WIDTH": 256,
 }  # fmt: skip
 
 

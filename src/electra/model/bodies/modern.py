@@ -218,9 +218,9 @@ class ModernBody(Body):
         config, length, device = self.config, hidden.size(1), hidden.device
         bounds = None if texts is None else bounds_of(texts)
         head_size = config.hidden_size // config.heads
-        tables = [
-            rotation_table(length, theta, head_size, device) for theta in (config.global_theta, config.local_theta)
-        ]
+        dtype = torch.float16 if hidden.dtype == torch.bfloat16 else torch.float32  # finer than bf16 from -1 to 1
+        thetas = config.global_theta, config.local_theta
+        tables = [rotation_table(length, theta, head_size, device, dtype) for theta in thetas]
         nexts: list[Any] = [*(layer.attention_norm for layer in list(self.layers)[1:]), self.final_norm]
         weights = [w for layer, norm in zip(self.layers, nexts, strict=True) for w in layer.weights(norm)]  # type: ignore[operator]
         settings = Settings(config.heads, config.layer_norm_eps, config.global_every, config.window // 2)
@@ -253,11 +253,13 @@ def rotations(positions: Tensor, theta: float, head_size: int) -> tuple[Tensor, 
 
 
 @lru_cache(maxsize=8)
-def rotation_table(length: int, theta: float, head_size: int, device: torch.device) -> tuple[Tensor, Tensor]:
+def rotation_table(
+    length: int, theta: float, head_size: int, device: torch.device, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
     """Return the cosines and sines (L, D / 2) for the positions of a sequence."""
     with torch.inference_mode(False), torch.no_grad():
         cos, sin = rotations(torch.arange(length, device=device)[None], theta, head_size)
-        return cos.view(length, -1), sin.view(length, -1)
+        return cos.view(length, -1).to(dtype), sin.view(length, -1).to(dtype)
 
 
 def rotate(states: Tensor, sight: Sight) -> Tensor:

@@ -49,8 +49,7 @@ def _queries_and_keys(
 ):  # fmt: skip
     """Load a head's queries and keys, rotated if asked to."""
     if ROTATES:
-        q = load_rotated(projected, place, row, bounds, cosines, sines, sequence, tokens, D, TEXTS)
-        k = load_rotated(projected, place + width, row, bounds, cosines, sines, sequence, tokens, D, TEXTS)
+        q, k = load_rotated(projected, place, width, row, bounds, cosines, sines, sequence, tokens, D, TEXTS)
     else:
         inner, inside = tl.arange(0, D)[None, :], (row < tokens)[:, None]
         q = tl.load(projected + place + inner, mask=inside, other=0.0)

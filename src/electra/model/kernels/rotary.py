@@ -23,21 +23,25 @@ def _angles(row, pair, bounds, cosines, sines, sequence, tokens, D: tl.constexpr
         at = row - tl.load(bounds + sequence * tokens + row, mask=real, other=0)
     place = at[:, None] * (D // 2) + pair[None, :]
     cos = tl.load(cosines + place, mask=real[:, None], other=0.0)
-    return cos, tl.load(sines + place, mask=real[:, None], other=0.0)
+    sin = tl.load(sines + place, mask=real[:, None], other=0.0)
+    return cos.to(tl.float32), sin.to(tl.float32)
 
 
 @triton.jit
 def load_rotated(
-    table, place, row, bounds, cosines, sines, sequence, tokens, D: tl.constexpr, TEXTS: tl.constexpr
-):  # fmt: skip
-    """Load a head's queries or keys (rows, D), which begin at `place` (rows, 1), and rotate them."""
+    table, place, width, row, bounds, cosines, sines, sequence, tokens, D: tl.constexpr, TEXTS: tl.constexpr
+):
+    """Load a head's queries (rows, D), which begin at `place` (rows, 1), and its keys, `width` further; rotate both."""
     inner, half = tl.arange(0, D), D // 2
-    inside = (row < tokens)[:, None]
-    x = tl.load(table + place + inner[None, :], mask=inside, other=0.0)
-    partner = tl.load(table + place + ((inner + half) % D)[None, :], mask=inside, other=0.0)
     cos, sin = _angles(row, inner % half, bounds, cosines, sines, sequence, tokens, D, TEXTS)
     sin = tl.where((inner < half)[None, :], -sin, sin)
-    return (x.to(tl.float32) * cos + partner.to(tl.float32) * sin).to(x.dtype)
+    inside, partner = (row < tokens)[:, None], ((inner + half) % D)[None, :]
+    q = tl.load(table + place + inner[None, :], mask=inside, other=0.0)
+    k = tl.load(table + place + width + inner[None, :], mask=inside, other=0.0)
+    with_q = tl.load(table + place + partner, mask=inside, other=0.0)
+    with_k = tl.load(table + place + width + partner, mask=inside, other=0.0)
+    q = (q.to(tl.float32) * cos + with_q.to(tl.float32) * sin).to(q.dtype)
+    return q, (k.to(tl.float32) * cos + with_k.to(tl.float32) * sin).to(k.dtype)
 
 
 @triton.jit
