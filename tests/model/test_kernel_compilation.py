@@ -34,7 +34,8 @@ TYPES = (  # of arguments that are not pointers to bf16
 CONSTANTS = {
     "ADDS": True, "BLOCK": 1024, "BLOCKS": 30, "BRANCH": True, "COLUMNS": 16, "COUNT": 32, "D": 64, "DROPS": True,
     "F": 1024, "FORBIDS": True, "H": 256, "HEADS": 4, "KEYS": 32, "L": 128, "PRECISION": "tf32", "QUERIES": 128,
-    "RAGGED": True, "REACH": 64, "ROTATES": True, "ROWS": 8, "SUMS": True, "TEXTS": True, "TURNS": 2, "V": 30522, "WIDTH": 256,
+    "RAGGED": True, "REACH": 64, "ROTATES": True, "ROWS": 8, "SUMS": True, "TEXTS": True, "TURNS": 2, "V": 30522,
+    "WIDTH": 256,
 }  # fmt: skip
 
 

@@ -65,6 +65,12 @@ def orthogonalized(x: Tensor) -> Tensor:
     tall = x.size(-2) > x.size(-1)
     for _ in range(ROUNDS):
         square = x.mT @ x if tall else x @ x.mT
-        grown = torch.baddbmm(square, square, square, beta=-4.7750, alpha=2.0315)
-        x = torch.baddbmm(x, x, grown, beta=3.4445) if tall else torch.baddbmm(x, grown, x, beta=3.4445)
+        grown = square @ _add_to_diagonal(2.0315 * square, -4.7750)
+        _add_to_diagonal(grown, 3.4445)
+        x = x @ grown if tall else grown @ x
     return x
+
+
+def _add_to_diagonal(squares: Tensor, number: float) -> Tensor:
+    squares.diagonal(dim1=-2, dim2=-1).add_(number)
+    return squares

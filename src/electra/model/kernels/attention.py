@@ -16,7 +16,7 @@ from electra.model.kernels.dropout import keeps, threshold
 from electra.model.kernels.launch import on_device
 from electra.model.kernels.rotary import Table, load_rotated, store_rotated_back
 
-WARPS = 8  # per program
+WARPS = 4  # per program
 # GPUs compute 2^x natively: with `bits` = 1 / (√D ln 2), e^(score / √D) equals 2^(score · bits).
 LN_2 = tl.constexpr(math.log(2))
 # A power of two, so that scaling is exact: a fused multiply-add of two unseen scores then yields 0 instead of 1e20.
@@ -44,12 +44,12 @@ def seen(low, high, other):
 
 @triton.jit
 def _queries_and_keys(
-    projected, place, row, bounds, cosines, sines, sequence, tokens, width, D: tl.constexpr, TEXTS: tl.constexpr,
-    ROTATES: tl.constexpr,
+    projected, place, row, bounds, cosines, sines, sequence, tokens, width, L: tl.constexpr, D: tl.constexpr,
+    TEXTS: tl.constexpr, ROTATES: tl.constexpr,
 ):  # fmt: skip
     """Load a head's queries and keys, rotated if asked to."""
     if ROTATES:
-        q, k = load_rotated(projected, place, width, row, bounds, cosines, sines, sequence, tokens, D, TEXTS)
+        q, k = load_rotated(projected, place, width, row, bounds, cosines, sines, sequence, tokens, L, D, TEXTS)
     else:
         inner, inside = tl.arange(0, D)[None, :], (row < tokens)[:, None]
         q = tl.load(projected + place + inner, mask=inside, other=0.0)
@@ -96,7 +96,9 @@ def _attention_forward(
     inside = (row < tokens)[:, None]
     width = heads * D
     place = (sequence * tokens + row)[:, None] * (3 * width) + head * D
-    q, k = _queries_and_keys(projected, place, row, bounds, cosines, sines, sequence, tokens, width, D, TEXTS, ROTATES)
+    q, k = _queries_and_keys(
+        projected, place, row, bounds, cosines, sines, sequence, tokens, width, L, D, TEXTS, ROTATES
+    )
     v = tl.load(projected + place + 2 * width + inner[None, :], mask=inside, other=0.0)
     scores = _scores(q, k, bounds, sequence, sequences, tokens, L, TEXTS, REACH, RAGGED, PRECISION)
     most = tl.max(scores, 1) * bits
@@ -123,7 +125,9 @@ def _attention_backward(
     width = heads * D
     place = (sequence * tokens + row)[:, None] * (3 * width) + head * D
     at = (sequence * tokens + row)[:, None] * width + head * D + inner[None, :]
-    q, k = _queries_and_keys(projected, place, row, bounds, cosines, sines, sequence, tokens, width, D, TEXTS, ROTATES)
+    q, k = _queries_and_keys(
+        projected, place, row, bounds, cosines, sines, sequence, tokens, width, L, D, TEXTS, ROTATES
+    )
     v = tl.load(projected + place + 2 * width + inner[None, :], mask=inside, other=0.0)
     d = tl.load(gradient + at, mask=inside, other=0.0)
     mixed = tl.load(out + at, mask=inside, other=0.0)

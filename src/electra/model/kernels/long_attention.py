@@ -38,10 +38,17 @@ class Blocks(NamedTuple):
     warps: int
 
 
-SHARE = 64  # tokens per program of the backward pass: queries, or keys and values
-FORWARD = Blocks(queries=128, keys=64, warps=8)
-TO_QUERIES = Blocks(queries=SHARE, keys=32, warps=4)
-TO_KEYS_AND_VALUES = Blocks(queries=32, keys=SHARE, warps=4)
+class Cut(NamedTuple):
+    """The blocks of the three kernels; the backward pass has `share` queries, or keys and values, per program."""
+
+    share: int
+    forward: Blocks
+    to_queries: Blocks
+    to_keys_and_values: Blocks
+
+
+WHOLE = Cut(128, forward=Blocks(128, 128, 4), to_queries=Blocks(128, 64, 4), to_keys_and_values=Blocks(32, 128, 4))
+NEAR = Cut(64, forward=Blocks(64, 32, 4), to_queries=Blocks(64, 32, 4), to_keys_and_values=Blocks(32, 64, 4))
 
 
 @triton.jit
@@ -202,16 +209,17 @@ def attend(projected: Tensor, heads: int, sight: Sight, drop: Drop, out: Tensor,
     if sight.rotation:
         rotate(projected, heads, sight.bounds, sight.rotation)
     with on_device(projected):
-        _long_forward[(sequences * heads, triton.cdiv(tokens, FORWARD.queries))](
+        blocks = _cut(sight).forward
+        _long_forward[(sequences * heads, triton.cdiv(tokens, blocks.queries))](
             projected, sight.bounds, drop.seeds, out, log_sum, sequences, tokens, heads,
             *numbers(projected, heads, drop), **flags(projected, heads, sight._replace(rotation=None), drop),
-            **_cut(FORWARD, tokens),
+            **_constants(blocks, tokens),
         )  # fmt: skip
 
 
 def backward_programs(sequences: int, tokens: int) -> int:
-    """Return the number of partial sums of the backward pass; `tokens` is the length of a sequence."""
-    programs: int = sequences * triton.cdiv(tokens, SHARE)
+    """Return the number of partial sums of the backward pass of global attention; `tokens` are those of a sequence."""
+    programs: int = sequences * triton.cdiv(tokens, WHOLE.share)
     return programs
 
 
@@ -221,20 +229,25 @@ def attend_backward(
 ) -> None:  # fmt: skip
     """Do the same as `attention.attend_backward`."""
     sequences, tokens, _ = projected.shape
-    programs, along = (sequences * heads, triton.cdiv(tokens, SHARE)), torch.empty_like(log_sum)
+    cut = _cut(sight)
+    programs, along = (sequences * heads, triton.cdiv(tokens, cut.share)), torch.empty_like(log_sum)
     scales = numbers(projected, heads, drop)
     common = flags(projected, heads, sight, drop) | {"SUMS": partial is not None}
     with on_device(projected):
         _to_queries[programs](
             projected, sight.bounds, *rotation(sight), drop.seeds, out, log_sum, gradient, along, to_projected,
-            partial, sequences, tokens, heads, *scales, **common, **_cut(TO_QUERIES, tokens),
+            partial, sequences, tokens, heads, *scales, **common, **_constants(cut.to_queries, tokens),
         )  # fmt: skip
         _to_keys_and_values[programs](
             projected, sight.bounds, *rotation(sight), drop.seeds, log_sum, gradient, along, to_projected, partial,
-            sequences, tokens, heads, *scales, **common, **_cut(TO_KEYS_AND_VALUES, tokens),
+            sequences, tokens, heads, *scales, **common, **_constants(cut.to_keys_and_values, tokens),
         )  # fmt: skip
 
 
-def _cut(blocks: Blocks, tokens: int) -> dict[str, object]:
+def _cut(sight: Sight) -> Cut:
+    return NEAR if sight.reach else WHOLE
+
+
+def _constants(blocks: Blocks, tokens: int) -> dict[str, object]:
     queries, keys, warps = blocks
     return {"QUERIES": queries, "KEYS": keys, "RAGGED": tokens % keys != 0, "num_warps": warps}

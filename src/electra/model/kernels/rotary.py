@@ -29,19 +29,23 @@ def _angles(row, pair, bounds, cosines, sines, sequence, tokens, D: tl.constexpr
 
 @triton.jit
 def load_rotated(
-    table, place, width, row, bounds, cosines, sines, sequence, tokens, D: tl.constexpr, TEXTS: tl.constexpr
-):
-    """Load a head's queries (rows, D), which begin at `place` (rows, 1), and its keys, `width` further; rotate both."""
-    inner, half = tl.arange(0, D), D // 2
-    cos, sin = _angles(row, inner % half, bounds, cosines, sines, sequence, tokens, D, TEXTS)
-    sin = tl.where((inner < half)[None, :], -sin, sin)
-    inside, partner = (row < tokens)[:, None], ((inner + half) % D)[None, :]
-    q = tl.load(table + place + inner[None, :], mask=inside, other=0.0)
-    k = tl.load(table + place + width + inner[None, :], mask=inside, other=0.0)
-    with_q = tl.load(table + place + partner, mask=inside, other=0.0)
-    with_k = tl.load(table + place + width + partner, mask=inside, other=0.0)
-    q = (q.to(tl.float32) * cos + with_q.to(tl.float32) * sin).to(q.dtype)
-    return q, (k.to(tl.float32) * cos + with_k.to(tl.float32) * sin).to(k.dtype)
+    table, place, width, row, bounds, cosines, sines, sequence, tokens, ROWS: tl.constexpr, D: tl.constexpr,
+    TEXTS: tl.constexpr,
+):  # fmt: skip
+    """Load a head's queries (ROWS, D), which begin at `place` (ROWS, 1), and its keys, `width` further; rotate both."""
+    pair, inside = tl.arange(0, D // 2), (row < tokens)[:, None]
+    cos, sin = _angles(row, pair, bounds, cosines, sines, sequence, tokens, D, TEXTS)
+    at = table + place + pair[None, :]
+    return _load_one(at, inside, cos, sin, ROWS, D), _load_one(at + width, inside, cos, sin, ROWS, D)
+
+
+@triton.jit
+def _load_one(at, inside, cos, sin, ROWS: tl.constexpr, D: tl.constexpr):
+    first = tl.load(at, mask=inside, other=0.0)
+    second = tl.load(at + D // 2, mask=inside, other=0.0)
+    one, other = first.to(tl.float32), second.to(tl.float32)
+    both = tl.join((one * cos - other * sin).to(first.dtype), (other * cos + one * sin).to(first.dtype))
+    return tl.reshape(tl.permute(both, (0, 2, 1)), (ROWS, D))
 
 
 @triton.jit
