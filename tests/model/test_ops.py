@@ -4,20 +4,27 @@ import pytest
 import torch
 from torch import nn
 
+from electra.config.bodies import ModernModel
 from electra.model import ops
 from electra.model.bodies import build_body
+from electra.model.bodies.modern import ModernBody
+from electra.training.muon import Muon
 
 CPU = torch.device("cpu")
 SCARCE = 1e-9  # a probability of dropout that reaches its implementations and drops nothing
 EVERY = {
     "post_norm_stack": "plain",
+    "pre_norm_stack": "plain",
+    "norm": "plain",
     "norm_and_drop": "plain",
     "dropout": "cpu",
     "attend": "cpu",
     "token_logits": "plain",
     "cross_entropy": "plain",
     "sample": "plain",
+    "muon": "plain",
 }
+MODERN = ModernModel(hidden_size=8, layers=2, heads=2, feed_forward_size=12, vocab_size=8, window=4)
 
 
 def normal(*shape: int) -> torch.Tensor:
@@ -29,10 +36,14 @@ def call(operation: str, config, tensor: torch.Tensor) -> torch.Tensor:
     tokens, dropout = torch.arange(18).view(3, 6) % 8, ops.Dropout(SCARCE).train()
     body = build_body(config.model_copy(update={"dropout": 0.0, "attention_dropout": 0.0})).train()
     torch.manual_seed(1)
-    for parameter in body.parameters():
+    modern = ModernBody(MODERN)
+    for parameter in (*body.parameters(), *modern.parameters()):
         nn.init.normal_(parameter, std=0.2)
     calls = {
         "post_norm_stack": lambda: body(tokens) * tensor.sum(),
+        "pre_norm_stack": lambda: modern(tokens) * tensor.sum(),
+        "norm": lambda: ops.norm(tensor, nn.LayerNorm(8, bias=False)),
+        "muon": lambda: muon(tensor.detach()[0]) * tensor.sum(),
         "norm_and_drop": lambda: ops.norm_and_drop(tensor, nn.LayerNorm(8), dropout),
         "dropout": lambda: dropout(tensor),
         "attend": lambda: ops.attend(tensor, tensor.sin(), tensor.cos(), None, dropout),
@@ -42,6 +53,12 @@ def call(operation: str, config, tensor: torch.Tensor) -> torch.Tensor:
     }
     output: torch.Tensor = calls[operation]()
     return output
+
+
+def muon(matrices: torch.Tensor) -> torch.Tensor:
+    values, means, (scale, rate, bad) = matrices.clone(), torch.zeros_like(matrices), torch.tensor([1.0, 0.1, 0.0])
+    Muon(scale, rate, bad, factor=1.0, decay=0.0).update(values, matrices, means, values)
+    return values
 
 
 def test_the_table_names_the_implementation_of_every_operation_in_training():

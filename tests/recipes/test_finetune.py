@@ -241,6 +241,9 @@ def test_other_examples_or_weights_under_the_same_names_are_refused(tune, tasks_
     path.write_text(before)
     weights = load_file(model / "model.safetensors")
     save_file({name: weight + 1 for name, weight in weights.items()}, model / "model.safetensors", {"format": "pt"})
+    with pytest.raises(CheckpointError, match=r"model\.safetensors has changed since it was written"):
+        tune(*keys)
+    (model / "checksums.json").unlink()
     with pytest.raises(CheckpointError, match="model changed since the run was started; choose another out"):
         tune(*keys)
 

@@ -46,6 +46,11 @@ def parameters(preset, objective=""):
 def encoder(shape, length):
     """Count the matrix products of an encoder: projection, attention and feed-forward blocks."""
     h = shape.hidden_size
+    if shape.body == "modern":  # local layers compute three halves of a window for each token
+        seen = [
+            length if shape.is_global(layer) else min(length, 3 * shape.window // 2) for layer in range(shape.layers)
+        ]
+        return length * sum(2 * (4 * h * h + 3 * h * shape.feed_forward_size) + 4 * keys * h for keys in seen)
     block = 2 * (4 * h * h + 2 * h * shape.feed_forward_size) + 4 * length * h
     project = 2 * shape.embedding_size * h if shape.embedding_size != h else 0
     return length * (shape.layers * block + project)
@@ -53,7 +58,8 @@ def encoder(shape, length):
 
 def token_head(shape, predicted, towers=1):
     """Count the logits of some tokens."""
-    return predicted * 2 * shape.embedding_size * (towers * shape.hidden_size + shape.vocab_size)
+    width = shape.hidden_size if shape.body == "modern" else shape.embedding_size
+    return predicted * 2 * width * (towers * shape.hidden_size + shape.vocab_size)
 
 
 def networks(config):

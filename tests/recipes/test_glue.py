@@ -1,5 +1,6 @@
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -176,7 +177,7 @@ def test_tasks_run_together_stop_on_a_signal(tiny_folder, tasks_folder, tmp_path
             time.sleep(0.05)
         process.terminate()  # only this process, not its group
         _, errors = process.communicate(timeout=600)
-    assert process.returncode == 2
+    assert process.returncode == 128 + signal.SIGTERM
     assert errors.splitlines()[-1] == "electra: stopped; run the same command again"
 
 

@@ -90,7 +90,7 @@ def config_of(model: Pretrained) -> PretrainConfig:
     """Return a pre-training config for a model, with the settings of the preset of the nearest size."""
     shape = model.encoder.config
     # What eases a start from random weights, as in `quick`, would set a trained model back.
-    presets = map(load_config, preset_names())
+    presets = (preset for preset in map(load_config, preset_names()) if preset.model.body == shape.body)
     plain = [preset for preset in presets if not (preset.train.start_length or preset.train.start_batch_size)]
     nearest = min(plain, key=lambda preset: abs(preset.model.hidden_size - shape.hidden_size))
     usual = nearest.objective
@@ -100,7 +100,7 @@ def config_of(model: Pretrained) -> PretrainConfig:
     if isinstance(model.network, MaskedLM):
         objective = MLMObjective(mask_fraction=usual.mask_fraction)
     else:
-        generator = _describe_generator(shape, model) if model.generator else _usual_generator(shape)
+        generator = _describe_generator(shape, model) if model.generator else _usual_generator(shape, usual.generator)
         generator = generator.model_copy(update={"rate": usual.generator.rate})
         objective = usual.model_copy(update={"generator": generator})
     length = model.tokenizer.longest or nearest.train.length
@@ -108,8 +108,10 @@ def config_of(model: Pretrained) -> PretrainConfig:
     return nearest.model_copy(update={"model": shape, "objective": objective, "train": train})
 
 
-def _usual_generator(shape: ModelConfig) -> MaskedLMGenerator:
-    """Return a generator of about a quarter of the width, a multiple of the head size."""
+def _usual_generator(shape: ModelConfig, usual: MaskedLMGenerator) -> MaskedLMGenerator:
+    """Return a generator as wide as the preset's, or of about a quarter of the width, a multiple of the head size."""
+    if usual.width == 1:
+        return usual
     quarter = shape.hidden_size / 4
     size = quarter if quarter < 128 else 64 * round(quarter / 64)
     return MaskedLMGenerator(width=size / shape.hidden_size)

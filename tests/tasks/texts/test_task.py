@@ -56,7 +56,7 @@ def test_pairs_without_order_are_doubled_in_training_alone(task, tokenizer):
 
 def test_the_head_is_the_papers_or_hugging_faces(task, tiny_config):
     body = build_body(tiny_config.model)
-    assert isinstance(task("mnli").head(body), ClassificationHead)
+    assert isinstance(task("mnli", "head=paper").head(body), ClassificationHead)
     assert isinstance(task("mnli", "head=huggingface").head(body), HuggingFaceClassificationHead)
 
 
@@ -67,8 +67,8 @@ def test_padding_rows_do_not_change_the_loss(task, tokenizer, tiny_config, name,
     features = chosen.features(examples, tokenizer, 16, Notes(), training=False)
     head = chosen.head(build_body(tiny_config.model)).eval()
     hidden = torch.randn(5, 16, tiny_config.model.hidden_size)
-    few = chosen.batch(features, 3, 16) | {"weights": torch.ones(3)}
-    many = chosen.batch(features, 5, 16) | {"weights": torch.tensor([1.0, 1, 1, 0, 0])}
+    few = chosen.batch(features, 3, 16) | {"weights": torch.ones(3), "attention": torch.ones(3, 16)}
+    many = chosen.batch(features, 5, 16) | {"weights": torch.tensor([1.0, 1, 1, 0, 0]), "attention": torch.ones(5, 16)}
     assert chosen.loss(head, hidden, many).item() == pytest.approx(chosen.loss(head, hidden[:3], few).item())
 
 

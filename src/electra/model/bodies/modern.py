@@ -334,8 +334,8 @@ def _read_positions(described: Mapping[str, Any]) -> dict[str, Any]:
     if described.get("rope_scaling") is not None:
         raise CheckpointError("rope_scaling is not supported")
     kinds = described.get("layer_types")
-    if isinstance(kinds, list) and GLOBAL in kinds[1:]:
+    if isinstance(kinds, list) and GLOBAL in kinds[1:]:  # otherwise the list is too short to tell
         values["global_every"] = kinds[1:].index(GLOBAL) + 1
-    elif isinstance(kinds, list):
-        values["global_every"] = max(len(kinds), 1)
+    elif isinstance(kinds, list) and "global_attn_every_n_layers" not in described:
+        values["global_every"] = max(len(kinds), 3)
     return values

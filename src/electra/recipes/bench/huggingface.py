@@ -21,6 +21,7 @@ from electra.model.precision import autocast
 from electra.objectives.masking import slots
 from electra.recipes.speed import TOKENIZER
 
+TABLES = {"word_embeddings", "position_embeddings", "tok_embeddings"}  # what both networks share
 HEADS = {"electra": ("generator_predictions", "generator_lm_head"), "modern": ("head", "decoder")}
 
 
@@ -119,10 +120,11 @@ def _networks(generator: ModelConfig, discriminator: ModelConfig) -> tuple[Any, 
     small = getattr(transformers, f"{body.family}ForMaskedLM")(describe(**_described(generator)))
     detector = find_head(f"{body.family}ForPreTraining").stored_as
     full = getattr(transformers, detector)(describe(**_described(discriminator), num_labels=1))
-    words = full.get_input_embeddings()
-    if small.config.hidden_size == full.config.hidden_size or discriminator.body == "electra":
-        small.set_input_embeddings(words)
-        small.get_output_embeddings().weight = words.weight
+    tables, shared = small.base_model.embeddings, full.base_model.embeddings
+    for name in TABLES & dict(tables.named_children()).keys():
+        if getattr(tables, name).weight.shape == getattr(shared, name).weight.shape:
+            setattr(tables, name, getattr(shared, name))
+    small.get_output_embeddings().weight = small.get_input_embeddings().weight
     return small, full
 
 

@@ -1,0 +1,131 @@
+"""The body `modern` through every command: pre-trained, exported, imported, continued, fine-tuned, used in pipelines."""
+
+import json
+
+import pytest
+import torch
+from transformers import AutoModel, AutoTokenizer, pipeline
+
+import electra
+from electra.config.load import load_config
+from electra.recipes.corpora import Corpora
+from electra.recipes.pretrain import pretrain
+
+MODERN = ["model.body=modern", "model.window=8", "objective.generator.width=1.0", "objective.generator.sharing=gdes"]
+VARIANTS = {
+    "corrective": ["objective.name=corrective"],
+    "mlm": ["objective.name=mlm"],
+    "electra_15": ["objective.name=electra_15"],
+    "replace_mlm": ["objective.name=replace_mlm"],
+    "all_tokens_mlm": ["objective.name=all_tokens_mlm"],
+    "electric": ["objective.name=electric"],
+    "two_stage": ["objective.algorithm=two_stage", "objective.generator.sharing=none"],
+    "adversarial": ["objective.algorithm=adversarial"],
+    "narrow": ["objective.generator.width=0.5", "objective.generator.sharing=none"],
+    "shared": ["objective.generator.sharing=embeddings", "train.optimizer=muon"],
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("modern")
+
+
+@pytest.fixture(scope="module")
+def run(corpus, tokenizer, folder):
+    shape = ["hidden_size=32", "layers=3", "heads=2", "feed_forward_size=48", "window=8"]
+    short = ["steps=10", "batch_size=8", "warmup_steps=2"]
+    keys = [*(f"model.{key}" for key in shape), *(f"train.{key}" for key in short)]
+    often = ["evaluate.every=5", "evaluate.batches=2", "checkpoint.every=5", "log.every=1"]
+    return pretrain(load_config("modern-7x256", [f"data={corpus}", f"out={folder / 'run'}", *keys, *often]))
+
+
+@pytest.fixture(scope="module")
+def exported(run, folder):
+    return electra.export(run, folder / "exported")
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_every_objective_trains_it(name, config, held_out):
+    changes = [key for key in MODERN if not any(key.split("=")[0] in other for other in VARIANTS[name])]
+    if name in ("mlm", "electric"):
+        changes = [key for key in changes if "generator" not in key] + ["objective.generator.width=1.0"] * (
+            name == "electric"
+        )
+    run = pretrain(config(*changes, *VARIANTS[name]))
+    assert all(line["heldout_loss"] > 0 for line in held_out(run))
+    assert electra.load(run).encoder.config.body == "modern"
+
+
+def test_sizes_follow_the_corpus_without_token_types(run):
+    model = load_config(run).model
+    assert not hasattr(model, "token_types")
+    assert model.vocab_size == Corpora(load_config(run)).tokenizer.vocab_size
+
+
+def test_an_export_has_what_transformers_needs_and_nothing_else(exported):
+    described = json.loads((exported / "config.json").read_text())
+    assert described["architectures"] == ["ModernBertForTokenClassification"]
+    assert "auto_map" not in described
+    ids = AutoTokenizer.from_pretrained(exported)
+    assert [described[f"{name}_token_id"] for name in ("pad", "cls", "sep")] == [
+        ids.pad_token_id, ids.cls_token_id, ids.sep_token_id,
+    ]  # fmt: skip
+    assert not list(exported.rglob("*.py"))
+
+
+def test_a_pipeline_finds_replaced_tokens_with_our_probability(exported, run):
+    text = "the chef sat the meal ."
+    ours = {token.token: token.probability for token in electra.load(run).detect(text)}
+    scores = pipeline("token-classification", model=str(exported), ignore_labels=[], top_k=None)(text)
+    found = [next(label["score"] for label in labels if label["entity"] == "replaced") for labels in scores]
+    assert found == pytest.approx([token.probability for token in electra.load(run).detect(text)], abs=1e-5)
+    assert len(ours) > 3
+
+
+def test_a_pipeline_fills_masks_with_the_generator(exported):
+    fill = pipeline("fill-mask", model=str(exported / "generator"))
+    best = fill("the chef ate the [MASK] .", top_k=1)[0]
+    assert 0 < best["score"] <= 1
+
+
+def test_vectors_are_those_of_automodel(exported):
+    tokens = AutoTokenizer.from_pretrained(exported)("the chef ate", return_tensors="pt")
+    assert "token_type_ids" not in tokens
+    with torch.no_grad():
+        theirs = AutoModel.from_pretrained(exported)(**tokens).last_hidden_state.mean(1)
+    torch.testing.assert_close(
+        torch.from_numpy(electra.load(exported).encode(["the chef ate"])), theirs, rtol=0, atol=1e-5
+    )
+
+
+def test_training_continues_from_an_import(exported, run, corpus, folder):
+    electra.import_model(exported, folder / "imported")
+    config = load_config(folder / "imported")
+    assert config.model.body == "modern"
+    keys = [f"data={corpus}", f"out={folder / 'again'}", f"init={folder / 'imported'}", "train.steps=2"]
+    keys += ["train.batch_size=8", "train.learning_rate=1e-12", "train.warmup_steps=0"]
+    again = electra.load(pretrain(load_config(folder / "imported", keys)))
+    torch.testing.assert_close(again.encoder.state_dict(), electra.load(run).encoder.state_dict(), rtol=1e-6, atol=1e-7)
+
+
+TABLES = {  # kind of task: a table of its own
+    "text-classification": "text,label\n" + "the cat sat,yes\nthe dog ate,no\n" * 8,
+    "token-classification": None,
+    "question-answering": None,
+}
+
+
+def test_a_tuned_classifier_answers_in_a_pipeline(run, folder):
+    table = folder / "table.csv"
+    table.write_text(TABLES["text-classification"])
+    keys = [f"model={run}", f"data={table}", f"out={folder / 'tuned'}", "epochs=1.0", "batch_size=4"]
+    electra.finetune(electra.load_finetune_config("table", keys))
+    electra.export(folder / "tuned", folder / "tuned-exported")
+    described = json.loads((folder / "tuned-exported" / "config.json").read_text())
+    assert described["architectures"] == ["ModernBertForSequenceClassification"]
+    answer = pipeline("text-classification", model=str(folder / "tuned-exported"))("the cat sat")[0]
+    (folder / "one.csv").write_text("text\nthe cat sat\n")
+    ours = next(iter(electra.predict(folder / "tuned", folder / "one.csv")))
+    assert answer["label"] == ours["label"]
+    assert answer["score"] == pytest.approx(ours["probabilities"][ours["label"]], abs=1e-4)
