@@ -202,7 +202,7 @@ def _flops(config: Path, tokens: int) -> float:
     from electra.recipes.flops import count_flops
 
     sections = tomllib.loads(config.read_text(encoding="utf-8"))
-    model = TypeAdapter(Model).validate_python(sections["model"])
+    model = TypeAdapter(Model).validate_python({"body": "electra", **sections["model"]})
     objective = TypeAdapter(Objective).validate_python(sections["objective"])
     length = sections["train"]["length"]
     return count_flops(model, objective, length).train * tokens / length

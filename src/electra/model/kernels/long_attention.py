@@ -218,7 +218,7 @@ def attend(projected: Tensor, heads: int, sight: Sight, drop: Drop, out: Tensor,
 
 
 def backward_programs(sequences: int, tokens: int) -> int:
-    """Return the number of partial sums of the backward pass of global attention; `tokens` are those of a sequence."""
+    """Return the number of partial sums of the backward pass; `tokens` is the length of a sequence."""
     programs: int = sequences * triton.cdiv(tokens, WHOLE.share)
     return programs
 
@@ -229,7 +229,7 @@ def attend_backward(
 ) -> None:  # fmt: skip
     """Do the same as `attention.attend_backward`."""
     sequences, tokens, _ = projected.shape
-    cut = _cut(sight)
+    cut = WHOLE if partial is not None else _cut(sight)
     programs, along = (sequences * heads, triton.cdiv(tokens, cut.share)), torch.empty_like(log_sum)
     scales = numbers(projected, heads, drop)
     common = flags(projected, heads, sight, drop) | {"SUMS": partial is not None}
