@@ -12,7 +12,7 @@ from faults.faults import FAULTS
 from faults.reference import build_reference
 from typer import Option
 
-from electra.cli import app
+from electra.cli.commands import app
 from electra.data.files import write_atomically
 from electra.errors import DataError
 
