@@ -50,6 +50,13 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(run, tmp_path):
     assert not (tmp_path / "none").exists()
 
 
+def test_a_dry_run_prints_json(run):
+    _, keys, _ = run
+    printed = json.loads(command("finetune", "glue", *keys, "--dry-run", "--json"))
+    assert printed["config"]["task"] == "sst-2"
+    assert "25 steps, batch size 8, warmup 2 steps" in printed["plan"]
+
+
 def test_a_dry_run_refuses_a_folder_that_is_not_a_run(run, tmp_path):
     _, keys, _ = run
     (tmp_path / "letter.txt").touch()
