@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import zip_longest
 from pathlib import Path
 
 from faults.case import Case
@@ -66,13 +65,18 @@ def prepare() -> None:
 
 
 def combinations() -> list[tuple[Command, Fault]]:
-    """Return each command with each fault that suits it; the first hundred have all commands and all faults."""
-    columns = []
-    for place, command in enumerate(COMMANDS):
-        suiting = [fault for fault in FAULTS if fault.suits(command)]
-        first = place % len(suiting)
-        columns.append([(command, fault) for fault in (*suiting[first:], *suiting[:first])])
-    return [pair for row in zip_longest(*columns) for pair in row if pair]
+    """Return each command with each fault that suits it, in an order that has all of both as early as possible."""
+    left = {command.name: [fault for fault in FAULTS if fault.suits(command)] for command in COMMANDS}
+    found: list[tuple[Command, Fault]] = []
+    used: Counter[str] = Counter()
+    while any(left.values()):
+        for command in COMMANDS:
+            if faults := left[command.name]:
+                rarest = min(faults, key=lambda fault: used[fault.name])
+                faults.remove(rarest)
+                used[rarest.name] += 1
+                found.append((command, rarest))
+    return found
 
 
 def run_case(seed: int, reference: dict[str, Measured], folder: Path, verbose: bool = False) -> Finished:
