@@ -31,13 +31,13 @@ class Judged:
     detail: str
 
 
-def published(folder: Path, names: Sequence[str], stdout: str) -> Published:
-    """Return the files that a command published, without timings and warnings; if it writes none, its output."""
+def published(folder: Path, names: Sequence[str], stdout: str, but: str = "") -> Published:
+    """Return the files that a command published except one, without timings; if it writes none, its output."""
     if not names:
         return {"standard output": stdout.encode()}
     paths = [path for name in names for path in [folder / name, *sorted((folder / name).rglob("*"))] if path.is_file()]
     shown = [path for path in paths if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
-    return {str(path.relative_to(folder)): _without_timings(path) for path in shown}
+    return {name: _without_timings(path) for path in shown if (name := str(path.relative_to(folder))) != but}
 
 
 def _without_timings(path: Path) -> bytes:

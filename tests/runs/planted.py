@@ -54,7 +54,7 @@ def trusting(out: Out) -> None:
 @app.command()
 def crashing(out: Out) -> None:
     """Assume that every file is as expected."""
-    if Path("source.txt").read_bytes()[:4] != b"good":
+    if Path("source.txt").read_bytes() != GOOD.encode():
         raise ZeroDivisionError("what is this?")
     write_atomically(out, GOOD)
 

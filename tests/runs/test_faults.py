@@ -91,3 +91,4 @@ def test_a_published_file_has_to_be_json(tmp_path):
     (tmp_path / "results.json").write_text('{"loss": Infinity}')
     with pytest.raises(Finding, match="Infinity is not JSON"):
         published(tmp_path, ["results.json"], "")
+    assert published(tmp_path, ["results.json"], "", but="results.json") == {}
