@@ -87,6 +87,11 @@ def test_files_are_compared_without_timings_and_hidden_files(tmp_path):
     check_equal(found, {}, "silently", but="run/metrics.jsonl")
 
 
+def test_timings_inside_a_sealed_file_are_not_compared(tmp_path):
+    (tmp_path / "state.json").write_text('{"sha256": "0f", "content": {"step": 1, "seconds": 0.5}}')
+    assert published(tmp_path, ["state.json"], "") == {"state.json": b'{"step": 1}'}
+
+
 def test_a_published_file_has_to_be_json(tmp_path):
     (tmp_path / "results.json").write_text('{"loss": Infinity}')
     with pytest.raises(Finding, match="Infinity is not JSON"):
