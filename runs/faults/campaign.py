@@ -24,6 +24,7 @@ from faults.reference import WORLD, Measured, build_reference
 from faults.verdicts import VERDICTS, Finding, Judged
 
 CASES = "cases.jsonl"
+UNUSED = ("kernels", "__main__", "bench", "demo", "probe", "playground.page")  # modules that no command here imports
 ENVIRONMENT = {  # one thread, so that forks are safe; no GPU and no network
     **{"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1"},
     **{"COLUMNS": "80", "NO_COLOR": "1"},
@@ -52,7 +53,7 @@ def prepare() -> None:
 
     torch.set_num_threads(1)
     for module in pkgutil.walk_packages(electra.__path__, "electra."):
-        if "kernels" not in module.name and not module.name.endswith("__main__"):
+        if not any(part in module.name for part in UNUSED):
             importlib.import_module(module.name)
     from electra.config.load import load_config
     from electra.data import files
