@@ -68,7 +68,7 @@ def _signalled(case: Case, number: signal.Signals) -> Outcome:
     """Send a signal to the command, at an operation on its files or at any moment."""
     if case.chance.random() < 0.7:
         return case.run(at_operation(_operation(case), lambda: os.kill(os.getpid(), number)))
-    moment = max(0.005, case.chance.random() * case.reference.seconds)  # later than the first line of main
+    moment = case.chance.random() * case.reference.seconds
     case.note(f"after {moment:.3f} seconds")
     running = case.start()
     if not running.ended_within(moment):

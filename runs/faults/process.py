@@ -18,6 +18,7 @@ LIMIT = 30.0  # seconds, after which a command hangs
 ADDRESSES = 4 << 30  # bytes that a command may allocate beyond what it starts with
 PIPE = 1 << 20  # bytes of output that are kept
 TIMED_OUT = 124
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 Before = Callable[[], None]  # called in the fork, before the command
 
@@ -40,7 +41,7 @@ def start(
     argv: Sequence[str], folder: Path, before: Before = nothing, ended: Callable[[Outcome], None] = lambda outcome: None
 ) -> "Running":
     """Start `electra ARGV...` in a folder; `ended` receives the outcome."""
-    pipes = [os.pipe() for _ in range(3)]  # standard output, standard error, and one that closes when main begins
+    pipes = [os.pipe() for _ in range(3)]  # output, errors, and one that closes when main handles signals
     for _, end in pipes[:2]:
         fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, PIPE)
     sys.stdout.flush()
@@ -107,11 +108,15 @@ def _become(argv: Sequence[str], folder: Path, before: Before, ends: Sequence[in
         sys.argv = ["electra", *argv]
         limit(resource.RLIMIT_AS, allocated() + ADDRESSES)
         import faults.page  # noqa: F401, adds a command
-        from electra.cli import main
+        from electra import cli
 
+        stop = cli.Stop
+        cli.Stop = lambda: (stop(), os.close(ready))[0]
         before()
-        os.close(ready)
-        main()
+        try:
+            cli.main()
+        finally:
+            signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else 0
     except BaseException:
