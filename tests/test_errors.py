@@ -11,6 +11,7 @@ from electra.errors import out_of_memory, reason
         RuntimeError("MPS backend out of memory (MPS allocated: 9 GB)"),
         ImportError("libtorch_cpu.so: failed to map segment from shared object"),
         OSError(12, "Cannot allocate memory"),
+        RuntimeError("can't start new thread"),
     ],
 )
 def test_a_lack_of_memory_has_one_wording(problem):

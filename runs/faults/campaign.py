@@ -18,15 +18,17 @@ from functools import partial
 from pathlib import Path
 
 from faults.case import Case
-from faults.commands import COMMANDS
-from faults.faults import FAULTS
+from faults.commands import COMMANDS, Command
+from faults.faults import FAULTS, Fault
 from faults.reference import WORLD, Measured, build_reference
 from faults.verdicts import VERDICTS, Finding, Judged
 
 CASES = "cases.jsonl"
+UNUSED = ("kernels", "__main__", "bench", "demo", "probe", "playground.page")  # modules that no command here imports
 ENVIRONMENT = {  # one thread, so that forks are safe; no GPU and no network
     **{"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1"},
     **{"COLUMNS": "80", "NO_COLOR": "1"},
+    "ONEDNN_JIT_PROFILE": "0",  # else oneDNN leaves a file in /tmp for each process
 }
 
 
@@ -52,22 +54,39 @@ def prepare() -> None:
 
     torch.set_num_threads(1)
     for module in pkgutil.walk_packages(electra.__path__, "electra."):
-        if "kernels" not in module.name and not module.name.endswith("__main__"):
+        if not any(part in module.name for part in UNUSED):
             importlib.import_module(module.name)
     from electra.config.load import load_config
+    from electra.data import files
+    from electra.data.corpus import build
     from electra.recipes import speed
     from electra.recipes.flops import flops
 
     flops(load_config("tiny"))  # imports much of torch
     speed.SECONDS = 0.05  # of the measurement before `electra train`
+    files.PATIENCE = 0.5  # seconds for a pipe
+    build.available_cores = lambda: 0  # only `--workers` starts processes
+
+
+def combinations() -> list[tuple[Command, Fault]]:
+    """Return each command with each fault that suits it, in an order that has all of both as early as possible."""
+    left = {command.name: [fault for fault in FAULTS if fault.suits(command)] for command in COMMANDS}
+    found: list[tuple[Command, Fault]] = []
+    used: Counter[str] = Counter()
+    while any(left.values()):
+        for command in COMMANDS:
+            if faults := left[command.name]:
+                rarest = min(faults, key=lambda fault: used[fault.name])
+                faults.remove(rarest)
+                used[rarest.name] += 1
+                found.append((command, rarest))
+    return found
 
 
 def run_case(seed: int, reference: dict[str, Measured], folder: Path, verbose: bool = False) -> Finished:
-    """Draw the command and the fault of a seed, and judge them; `verbose` prints each outcome and keeps the folder."""
-    chance = random.Random(seed)
-    command, fault = chance.choice(
-        [(command, fault) for command in COMMANDS for fault in FAULTS if fault.suits(command)]
-    )
+    """Judge the command and the fault of a seed; `verbose` prints each outcome and keeps the folder."""
+    chance, known = random.Random(seed), combinations()
+    command, fault = known[seed % len(known)]
     place, began = folder / "work" / str(seed), time.monotonic()
     case = Case(command, reference[command.name], folder / "reference" / WORLD, place, chance)
     try:

@@ -45,15 +45,28 @@ def _finetune(name: str, preset: str, *settings: str) -> Command:
     return Command(f"finetune {name}", " ".join(words), ("run", f"data/{name}"), (f"tuned/{name}",), "finetune")
 
 
+def _evaluate(family: str) -> Command:
+    return Command(f"evaluate {family}", f"evaluate tuned/{family} --json", (f"tuned/{family}", f"data/{family}"))
+
+
+def _predict(family: str, file: str) -> Command:
+    return Command(f"predict {family}", f"predict tuned/{family} {file}", (f"tuned/{family}", file))
+
+
+FAMILIES = {  # of tasks, with a file to predict
+    "classification": "data/classification/RTE/test.tsv",
+    "regression": "data/regression/STS-B/test.tsv",
+    "table": "data/table/dev.csv",
+    "tagging": "data/tagging/test.txt",
+    "answering": "data/questions.jsonl",
+    "choice": "data/choice/test.jsonl",
+}
+CORPUS = "corpus data/text.txt --tokenizer tokenizer --length 16 --heldout 0.1"
 TRAIN = "train data/text.txt --hours 0.05 --heldout 0.1 --quiet --out trained --set model.vocab_size=300"
 COMMANDS = [  # in an order in which each finds what it reads
     Command("vocab", "vocab data/text.txt --size 300 --json --out tokenizer", ("data/text.txt",), ("tokenizer",)),
-    Command(
-        "corpus",
-        "corpus data/text.txt --tokenizer tokenizer --length 16 --heldout 0.1 --workers 0 --json --out corpus",
-        ("data/text.txt", "tokenizer"),
-        ("corpus",),
-    ),
+    Command("corpus", f"{CORPUS} --workers 0 --json --out corpus", ("data/text.txt", "tokenizer"), ("corpus",)),
+    Command("corpus --workers", f"{CORPUS} --workers 2 --out parallel", ("data/text.txt", "tokenizer"), ("parallel",)),
     Command(
         "corpus of records",
         "corpus data/records --tokenizer tokenizer --length 16 --cut paper --heldout 0.2 --workers 0 "
@@ -75,7 +88,7 @@ COMMANDS = [  # in an order in which each finds what it reads
     _finetune("tagging", "tagging", "task=ner"),
     _finetune("answering", "squad", "task=squad-2.0"),
     _finetune("choice", "choice"),
-    Command("evaluate", "evaluate tuned/table --json", ("tuned/table", "data/table")),
+    *(_evaluate(family) for family in FAMILIES),
     Command(
         "evaluate --out",
         "evaluate tuned/tagging --json --out evaluated",
@@ -83,7 +96,7 @@ COMMANDS = [  # in an order in which each finds what it reads
         ("evaluated",),
         once=True,
     ),
-    Command("predict", "predict tuned/table data/table/dev.csv", ("tuned/table", "data/table")),
+    *(_predict(*family) for family in FAMILIES.items()),
     Command(
         "predict --out",
         "predict tuned/answering data/questions.jsonl --out predictions.jsonl",

@@ -17,6 +17,7 @@ from faults.process import Outcome, allocated, at_operation, limit
 from faults.verdicts import REFUSED, STOPPED, Finding, Judged, check_outcome
 
 LOGS = {"config.toml", "metrics.jsonl", "samples.jsonl", "results.json", "result.json", "environment.json", "README.md"}
+CHECKSUMS = "checksums.json"
 FAILURES = (errno.ENOSPC, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EACCES, errno.EROFS, errno.EMFILE)
 
 
@@ -67,7 +68,7 @@ def _signalled(case: Case, number: signal.Signals) -> Outcome:
     """Send a signal to the command, at an operation on its files or at any moment."""
     if case.chance.random() < 0.7:
         return case.run(at_operation(_operation(case), lambda: os.kill(os.getpid(), number)))
-    moment = max(0.005, case.chance.random() * case.reference.seconds)  # later than the first line of main
+    moment = case.chance.random() * case.reference.seconds
     case.note(f"after {moment:.3f} seconds")
     running = case.start()
     if not running.ended_within(moment):
@@ -221,13 +222,16 @@ def _keys(schema: str) -> list[str]:
 
 @fault("hostile model", _reads_model)
 def model_is_hostile(case: Case) -> Judged:
-    """Spoil a model folder in a way that its format allows."""
+    """Spoil a model folder in a way that its format allows, as its author may, so that no checksum tells."""
     known: dict[str, list[Callable[[Path, random.Random], None]]] = {
         ".json": [hostile.spoil_json],
         ".safetensors": [hostile.spoil_weights, hostile.spoil_index, hostile.spoil_pickle, deleted],
     }
-    found = [path for path in case.inputs() if "model" in path.parts or "hf" in path.parts if path.suffix in known]
-    path = case.chance.choice(found)
+    files = [path for path in case.inputs() if "model" in path.parts or "hf" in path.parts]
+    path = case.chance.choice([path for path in files if path.suffix in known and path.name != CHECKSUMS])
+    for listed in files:
+        if listed.name == CHECKSUMS:
+            listed.unlink()
     spoil = case.chance.choice(known[path.suffix])
     case.note(f"{path.relative_to(case.folder)} {spoil.__name__}")
     spoil(path, case.chance)

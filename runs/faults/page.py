@@ -5,7 +5,7 @@ from pathlib import Path
 
 from typer import echo
 
-from electra.cli import app
+from electra.cli.commands import app
 from electra.playground import fooling, forms, tokens
 from electra.playground.play import load_playable
 from electra.recipes.evaluate import Tuned

@@ -1,6 +1,5 @@
 """Run a command in a fork of this process, which has already imported everything."""
 
-import fcntl
 import os
 import resource
 import select
@@ -16,8 +15,8 @@ from pathlib import Path
 OPERATIONS = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.listdir", "os.scandir", "os.truncate")
 LIMIT = 30.0  # seconds, after which a command hangs
 ADDRESSES = 4 << 30  # bytes that a command may allocate beyond what it starts with
-PIPE = 1 << 20  # bytes of output that are kept
 TIMED_OUT = 124
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 Before = Callable[[], None]  # called in the fork, before the command
 
@@ -40,9 +39,7 @@ def start(
     argv: Sequence[str], folder: Path, before: Before = nothing, ended: Callable[[Outcome], None] = lambda outcome: None
 ) -> "Running":
     """Start `electra ARGV...` in a folder; `ended` receives the outcome."""
-    pipes = [os.pipe() for _ in range(3)]  # standard output, standard error, and one that closes when main begins
-    for _, end in pipes[:2]:
-        fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, PIPE)
+    pipes = [os.pipe() for _ in range(3)]  # output, errors, and one that closes when main handles signals
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
@@ -67,6 +64,7 @@ class Running:
     def __init__(self, pid: int, pipes: list[int], ended: Callable[[Outcome], None]) -> None:
         self.pid, self.pipes, self.ended, self.began = pid, pipes, ended, time.monotonic()
         self.descriptor = os.pidfd_open(pid)
+        self.output = dict.fromkeys(pipes, b"")
 
     def ended_within(self, seconds: float) -> bool:
         """Return whether the command ended, after waiting at most this long."""
@@ -78,18 +76,40 @@ class Running:
 
     def wait(self) -> Outcome:
         """Wait for the command; end it, and all that it started, after the time limit."""
-        hangs = not self.ended_within(LIMIT)
+        hangs = not self._listen()
         if hangs:
             self.send(signal.SIGKILL)
         _, status = os.waitpid(self.pid, 0)
         seconds = time.monotonic() - self.began
         with suppress(ProcessLookupError):  # processes that it started and left behind
             os.killpg(self.pid, signal.SIGKILL)
-        output = [_drain(end) for end in self.pipes]
-        os.close(self.descriptor)
-        outcome = Outcome(TIMED_OUT if hangs else os.waitstatus_to_exitcode(status), output[0], output[1], seconds)
+        for pipe in self.pipes:
+            self._read(pipe)
+        for end in (self.descriptor, *self.pipes):
+            os.close(end)
+        stdout, stderr = (content.decode(errors="replace") for content in self.output.values())
+        outcome = Outcome(TIMED_OUT if hangs else os.waitstatus_to_exitcode(status), stdout, stderr, seconds)
         self.ended(outcome)
         return outcome
+
+    def _listen(self) -> bool:
+        """Read what the command prints; return whether it ended in time."""
+        last, pipes = time.monotonic() + LIMIT, self.pipes
+        while (left := last - time.monotonic()) > 0:
+            ready = select.select([self.descriptor, *pipes], [], [], left)[0]
+            if self.descriptor in ready:
+                return True
+            pipes = [pipe for pipe in pipes if pipe not in ready or self._read(pipe)]
+        return False
+
+    def _read(self, pipe: int) -> bool:
+        """Read what is in a pipe; return whether more may follow."""
+        os.set_blocking(pipe, False)
+        with suppress(BlockingIOError):
+            while found := os.read(pipe, 1 << 16):
+                self.output[pipe] += found
+            return False
+        return True
 
 
 def _become(argv: Sequence[str], folder: Path, before: Before, ends: Sequence[int]) -> None:
@@ -107,11 +127,15 @@ def _become(argv: Sequence[str], folder: Path, before: Before, ends: Sequence[in
         sys.argv = ["electra", *argv]
         limit(resource.RLIMIT_AS, allocated() + ADDRESSES)
         import faults.page  # noqa: F401, adds a command
-        from electra.cli import main
+        from electra import cli
 
+        stop = cli.Stop
+        cli.Stop = lambda: (stop(), os.close(ready))[0]
         before()
-        os.close(ready)
-        main()
+        try:
+            cli.main()
+        finally:
+            signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else 0
     except BaseException:
@@ -121,12 +145,6 @@ def _become(argv: Sequence[str], folder: Path, before: Before, ends: Sequence[in
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(status)
-
-
-def _drain(end: int) -> str:
-    os.set_blocking(end, False)
-    with open(end, "rb") as stream:
-        return (stream.read() or b"").decode(errors="replace")
 
 
 def limit(what: int, most: int) -> None:

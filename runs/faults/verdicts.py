@@ -14,6 +14,7 @@ VERDICTS: tuple[Verdict, ...] = ("unharmed", "identical", "refused", "finding")
 REFUSED = 2
 STOPPED = (REFUSED, 130, 143)  # exit codes after SIGINT and SIGTERM
 TIMINGS = {"seconds", "tokens_per_second", "ending", "latest_update"}  # keys that differ between runs
+SEALED = {"sha256", "content"}  # a file with a checksum of its content, of which timings are a part
 WARNING = "warning"  # a record of metrics.jsonl that tells what happened to a run, such as a damaged checkpoint
 PREFIX = "electra: "
 Published = dict[str, bytes]
@@ -31,13 +32,13 @@ class Judged:
     detail: str
 
 
-def published(folder: Path, names: Sequence[str], stdout: str) -> Published:
-    """Return the files that a command published, without timings and warnings; if it writes none, its output."""
+def published(folder: Path, names: Sequence[str], stdout: str, but: str = "") -> Published:
+    """Return the files that a command published except one, without timings; if it writes none, its output."""
     if not names:
         return {"standard output": stdout.encode()}
     paths = [path for name in names for path in [folder / name, *sorted((folder / name).rglob("*"))] if path.is_file()]
     shown = [path for path in paths if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
-    return {str(path.relative_to(folder)): _without_timings(path) for path in shown}
+    return {name: _without_timings(path) for path in shown if (name := str(path.relative_to(folder))) != but}
 
 
 def _without_timings(path: Path) -> bytes:
@@ -57,6 +58,8 @@ def _without_timings(path: Path) -> bytes:
 
 
 def _timeless(value: Any) -> Any:
+    if isinstance(value, dict) and value.keys() == SEALED:
+        return _timeless(value["content"])
     if isinstance(value, dict):
         return {key: _timeless(part) for key, part in value.items() if key not in TIMINGS}
     return [_timeless(part) for part in value] if isinstance(value, list) else value

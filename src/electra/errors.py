@@ -5,7 +5,7 @@ import re
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a full disk, an exceeded quota, a file too large
 NO_MEMORY = re.compile(
-    "out of memory|not enough memory|allocate memory|failed to map segment", re.IGNORECASE
+    "out of memory|not enough memory|allocate memory|failed to map segment|start new thread", re.IGNORECASE
 )  # of CPUs and GPUs
 NO_HANDLES = re.compile("too many open files", re.IGNORECASE)  # also when a library is loaded
 

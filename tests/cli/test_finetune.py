@@ -50,6 +50,13 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(run, tmp_path):
     assert not (tmp_path / "none").exists()
 
 
+def test_a_dry_run_prints_json(run):
+    _, keys, _ = run
+    printed = json.loads(command("finetune", "glue", *keys, "--dry-run", "--json"))
+    assert printed["config"]["task"] == "sst-2"
+    assert "25 steps, batch size 8, warmup 2 steps" in printed["plan"]
+
+
 def test_a_dry_run_refuses_a_folder_that_is_not_a_run(run, tmp_path):
     _, keys, _ = run
     (tmp_path / "letter.txt").touch()
@@ -118,6 +125,8 @@ def test_glue_prints_its_plan_in_a_dry_run(tiny_folder, tasks_folder, tmp_path):
     rows = [row.replace(str(tasks_folder), "DATA").split("  ") for row in printed]
     cells = [[cell.strip() for cell in row if cell.strip()] for row in rows]
     assert cells[0] == ["task", "data", "train", "dev", "epochs", "rate", "seeds"]
+    as_json = command("glue", tiny_folder, *keys, "--data", tasks_folder, "--out", out, "--dry-run", "--json")
+    assert json.loads(as_json)["tasks"]["mnli"]["config"]["seeds"] == 2
     assert cells[1][:2] == ["sst-2", "DATA"]
     assert cells[1][4:] == ["1", "0.002, 0.001", "1"]
     assert [row[0] for row in cells[1:4]] == ["sst-2", "mnli", "rte"]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import electra
+from electra.data import files
 from electra.data.files import atomic_folder, exists, read_table, to_json, write_atomically
 from electra.errors import CheckpointError, DataError
 
@@ -49,6 +50,13 @@ def test_a_pipe_is_written_directly(tmp_path):
         write_atomically(tmp_path / "pipe", "through")
         assert read.result() == "through"
     assert (tmp_path / "pipe").is_fifo()
+
+
+def test_a_pipe_that_nobody_reads_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "PATIENCE", 0.1)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(DataError, match="no process uses the other end of the pipe"):
+        write_atomically(tmp_path / "pipe", "through")
 
 
 def write_folder(out: Path, text: str, overwrite: bool = False) -> None:

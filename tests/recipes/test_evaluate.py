@@ -66,6 +66,26 @@ def test_a_damaged_description_of_a_task_is_refused(network, tokenizer, stored, 
         load_tuned(tmp_path)
 
 
+OPTIONS = {"text": "ctx", "pair": "endings"}
+
+
+@pytest.mark.parametrize(
+    ("task", "known"),
+    [
+        ("table", {"columns": COLUMNS, "labels": ["a", "b"], "learned_texts": 1}),
+        ("table", {"columns": COLUMNS, "labels": ["a", "b"], "learned_texts": "x"}),
+        ("choice", {"columns": OPTIONS, "reading": "upside down"}),
+        ("choice", {"columns": OPTIONS | {"label": ["a"]}}),
+        ("squad-2.0", {"null_threshold": 10**400}),
+    ],
+)
+def test_what_a_task_does_not_understand_is_refused_at_once(network, tokenizer, task, known, tmp_path):
+    described = {"name": task, "config": {"task": task}, "known": known}
+    write_task_model(TaskModel(network, tokenizer, described), tmp_path)
+    with pytest.raises(ElectraError, match=f"'known' does not describe task {task}"):
+        load_tuned(tmp_path)
+
+
 @pytest.mark.gpu  # on a CPU, bf16 products can change how later float32 ones of the process are rounded
 def test_bf16_scores_near_float32_and_leaves_the_weights_alone(network, config, tokenizer):
     network = network.to("cuda")

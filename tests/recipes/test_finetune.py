@@ -190,6 +190,16 @@ def test_a_killed_run_goes_on(tune, arguments, tmp_path, checkpoints):
     assert weights[0] == weights[1]
 
 
+def test_what_only_training_needs_is_removed_even_after_a_kill(tune, tmp_path):
+    tune("epochs=0.1")
+    folder = tmp_path / "run/seeds/0"
+    before = sorted(path.name for path in folder.iterdir())
+    (folder / "best.json").write_text("{")
+    (folder / "checkpoints/step-00000001").mkdir(parents=True)
+    tune("epochs=0.1")
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
 def test_a_signal_stops_the_run_with_one_line(tune):
     with pytest.raises(ElectraError, match=r"seeds/0: stopped at step 5; the same command starts it again$"):
         tune(listeners=[lambda record: record["step"] == 5 and signal.raise_signal(signal.SIGTERM)])

@@ -15,6 +15,7 @@ from electra.config.load import load_config
 from electra.data.corpus.build import build_corpus
 from electra.data.corpus.shards import open_corpus
 from electra.data.feeding.batch import Batch
+from electra.data.files import read_sealed
 from electra.errors import CheckpointError, ConfigError, DataError, ElectraError
 from electra.model.networks import Discriminator, EnergyModel, MaskedLM
 from electra.recipes import pretrain as pretraining
@@ -260,7 +261,7 @@ def test_a_budget_in_hours_ends_inside_its_time(config, records, held_out, monke
     overrides = [f"train.hours={seconds / 3600}", "log.every=10", "evaluate.every=10_000", "checkpoint.every=10_000"]
     run = pretrain(config(*overrides))
     newest = max((run / "checkpoints").glob("step-*")) / "state.json"
-    assert json.loads(newest.read_text())["seconds"] < 1.05 * seconds
+    assert read_sealed(newest)["seconds"] < 1.05 * seconds
     assert held_out(run)[-1]["progress"] == 1.0
     rates = [line["learning_rate"] for line in records(run) if "learning_rate" in line]
     assert rates[-1] < 0.05 * max(rates)

@@ -9,6 +9,7 @@ import pytest
 import electra
 from electra.config.load import load_config
 from electra.data.corpus.build import build_corpus
+from electra.data.files import read_sealed, write_sealed
 from electra.errors import CheckpointError, ConfigError, DataError, ElectraError
 from electra.recipes import speed
 from electra.recipes.pretrain import pretrain
@@ -62,7 +63,7 @@ def test_a_run_does_not_go_on_with_another_corpus_of_the_same_name(config, corpu
 def test_a_checkpoint_of_another_version_is_refused(config, tmp_path):
     run = pretrain(config("train.steps=5"))
     (state,) = run.glob("checkpoints/step-00000005/state.json")
-    state.write_text(state.read_text().replace('"step"', '"unheard_of": 1, "step"'))
+    write_sealed(state, read_sealed(state) | {"unheard_of": 1})
     with pytest.raises(CheckpointError, match=r"run was written by another version of electra; choose another out$"):
         pretrain(config("train.steps=6"))
 

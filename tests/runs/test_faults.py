@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from faults.commands import COMMANDS
+from faults.faults import FAULTS
 from faults.process import TIMED_OUT, Outcome
 from faults.verdicts import Finding, check_equal, check_outcome, published
 
@@ -21,14 +23,15 @@ def python(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=SETTINGS, capture_output=True, text=True, timeout=600)
 
 
-def test_a_hundred_cases_have_no_findings(tmp_path):
+def test_a_hundred_cases_have_each_command_and_fault_and_no_findings(tmp_path):
     """If this fails: python runs/faults.py --case SEED --out DIR."""
     campaign = python(ROOT / "runs/faults.py", "--cases", 100, "--workers", 2, "--out", tmp_path)
     assert campaign.returncode == 0, campaign.stdout + campaign.stderr
     assert len((tmp_path / "cases.jsonl").read_text().splitlines()) == 100
-    header, *rows = (tmp_path / "faults.csv").read_text().splitlines()
-    assert header == "fault,cases,unharmed,identical,refused,finding"
-    assert len(rows) > 8
+    for kind, names in {"fault": FAULTS, "command": COMMANDS}.items():
+        header, *rows = (tmp_path / f"{kind}s.csv").read_text().splitlines()
+        assert header == f"{kind},cases,unharmed,identical,refused,finding"
+        assert len(rows) == len(names) + 1  # each of them, and the sum
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +90,13 @@ def test_files_are_compared_without_timings_and_hidden_files(tmp_path):
     check_equal(found, {}, "silently", but="run/metrics.jsonl")
 
 
+def test_timings_inside_a_sealed_file_are_not_compared(tmp_path):
+    (tmp_path / "state.json").write_text('{"sha256": "0f", "content": {"step": 1, "seconds": 0.5}}')
+    assert published(tmp_path, ["state.json"], "") == {"state.json": b'{"step": 1}'}
+
+
 def test_a_published_file_has_to_be_json(tmp_path):
     (tmp_path / "results.json").write_text('{"loss": Infinity}')
     with pytest.raises(Finding, match="Infinity is not JSON"):
         published(tmp_path, ["results.json"], "")
+    assert published(tmp_path, ["results.json"], "", but="results.json") == {}

@@ -1,3 +1,5 @@
+import os
+
 import pytest
 import torch
 from torch import nn
@@ -74,18 +76,28 @@ def test_the_newest_checkpoints_and_the_best_are_kept(checkpoints):
 
 
 @pytest.mark.parametrize("file", ["weights.safetensors", "optimizer.safetensors", "state.json"])
-@pytest.mark.parametrize("damage", ["cut", "changed", "missing"])
+@pytest.mark.parametrize("damage", ["cut", "changed", "missing", "pipe"])
 def test_a_damaged_checkpoint_is_skipped(checkpoints, file, damage):
     save(checkpoints, 1)
     save(checkpoints, 2)
     path = checkpoints.steps()[-1] / file
     content = path.read_bytes()
     path.unlink()
-    if damage != "missing":
+    if damage == "pipe":
+        os.mkfifo(path)
+    elif damage != "missing":
         path.write_bytes(content[:-5] if damage == "cut" else content[:-5] + b"other")
     restored = checkpoints.restore(*trained(2))
     assert restored.state["step"] == 1
     assert restored.damaged == [path.parent]
+
+
+def test_a_changed_number_in_the_state_is_damage(checkpoints):
+    save(checkpoints, 1)
+    checkpoints.save(*trained(1), {"step": 2, "tokens": 0}, best=False)
+    path = checkpoints.steps()[-1] / "state.json"
+    path.write_text(path.read_text().replace('"tokens": 0', '"tokens": 8'))
+    assert checkpoints.restore(*trained(2)).state["step"] == 1
 
 
 @pytest.mark.parametrize("state", ["null", "[]", '{"sha256": 1}', '{"sha256": {}, "step": "two"}'])

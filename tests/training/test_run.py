@@ -1,4 +1,5 @@
 import json
+import os
 
 import pytest
 
@@ -183,3 +184,9 @@ def test_a_folder_with_anything_else_is_refused(tmp_path):
     (tmp_path / "thesis.tex").write_text("")
     with pytest.raises(CheckpointError, match=r"holds thesis\.tex"):
         check_place(tmp_path)
+
+
+def test_a_log_that_is_no_file_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "metrics.jsonl")
+    with pytest.raises(CheckpointError, match=r"metrics\.jsonl is not a file; remove it"):
+        Run(tmp_path, []).rewind(5)

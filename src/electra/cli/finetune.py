@@ -37,6 +37,9 @@ def finetune(
         tuning = prepare(config)
         if config.out:
             check_place(Path(config.out))
+        if as_json:
+            echo(to_json({"config": tuning.config.model_dump(), "plan": _plan(tuning)}))
+            return
         echo(dump_config(tuning.config))
         for plan_line in _plan(tuning):
             echo(f"# {plan_line}")

@@ -83,11 +83,12 @@ def difference(one: Section, other: Section) -> dict[str, tuple[Any, Any]]:
 def gather(schema: type[Root], source: str | Path | Mapping[str, Any], *overrides: Iterable[str]) -> Settings:
     """Merge preset, file and lists of overrides into settings with their origins, without validation."""
     settings: Settings = {}
+    known = known_keys(schema)
     for origin, layer in _layers(schema, source, overrides):
         given = [key for values in layer for key in values]
         for key in given:
-            if key not in known_keys(schema):
-                raise ConfigError(f"unknown config key {key} ({origin}){did_you_mean(key, known_keys(schema))}")
+            if key not in known:
+                raise ConfigError(f"unknown config key {key} ({origin}){did_you_mean(key, known)}")
         for group in schema.alternatives:
             if any(key in group for key in given):
                 settings = {key: setting for key, setting in settings.items() if key not in group}

@@ -7,25 +7,28 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from threading import Thread
+from typing import IO, TYPE_CHECKING, Any
 
-from electra.errors import CheckpointError, ElectraError
+from electra.errors import CheckpointError, DataError, ElectraError
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+PATIENCE = 10.0  # seconds to wait for a process at the other end of a named pipe
+
 
 @contextmanager
-def atomic_file(path: Path) -> Iterator[TextIO]:
+def atomic_file(path: Path) -> Iterator[IO[str]]:
     """Open a temporary text file that replaces `path` on success and is removed on failure.
 
     Symbolic links are followed. Devices and pipes are written directly. Files that killed processes left are removed.
     """
     if path.exists() and not path.is_file():
-        with path.open("w", encoding="utf-8", newline="\n") as stream:
+        with open_pipe(path, "w", encoding="utf-8", newline="\n") as stream:
             yield stream
         return
     path = path.resolve() if path.is_symlink() else path
@@ -42,6 +45,23 @@ def atomic_file(path: Path) -> Iterator[TextIO]:
     except BaseException:
         written.unlink(missing_ok=True)
         raise
+
+
+def open_pipe(path: Path, mode: str, **options: Any) -> IO[Any]:
+    """Open a named pipe; one without a process at its other end would block forever."""
+    opened: Future[IO[Any]] = Future()
+
+    def wait() -> None:
+        try:
+            opened.set_result(path.open(mode, **options))
+        except OSError as problem:
+            opened.set_exception(problem)
+
+    Thread(target=wait, daemon=True).start()  # may never end
+    try:
+        return opened.result(PATIENCE)
+    except TimeoutError:
+        raise DataError(f"no process uses the other end of the pipe {path}; start one, or give a file") from None
 
 
 def _lives(number: int) -> bool:
@@ -75,11 +95,13 @@ def write_sealed(path: Path, content: Mapping[str, Any]) -> None:
 
 def read_sealed(path: Path) -> dict[str, Any] | None:
     """Return what `write_sealed` wrote, or None if the file is missing or damaged."""
+    if not path.is_file():
+        return None
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         content: dict[str, Any] = found["content"]
         return content if _seal(content) == found["sha256"] else None
-    except (FileNotFoundError, ValueError, TypeError, KeyError):
+    except (ValueError, RecursionError, TypeError, KeyError):
         return None
 
 

@@ -108,7 +108,7 @@ def load_tuned(run: str | Path, overrides: Iterable[str] = ()) -> Tuned:
     config = config.model_copy(update=usual)
     try:
         task = build_task(config, known)
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         reason = f"'known' does not describe task {config.task}"
         raise TaskError(f"the task.json of {run} is damaged: {reason}; restore it or fine-tune again") from None
     check_length(config, shape)

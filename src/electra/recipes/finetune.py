@@ -153,6 +153,7 @@ class _Seed(Training):
     ) -> None:
         self.tuning, self.seed, self.processes = tuning, seed, processes
         self.run, self.folder = run, run / "seeds" / str(seed)
+        self.checkpoints = self.folder / "checkpoints"
         self.listeners, self.warnings = listeners, []
         self.lengths = np.array([len(feature.ids) for feature in tuning.train.features])
         self.step = 0
@@ -160,9 +161,8 @@ class _Seed(Training):
 
     def result(self) -> dict[str, Any]:
         """Return the scores, after training if necessary."""
+        self._fit()
         path = self.folder / "result.json"
-        if not path.is_file():
-            self._fit()
         try:
             found = read_seed(path)
             found["metrics"][self.tuning.task.metric]
@@ -183,10 +183,15 @@ class _Seed(Training):
             write_json(written / kept.name, self.seed)
 
     def _fit(self) -> None:
+        """Train unless there is a result, and remove what only training needs."""
         config = self.tuning.config
         what = f"batches of {config.batch_size} inputs of up to {config.max_length} tokens"
-        with fitting(what, "halve batch_size, with another out"):
-            self._train()
+        if not (self.folder / "result.json").is_file():
+            with fitting(what, "halve batch_size, with another out"):
+                self._train()
+        (self.folder / BEST).unlink(missing_ok=True)
+        if self.checkpoints.is_dir():
+            shutil.rmtree(self.checkpoints)
 
     def _train(self) -> None:
         config = self.tuning.config
@@ -197,8 +202,7 @@ class _Seed(Training):
         assert training.steps is not None
         self.module = TaskLoss(self.network, self.tuning)
         self.every = Every(self.tuning.steps_per_epoch, config.checkpoint_every or training.steps, config.log_every)
-        place = self.folder / "checkpoints"
-        checkpoints = Checkpoints(place, keep=1) if config.checkpoint_every else NoCheckpoints()
+        checkpoints = Checkpoints(self.checkpoints, keep=1) if config.checkpoint_every else NoCheckpoints()
         kept = self.folder / BEST
         # Without updates it is left over from an attempt without checkpoints.
         if checkpoints.hold_updates() and kept.is_file():
@@ -212,7 +216,6 @@ class _Seed(Training):
             run.report({"step": self.step, "warning": f"seed {self.seed}: {CONSTANT}"})
         speed = {"seconds": round(state.seconds, 3), "tokens_per_second": round(state.tokens / state.seconds, 1)}
         write_json(self.folder / "result.json", {"seed": self.seed, **self.best, **speed})
-        shutil.rmtree(place, ignore_errors=True)
 
     def _tell(self, record: Record) -> None:
         for listener in self.listeners:

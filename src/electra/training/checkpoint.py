@@ -1,10 +1,9 @@
 """Checkpoints: everything that a run needs to resume as if it had never stopped.
 
 A checkpoint is a folder `step-00001000` with the weights and the optimizer's tensors as safetensors, and `state.json`
-with the rest and the checksums of both. It is written atomically: under a temporary name, then renamed.
+with the rest and the checksums of all three. It is written atomically: under a temporary name, then renamed.
 """
 
-import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from electra.data.files import file_sha256, partial_path, sync, write_atomically
+from electra.data.files import (
+    differing_files,
+    file_sha256,
+    partial_path,
+    read_sealed,
+    sync,
+    write_atomically,
+    write_sealed,
+)
 from electra.errors import CheckpointError
 from electra.model.tensors import read_safe, write_tensors
 from electra.training.optim import Optimizer
@@ -45,7 +52,7 @@ class Checkpoints:
         written.mkdir()
         tensors = {WEIGHTS: _tensors_of(module), OPTIMIZER: optimizer.tensors()}
         sums = {name: _write(found, written / name) for name, found in tensors.items()}
-        write_atomically(written / STATE, json.dumps({**state, "sha256": sums}, indent=1))
+        write_sealed(written / STATE, {**state, "sha256": sums})
         shutil.rmtree(self.folder / name, ignore_errors=True)  # from before the run resumed at an older checkpoint
         if best:  # written first: if the process is killed in between, the resumed run reaches this step again
             write_atomically(self.folder / "best", name)
@@ -126,12 +133,9 @@ def _tensors_of(module: nn.Module) -> dict[str, Tensor]:
 
 
 def _verified_state(path: Path) -> dict[str, Any] | None:
-    try:
-        state: dict[str, Any] = json.loads((path / STATE).read_text(encoding="utf-8"))
-        sums = {name: file_sha256(path / name) for name in (WEIGHTS, OPTIMIZER)}
-        return state if state.pop("sha256") == sums and path.name == _name(state["step"]) else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
+    state = read_sealed(path / STATE)
+    intact = state and path.name == _name(state["step"]) and not differing_files(path, state.pop("sha256"))
+    return state if intact else None
 
 
 def _write(tensors: dict[str, Tensor], path: Path) -> str:

@@ -119,6 +119,8 @@ class Run:
             if path.is_file():
                 kept = [to_json(record) + "\n" for record in read_records(path) if record["step"] <= step]
                 write_atomically(path, "".join(kept))
+            elif path.exists():  # writing to a named pipe would wait for a reader
+                raise CheckpointError(f"{path} is not a file; remove it and run the same command again")
 
     def report(self, record: Record) -> None:
         """Write a record of metrics and pass it to the listeners."""

@@ -1,3 +1,5 @@
+import os
+
 import numpy as np
 import pytest
 
@@ -86,6 +88,13 @@ def test_a_missing_shard_is_refused(corpus):
     with pytest.raises(DataError, match="No such file or directory; check with: electra corpus --verify"):
         open_corpus(corpus).shards("train")
     assert verify_corpus(corpus) == ["train-00000.npy is missing"]
+
+
+def test_a_named_pipe_instead_of_a_shard_is_refused(corpus):
+    (corpus / "train-00000.npy").unlink()
+    os.mkfifo(corpus / "train-00000.npy")
+    with pytest.raises(DataError, match=r"train-00000\.npy: a named pipe, not a file; check with"):
+        open_corpus(corpus).shards("train")
 
 
 def test_an_empty_shard_file_is_refused(corpus):

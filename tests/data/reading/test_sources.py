@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow
 import pytest
 
-from electra.data.reading import sources
+from electra.data import files
 from electra.data.reading.sources import Source, find_sources, read_chunks
 from electra.errors import DataError
 
@@ -70,9 +70,9 @@ def test_a_closed_standard_input_is_a_one_line_error(monkeypatch):
 
 
 def test_a_pipe_that_nobody_writes_to_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "PATIENCE", 0.1)
+    monkeypatch.setattr(files, "PATIENCE", 0.1)
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(DataError, match=r"no process writes to the pipe .*pipe; start one first, or give a file"):
+    with pytest.raises(DataError, match=r"no process uses the other end of the pipe .*pipe; start one, or give a file"):
         read(find_sources([tmp_path / "pipe"])[0][0])
 
 

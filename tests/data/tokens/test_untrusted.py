@@ -63,6 +63,13 @@ def test_an_unknown_token_that_is_not_in_the_vocabulary_is_refused(tmp_path):
         load_tokenizer(tmp_path)
 
 
+def test_half_a_character_is_refused(tmp_path):
+    wordpiece(PIECES).save(tmp_path)
+    edit(tmp_path / "tokenizer_config.json", sep_token="\ud800")
+    with pytest.raises(DataError, match="surrogates not allowed"):
+        load_tokenizer(tmp_path)
+
+
 def test_settings_of_null_mean_the_default(tmp_path):
     wordpiece(PIECES).save(tmp_path)
     (tmp_path / "tokenizer.json").unlink()

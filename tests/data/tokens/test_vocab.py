@@ -139,6 +139,16 @@ def test_unigram_finds_words_of_korean_and_japanese(tmp_path, lines, word):
     assert read_report(tmp_path / "out").fertility.unknown == 0
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_a_damaged_report_is_refused(tmp_path, text, known):
+    train_vocab([text], size=100, out=tmp_path / "out")
+    (tmp_path / "out" / "report.json").write_text("")
+    if not known:
+        (tmp_path / "out" / "checksums.json").unlink()
+    with pytest.raises(CheckpointError if known else DataError, match=r"report\.json (has changed|is not the report)"):
+        read_report(tmp_path / "out")
+
+
 @pytest.mark.parametrize(
     ("line", "kept"),
     [

@@ -13,12 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from electra import __version__
+from electra.data.checksums import write_checksums
 from electra.data.corpus.clean import Keys, check_cleaning
 from electra.data.corpus.cut import Cutter, Frame, PackedCut, PaperCut
 from electra.data.corpus.encode import TokenBlock, tokenize_documents
 from electra.data.corpus.shards import SPLITS, Corpus, Manifest, ShardWriter, Split, dtype_for, open_corpus
 from electra.data.corpus.sieve import Report, Sieve
 from electra.data.corpus.unfinished import Group, Unfinished, check_place
+from electra.data.corpus.verify import check_corpus
 from electra.data.corpus.workers import Block, available_cores, tokenize_in_order
 from electra.data.files import file_sha256
 from electra.data.reading.sources import Source, find_sources, names_of
@@ -77,7 +79,8 @@ def build_corpus(
 def _is_built(out: Path, names: Sequence[str], tokenizer: Tokenizer, building: Building) -> bool:
     if not check_place(out):
         return False
-    found = open_corpus(out).manifest.provenance
+    corpus = open_corpus(out)
+    found = corpus.manifest.provenance
     sources = find_sources(names, building.reading.format)[0]
     wanted = _provenance(sources, tokenizer, building)
     changed = ["text" if key == "sources" else key for key in wanted if wanted[key] != found.get(key)]
@@ -85,6 +88,7 @@ def _is_built(out: Path, names: Sequence[str], tokenizer: Tokenizer, building: B
         raise DataError(f"{out} holds a corpus, and {sources[0].name} may have changed; choose another --out")
     if changed:
         raise DataError(f"{out} holds a corpus made with another {', '.join(changed)}; choose another --out")
+    check_corpus(corpus)
     Unfinished(out).discard()  # an earlier run may have been killed while removing it
     return True
 
@@ -127,6 +131,7 @@ class _Builder:
         """Build the corpus and move it to its final place."""
         with self.unfinished.opened(_settings(self.tokenizer, self.building)):
             self.tokenizer.save(self.unfinished.corpus / "tokenizer")
+            write_checksums(self.unfinished.corpus / "tokenizer")
             for finished, keys in self.unfinished.finished_groups():
                 self.groups.append(finished)
                 self.sieve.fate, self.sieve.reason = finished.fate, finished.reason

@@ -116,14 +116,17 @@ class Corpus:
         return [self._map(shard.documents_file, (shard.documents, 2), "uint32") for shard in shards]
 
     def _map(self, file: str, shape: tuple[int, int], dtype: str) -> Any:
+        path = self.path / file
         try:
-            array = np.load(self.path / file, mmap_mode="r")
+            if path.is_fifo():  # reading would wait for a writer
+                raise OSError("a named pipe, not a file")
+            array = np.load(path, mmap_mode="r")
         except (OSError, ValueError, EOFError) as problem:  # EOFError: an empty file
             reason = getattr(problem, "strerror", None) or str(problem)
-            raise DataError(f"{self.path / file}: {reason}; check with: electra corpus --verify {self.path}") from None
+            raise DataError(f"{path}: {reason}; check with: electra corpus --verify {self.path}") from None
         found, wanted = f"{array.dtype} of shape {array.shape}", f"{dtype} of shape {shape}"
         if found != wanted:
-            raise DataError(f"{self.path / file}: found {found}, but the manifest says {wanted}")
+            raise DataError(f"{path}: found {found}, but the manifest says {wanted}")
         return array
 
 

@@ -9,15 +9,13 @@ import os
 import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePath, PurePosixPath
-from threading import Thread
 from typing import IO, Any, NoReturn, TypeVar, cast
 
-from electra.data.files import exists
+from electra.data.files import exists, open_pipe
 from electra.data.settings import Format
 from electra.errors import DataError, reason
 
@@ -26,7 +24,6 @@ Item = TypeVar("Item")
 FORMATS: dict[str, Format] = {".txt": "text", ".text": "text", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
 FORMATS |= {".csv": "csv", ".tsv": "tsv", ".parquet": "parquet"}
 CHUNK_BYTES = 1 << 20
-PATIENCE = 10.0  # seconds to wait for a process that writes to a named pipe
 PACKED = (".gz", ".xz", ".bz2", ".zst")
 BZIP2 = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")  # text may begin with BZh; the second is an empty file
 MADE = (  # files that identify folders we wrote: a run, a fine-tuning run, a corpus, an unfinished build
@@ -238,25 +235,8 @@ def open_raw(source: Source) -> Iterator[IO[bytes]]:
             yield stream
     else:
         path = Path(source.name)
-        with _open_pipe(path) if path.is_fifo() else path.open("rb") as stream:
+        with open_pipe(path, "rb") if path.is_fifo() else path.open("rb") as stream:
             yield stream
-
-
-def _open_pipe(path: Path) -> IO[bytes]:
-    """Open a pipe; opening one that nobody writes to would block forever."""
-    opened: Future[IO[bytes]] = Future()
-
-    def wait() -> None:
-        try:
-            opened.set_result(path.open("rb"))
-        except OSError as problem:
-            opened.set_exception(problem)
-
-    Thread(target=wait, daemon=True).start()  # may never end
-    try:
-        return opened.result(PATIENCE)
-    except TimeoutError:
-        raise DataError(f"no process writes to the pipe {path}; start one first, or give a file") from None
 
 
 def read_chunks(source: Source, count: Callable[[int], None] = lambda size: None) -> Iterator[bytes]:

@@ -195,7 +195,7 @@ def load_tokenizer(source: str | Path) -> Tokenizer:
     settings = read_table(config, "a tokenizer's config", DataError, _Settings) if config.is_file() else {}
     try:
         tokenizer = _read_json(path, settings) if path.suffix == ".json" else _read_vocab(path, settings)
-    except DataError as problem:
+    except (DataError, UnicodeEncodeError) as problem:  # half a character, which JSON can spell
         raise DataError(f"{path}: {problem}") from None
     longest = settings.get("model_max_length")
     return tokenizer.of_length(longest if isinstance(longest, int) and FEWEST <= longest < UNLIMITED else None)

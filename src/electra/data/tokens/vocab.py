@@ -1,14 +1,13 @@
 """Train a vocabulary and write it, with a report, to a folder that `AutoTokenizer` and `load_tokenizer` read."""
 
-import json
 import shutil
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from electra.data.checksums import CHECKSUMS, write_checksums
-from electra.data.files import atomic_folder, write_json
+from electra.data.checksums import CHECKSUMS, check, write_checksums
+from electra.data.files import atomic_folder, read_table, write_json
 from electra.data.reading.sources import names_of
 from electra.data.reading.text import read_documents
 from electra.data.settings import Accents, Model, Pieces, Reading, Vocabulary
@@ -94,7 +93,9 @@ def train_vocab(
 
 def read_report(folder: str | Path) -> Report:
     """Read the report that `train_vocab` wrote."""
-    values = json.loads((Path(folder).expanduser() / REPORT).read_text(encoding="utf-8"))
+    folder = Path(folder).expanduser()
+    check(folder, [REPORT])
+    values = read_table(folder / REPORT, "the report of a vocabulary", DataError)
     return Report(**{**values, "fertility": Fertility(**values["fertility"])})
 
 

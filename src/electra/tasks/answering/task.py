@@ -43,7 +43,7 @@ class QuestionAnswering(Task[Question, Window, AnswerHead]):
     def __init__(self, name: str, head: HeadKind | None, unanswerable: bool, known: Known) -> None:
         self.name, self.unanswerable = name, unanswerable
         self.metric = "best_f1" if unanswerable else "f1"
-        self.threshold: float = known.get("null_threshold", PAPER_THRESHOLD if head == "paper" else 0.0)
+        self.threshold = float(known.get("null_threshold", PAPER_THRESHOLD if head == "paper" else 0.0))
         self._paper_head = head == "paper"
 
     @property

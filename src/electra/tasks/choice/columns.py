@@ -3,10 +3,12 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 from xml.etree import ElementTree
+
+from pydantic.dataclasses import dataclass as validated
 
 from electra.config.tasks import TableConfig
 from electra.data.reading.records import Row, read_rows
@@ -47,9 +49,9 @@ class Choice(NamedTuple):
     id: Any = None
 
 
-@dataclass(frozen=True)
+@validated(frozen=True)
 class ChoiceColumns:
-    """Which column is what."""
+    """Which column is what; a ValueError if a stored model names one otherwise."""
 
     text: tuple[str, ...]  # joined with spaces
     pair: tuple[str, ...]  # one with lists of options, or one for each option

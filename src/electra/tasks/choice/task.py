@@ -51,6 +51,8 @@ class ChoiceTask(Task[Choice, OptionFeature, AnyHead]):
         self._table = Table(config, known, read_file, FILES)
         self._columns: ChoiceColumns | None = None  # None: detected in each file
         self._known: dict[str, Any] = {key: known[key] for key in ("reading", "options") if key in known}
+        if self._known.get("reading", "index") not in READINGS:
+            raise ValueError("an unknown reading")
         if not known:
             rows = self._table.read_training_file()
             self._columns = find_columns(rows, config.table, labelled=True)

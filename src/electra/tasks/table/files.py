@@ -42,18 +42,17 @@ class Table:
         self._read_file, self._endings = read_file, endings
         self.texts: Sequence[str] = ()  # columns that identify a row
         self._rows: str | None = known.get("rows")  # fingerprint of the rows of the training file
-        self._learned: str = known.get("learned_texts", "")  # short digests of the rows trained on
+        self._learned = base64.b64decode(known.get("learned_texts", ""))  # short digests of the rows trained on
 
     def learn(self, rows: Sequence[Row]) -> None:
         """Remember the rows of the training file that a model is trained on."""
         held: Collection[bytes] = () if self._find("dev") else self._held_out(rows)
         self._rows = _fingerprint(rows)
-        learned = (self._short(row) for row in rows if self._spelled(row) not in held)
-        self._learned = base64.b64encode(b"".join(learned)).decode()
+        self._learned = b"".join(self._short(row) for row in rows if self._spelled(row) not in held)
 
     def describe(self) -> dict[str, Any]:
         """Return what a stored model needs to recognize its training rows."""
-        return {"rows": self._rows, "learned_texts": self._learned}
+        return {"rows": self._rows, "learned_texts": base64.b64encode(self._learned).decode()}
 
     def read(self, split: Split, notes: Notes) -> list[Row]:
         """Read the rows of a split from its file, or the held-out rows of the training file."""
@@ -122,8 +121,7 @@ class Table:
 
     def _split_rows(self, rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
         """Split rows into those that the model was trained on and the others."""
-        digests = base64.b64decode(self._learned)
-        short = {digests[start : start + SHORT] for start in range(0, len(digests), SHORT)}
+        short = {self._learned[start : start + SHORT] for start in range(0, len(self._learned), SHORT)}
         learned = [row for row in rows if self._short(row) in short]
         return learned, [row for row in rows if self._short(row) not in short]
 
