@@ -24,7 +24,8 @@ SHORTER = {  # the same commands, in seconds
     r"train\.(hours|steps|tokens)=\S+": "train.steps=2",
     r"train\.warmup_steps=\S+": "train.warmup_steps=1",
     r"^electra pretrain (\S+) (data|init)": r"electra pretrain \1 train.batch_size=4 evaluate.batches=1 \2",
-    r"^electra pretrain (small|quick)": r"electra pretrain \1 model.layers=1",
+    r"^electra pretrain (small|quick|modern-12x256)": r"electra pretrain \1 model.layers=1",
+    r"--length 1024": "--length 64",
     r"runs/start/model --length 128": "runs/start/model --length 16",  # the longest that the small model takes
     r"--size \d+": "--size 300",
     r"vocab_size=\d+": "vocab_size=300",

@@ -143,7 +143,7 @@ def test_a_line_that_a_kill_cut_short_is_dropped(run):
         '{"step": 2, "seconds": null}',
         '{"step": 2, "tokens": "many"}',
         '{"step": 2, "loss": [1.0]}',
-        "[" * 3000 + "]" * 3000,
+        "[" * 100_000 + "]" * 100_000,
     ],
 )
 def test_a_line_with_values_of_another_type_is_dropped(run, damaged):

@@ -179,7 +179,7 @@ def test_a_folder_without_runs_is_an_error(tmp_path):
         gather([tmp_path])
 
 
-@pytest.mark.parametrize("content", ["{", "[" * 3000])
+@pytest.mark.parametrize("content", ["{", "[" * 100_000], ids=["brace", "brackets"])
 def test_invalid_results_are_named(make_tuned, content):
     folder = make_tuned("mrpc")
     (folder / "results.json").write_text(content)
@@ -194,7 +194,7 @@ def test_a_record_without_its_position_is_no_progress(make_run):
     assert gather([folder])[0]["state"]["step"] == 40
 
 
-@pytest.mark.parametrize("content", [b"\xff", b"[" * 3000 + b"]" * 3000])
+@pytest.mark.parametrize("content", [b"\xff", b"[" * 100_000 + b"]" * 100_000], ids=["bytes", "brackets"])
 def test_a_file_that_cannot_be_read_is_named(make_run, content):
     folder = make_run("a")
     (folder / "environment.json").write_bytes(content)
