@@ -12,7 +12,7 @@ EXAMPLES = (
 
 
 def import_(
-    source: Annotated[str, Argument(metavar="SOURCE", help="ELECTRA or BERT folder, or hub name.")],
+    source: Annotated[str, Argument(metavar="SOURCE", help="ELECTRA, BERT or ModernBERT folder, or hub name.")],
     out: Annotated[Path, Option(metavar="DIR", help="Folder to write; must not exist yet.")],
     generator: Annotated[
         str | None,

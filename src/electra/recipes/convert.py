@@ -47,7 +47,7 @@ def export(source: str | Path, out: str | Path, precision: Literal["float32", "b
 
 
 def import_model(source: str | Path, out: str | Path, generator: str | Path | None = None) -> Pretrained:
-    """Import a Hugging Face ELECTRA or BERT, with its generator if there is one, as a folder to continue from."""
+    """Import an ELECTRA, BERT or ModernBERT of Hugging Face, with its generator if there is one, to continue from it."""
     model = load(source, device="cpu")
     if generator:
         network = read_network(locate(generator, FILES, CheckpointError))
@@ -80,6 +80,9 @@ def _write_task_model(model: TaskModel, folder: Path, dtype: torch.dtype, facts:
     """Write a fine-tuned model so that `transformers` has a class for it, and check what was written."""
     tuned = model.network
     head = tuned.head.exported(tuned.encoder.config)
+    if not head.stored_as.startswith(tuned.encoder.family):
+        wanted = f"transformers has no {tuned.encoder.family} class with the paper's head"
+        raise CheckpointError(f"{wanted}; fine-tune with head=huggingface to export")
     network = TaskNetwork(tuned.encoder, head, tuned.labels, tuned.problem)
     write_task_model(replace(model, network=network), folder, dtype)
     (folder / "README.md").write_text(model_card(Pretrained(network, model.tokenizer), dtype, facts), encoding="utf-8")
