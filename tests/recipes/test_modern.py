@@ -122,6 +122,6 @@ def test_the_papers_head_on_it_is_trained_but_not_exported(run, folder):
     (folder / "few.csv").write_text("text,label\n" + "the cat sat,yes\nthe dog ate,no\n" * 8)
     keys = [f"model={run}", f"data={folder / 'few.csv'}", f"out={folder / 'paper'}", "epochs=0.5", "batch_size=4"]
     electra.finetune(electra.load_finetune_config("table", [*keys, "head=paper"]))
-    with pytest.raises(electra.ElectraError, match="no ModernBert class with the paper's head; fine-tune with head=hugg"):
+    with pytest.raises(electra.ElectraError, match="no ModernBert class with the paper's head; fine-tune with"):
         electra.export(folder / "paper", folder / "paper-exported")
     assert not (folder / "paper-exported").exists()

@@ -47,7 +47,7 @@ def export(source: str | Path, out: str | Path, precision: Literal["float32", "b
 
 
 def import_model(source: str | Path, out: str | Path, generator: str | Path | None = None) -> Pretrained:
-    """Import an ELECTRA, BERT or ModernBERT of Hugging Face, with its generator if there is one, to continue from it."""
+    """Import an ELECTRA, BERT or ModernBERT, with its generator if there is one, as a folder to continue from."""
     model = load(source, device="cpu")
     if generator:
         network = read_network(locate(generator, FILES, CheckpointError))
