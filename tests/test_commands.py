@@ -127,6 +127,8 @@ def _write_tasks(folder: Path) -> None:
         (folder / f"glue/MRPC/{split}.tsv").write_text(
             "\n".join([head, *[f"{n % 2}\t1\t2\t{pair}" for n in range(16)]]) + "\n"
         )
+    (folder / "blimp").mkdir()
+    (folder / "blimp/pairs.jsonl").write_text('{"sentence_good": "the cat sat", "sentence_bad": "the the sat"}\n')
     (folder / "squad").mkdir()
     question = {
         "id": "1",

@@ -9,7 +9,12 @@ from typer import Option, echo
 from electra.cli.options import Json, TunedModel, TuningOverrides
 from electra.data.files import to_json
 
-EXAMPLES = ("electra evaluate runs/mrpc", "electra evaluate runs/mnli task=ax data=glue --split test --out predictions")
+EXAMPLES = (
+    "electra evaluate runs/mrpc",
+    "electra evaluate runs/mnli task=ax data=glue --split test --out predictions",
+    "electra evaluate runs/mine task=blimp data=blimp",
+)
+MOST_IN_A_LINE = 6  # scores
 
 
 def evaluate(
@@ -22,7 +27,10 @@ def evaluate(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Score a fine-tuned model on a split of its task. KEY=VALUE changes settings of the task, such as data=DIR."""
+    """Score a fine-tuned model on a split of its task. KEY=VALUE changes settings of the task, such as data=DIR.
+
+    Minimal pairs (task=blimp data=DIR) need no fine-tuning: how often is the acceptable sentence preferred?
+    """
     from electra.data.files import atomic_folder
     from electra.recipes.evaluate import evaluate as score
     from electra.recipes.results import percent
@@ -34,9 +42,11 @@ def evaluate(
             for name, text in {"predictions.jsonl": "".join(lines), **found.files}.items():
                 (folder / name).write_text(text, encoding="utf-8")
     if as_json:
-        echo(to_json({"task": found.task, "split": split, "metrics": found.metrics, "notes": found.notes}))
+        echo(to_json({"task": found.task, "split": found.split, "metrics": found.metrics, "notes": found.notes}))
         return
     for what, count in found.notes.items():
         echo(f"{split}: {count:,} {what}")
-    scores = " · ".join(f"{name} {percent(name, value)}" for name, value in found.metrics.items())
-    echo(f"{found.task}, {split}, {len(found.predictions):,} examples: {scores or 'no labels, so no score'}")
+    scores = [f"{name} {percent(name, value)}" for name, value in found.metrics.items()]
+    first = f"{found.task}, {found.split}, {len(found.predictions):,} examples: "
+    apart = " · " if len(scores) <= MOST_IN_A_LINE else "\n  "
+    echo(first + (apart.join(scores) or "no labels, so no score"))

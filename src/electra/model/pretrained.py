@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from electra.config.section import Precision
@@ -16,7 +17,7 @@ from electra.data.tokens.tokenizer import SPACE_SIGN, Tokenizer, load_tokenizer
 from electra.errors import CheckpointError, DataError
 from electra.model.body import Body
 from electra.model.huggingface import FILES, AnyNetwork, encoder_of, read_network
-from electra.model.networks import Discriminator, MaskedLM, TaskNetwork
+from electra.model.networks import Discriminator, MaskedLM, TaskNetwork, TokenScorer
 from electra.model.precision import as_used, find_device
 from electra.model.windows import WindowBatch, batches
 
@@ -106,6 +107,48 @@ class Pretrained:
             probabilities[start + better] = torch.sigmoid(scores)[better].numpy()
             nearest_edge[start + better] = edge[better]
         return probabilities.tolist()
+
+    def score(self, texts: Iterable[str]) -> np.ndarray:
+        """Return how acceptable each text is, as a sum over its tokens; compare texts that differ in a few words.
+
+        A discriminator adds log(1 - p(replaced)), Electric the negative energy, a masked LM the log-probability of a
+        token where only this one is masked. Longer texts are read in consecutive windows.
+        """
+        ids = [encoding.ids for encoding in self.tokenizer.encode(texts)]
+        size = self.window
+        windows = [(text, piece[at : at + size]) for text, piece in enumerate(ids) for at in range(0, len(piece), size)]
+        scores = np.zeros(len(ids))
+        for (text, _), score in zip(windows, self._scores([window for _, window in windows]), strict=True):
+            scores[text] += score
+        return scores
+
+    def _scores(self, windows: Sequence[Sequence[int]]) -> list[float]:
+        network = self._used
+        if isinstance(network, TokenScorer):
+            found = self._run(windows, lambda batch: network(batch.ids, batch.attention).scores)
+            framed = (torch.from_numpy(row[1 : len(window) + 1]) for row, window in zip(found, windows, strict=True))
+            add = F.logsigmoid if isinstance(network, Discriminator) else torch.Tensor.float
+            return [float(add(-scores).sum()) for scores in framed]
+        if isinstance(network, MaskedLM):
+            return self._pseudo_likelihoods(network, windows)
+        raise CheckpointError(f"cannot score texts: {type(network).__name__} neither detects nor predicts tokens")
+
+    def _pseudo_likelihoods(self, network: MaskedLM, windows: Sequence[Sequence[int]]) -> list[float]:
+        """Return the sum of log-probabilities of each window's tokens, each masked in a copy of its own."""
+        mask_id, counts = self.tokenizer.mask_id, [len(window) for window in windows]
+        copies = [[*window[:at], mask_id, *window[at + 1 :]] for window in windows for at in range(len(window))]
+        hidden = torch.tensor([token for window in windows for token in window], device=self.device)
+
+        def compute(batch: WindowBatch) -> Tensor:
+            places = (batch.ids == mask_id).int().argmax(1, keepdim=True)
+            logits = network(batch.ids, batch.attention, None, places).logits[:, 0].float()
+            wanted = hidden[torch.from_numpy(batch.windows).to(self.device)]
+            likelihoods: Tensor = logits[:, : self.tokenizer.vocab_size].log_softmax(-1)
+            return likelihoods.gather(1, wanted[:, None])[:, 0]
+
+        found = np.array(self._run(copies, compute), dtype=np.float64)
+        ends = np.cumsum(counts)
+        return [float(found[end - count : end].sum()) for end, count in zip(ends, counts, strict=True)]
 
     @torch.inference_mode()
     def propose(self, ids: Sequence[int], places: Sequence[int]) -> Tensor:

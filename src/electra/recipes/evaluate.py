@@ -18,6 +18,8 @@ from electra.model.networks import TaskNetwork
 from electra.model.precision import as_used, autocast
 from electra.model.pretrained import find_folder
 from electra.model.task_model import read_task, read_task_model
+from electra.recipes.pairs import BLIMP, compare_pairs
+from electra.recipes.results import Evaluation
 from electra.recipes.tuning import check_length, check_types
 from electra.tasks.base import AnyTask, Feature, Notes, Output, Prediction, Split
 from electra.tasks.batches import evaluation_order, make_batch
@@ -51,22 +53,17 @@ class Tuned:
         return self.task.predictions(examples, features, outputs)
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """A model's predictions for a split, their scores, and what was truncated or skipped."""
-
-    task: str
-    split: Split
-    metrics: dict[str, float]  # empty if the labels are unknown
-    notes: dict[str, int]
-    predictions: list[Prediction]
-    files: dict[str, str]  # names and content: submissions to the benchmark, and plots of the errors
-
-
 def evaluate(run: str | Path, overrides: Iterable[str] = (), split: Split = "dev") -> Evaluation:
-    """Score a fine-tuned run on a split; `overrides` such as data=DIR change the source of the examples."""
+    """Score a fine-tuned run on a split; `overrides` such as data=DIR change the source of the examples.
+
+    `task=blimp` compares minimal pairs, for which a model needs no fine-tuning.
+    """
     if split not in get_args(Split):
         raise TaskError(f"split={split!r}: choose {', '.join(get_args(Split))}")
+    overrides = list(overrides)
+    settings = gather(FinetuneConfig, FOREIGN, overrides)
+    if "task" in settings and settings["task"].value == BLIMP:
+        return compare_pairs(run, settings["data"].value if "data" in settings else None)
     tuned = load_tuned(run, overrides)
     task, notes = tuned.task, Notes()
     examples = task.read(split, notes)

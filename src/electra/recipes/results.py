@@ -1,7 +1,8 @@
-"""Summarize the results of several seeds."""
+"""Results: of one evaluation, and summaries of several seeds."""
 
 import statistics
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,22 @@ from scipy.special import stdtrit
 
 from electra.data.files import read_table
 from electra.errors import CheckpointError
+from electra.tasks.base import Prediction, Split
 
 Results = dict[str, Any]  # the content of `results.json`
 CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A model's predictions for a split, their scores, and what was truncated or skipped."""
+
+    task: str
+    split: Split
+    metrics: dict[str, float]  # empty if the labels are unknown
+    notes: dict[str, int]
+    predictions: list[Prediction]
+    files: dict[str, str]  # names and content: submissions to the benchmark, and plots of the errors
 
 
 class _Seed(BaseModel):
