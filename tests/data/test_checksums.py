@@ -84,5 +84,9 @@ def test_only_the_matching_files_are_checked(tmp_path):
         check(tmp_path, ["a.*"])
 
 
-def test_a_folder_that_does_not_exist_is_not_intact(tmp_path):
+def test_a_folder_that_does_not_exist_or_has_no_checksums_is_not_intact(tmp_path):
     assert not is_intact(tmp_path / "nothing")
+    (tmp_path / "a.txt").write_text("a")
+    assert not is_intact(tmp_path)
+    write_checksums(tmp_path)
+    assert is_intact(tmp_path)

@@ -31,9 +31,9 @@ def check(folder: Path, patterns: Iterable[str] = ("*",)) -> None:
 
 
 def is_intact(folder: Path) -> bool:
-    """Return whether a folder exists and all of its files match their checksums."""
+    """Return whether a folder has checksums, and all of its files match them."""
     try:
         check(folder)
     except CheckpointError:
         return False
-    return folder.is_dir()
+    return (folder / CHECKSUMS).is_file()
