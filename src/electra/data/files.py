@@ -170,6 +170,15 @@ def atomic_folder(out: Path, overwrite: bool = False) -> Iterator[Path]:
         shutil.rmtree(old, ignore_errors=True)
 
 
+def save_array(path: Path, array: Any) -> None:
+    """Write a numpy file in place of whatever is there, and wait until it is on disk."""
+    import numpy as np  # slow to import
+
+    path.unlink(missing_ok=True)  # a named pipe would be waited for
+    np.save(path, array)
+    sync(path)
+
+
 def begins_otherwise(path: Path, beginning: str) -> bool:
     """Return whether a non-empty file starts with something other than `beginning`, so as not to overwrite it."""
     if not path.is_file() or not path.stat().st_size:

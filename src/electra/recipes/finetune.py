@@ -91,8 +91,8 @@ def _tune(tuning: Tuning, folder: Path, processes: Processes, listeners: Sequenc
         results = _describe(tuning) | {"kept": kept, "seeds": seeds} | summarize_seeds(seeds)
         run.write_config(tuning.config)  # with the number of seeds, and which one is kept
         write_json(folder / "results.json", results)
-        for seed in (folder / "seeds").iterdir():
-            shutil.rmtree(seed / "model", ignore_errors=True)
+        for model in (folder / "seeds").glob("*/model"):
+            shutil.rmtree(model)
     return results
 
 

@@ -2,21 +2,24 @@
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
 from electra.config.load import load_config, text_override
+from electra.data.checksums import CHECKSUMS
 from electra.data.corpus.build import build_corpus
 from electra.data.corpus.shards import MANIFEST, Corpus, open_corpus
 from electra.data.files import write_json
 from electra.data.reading.sources import find_sources, names_of
+from electra.data.reading.text import Tally
 from electra.data.settings import Building, Vocabulary
 from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 from electra.data.tokens.vocab import MOST_UNKNOWN, REPORT, read_report, train_vocab
 from electra.errors import CheckpointError, ConfigError, DataError
-from electra.recipes.plan import Case, Plan, describe, make_plan, written_time
+from electra.recipes.plan import Case, Plan, describe, make_plan, measure_text, written_time
 from electra.recipes.pretrain import pretrain
 from electra.training.processes import launched
 from electra.training.run import Listener, begun, check_place, held
@@ -113,6 +116,8 @@ def planned(
 def _has_vocabulary(folder: Path, plan: Plan) -> bool:
     if not (folder / REPORT).is_file():
         return False
+    if not (folder / CHECKSUMS).is_file():
+        raise DataError(f"{folder} has no {CHECKSUMS}: it is damaged; remove it and run the same command again")
     report = read_report(folder)
     return (report.requested_size, report.lowercase) == (plan.vocab_size, plan.case == "uncased")
 
@@ -147,8 +152,11 @@ def _recall(folder: Path, names: list[str], hours: float, overrides: Sequence[st
         "hours": plan.hours != hours,
         "overrides": sorted(plan.overrides) != sorted(overrides),
         "case": plan.case != case,
+        "text": plan.text_known and not begun(folder) and measure_text(names, Tally())[0] != plan.text_bytes,
     }
     changed = [name for name, different in differs.items() if different]
+    if changed == ["text"] and not (folder / "corpus").exists():
+        shutil.rmtree(folder / "tokenizer", ignore_errors=True)  # trained on the text of then
     if "sources" in changed or (changed and begun(folder)):
         raise ConfigError(
             f"{folder} was planned with different {' and '.join(changed)} ({getattr(plan, changed[0])}); "

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from electra.data.corpus.cut import Frame, Row
-from electra.data.files import file_sha256, partial_path, sync, write_json
+from electra.data.files import file_sha256, partial_path, save_array, sync, write_json
 from electra.data.settings import Cut
 from electra.errors import DataError
 
@@ -195,7 +195,6 @@ class ShardWriter:
             return None
         starts = np.array(self.starts, "<u4").reshape(-1, 2)
         shard = Shard(self.file, self.sequences, self.tokens, len(starts), file_sha256(self._written), "")
-        np.save(self.folder / shard.documents_file, starts)
-        sync(self.folder / shard.documents_file)
+        save_array(self.folder / shard.documents_file, starts)
         self._written.replace(self.folder / self.file)
         return replace(shard, documents_sha256=file_sha256(self.folder / shard.documents_file))

@@ -22,7 +22,16 @@ import numpy as np
 from electra.data.corpus.clean import Keys
 from electra.data.corpus.shards import MANIFEST, Shard, Split
 from electra.data.corpus.sieve import Dropped, Report
-from electra.data.files import differing_files, file_sha256, lock_path, locked, read_sealed, sync, write_sealed
+from electra.data.files import (
+    differing_files,
+    file_sha256,
+    lock_path,
+    locked,
+    read_sealed,
+    save_array,
+    sync,
+    write_sealed,
+)
 from electra.errors import DataError
 
 
@@ -107,8 +116,7 @@ class Unfinished:
     def finish_group(self, number: int, group: Group, keys: Keys) -> None:
         """Mark a group as finished, after its shards were written."""
         path = self._keys(number)
-        np.save(path, keys)
-        sync(path)
+        save_array(path, keys)
         write_sealed(path.with_suffix(".json"), {**asdict(group), "keys_sha256": file_sha256(path)})
 
     def _keys(self, number: int) -> Path:
