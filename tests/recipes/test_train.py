@@ -306,25 +306,6 @@ def test_settings_that_were_changed_in_between_are_kept_by_the_same_call(trained
     assert (config.learning_rate, config.steps) == (1e-5, 5)
 
 
-def test_text_that_changed_before_training_began_is_planned_anew(text, tmp_path):
-    mine, out = tmp_path / "mine.txt", tmp_path / "out"
-    mine.write_text("the cook ate .\n")
-    with pytest.raises(ElectraError):
-        train([mine], hours=HOURS, out=out, overrides=[*SET, "train.batch_size=1000000"])
-    before = json.loads((out / PLAN).read_text())["text_bytes"]
-    shutil.copy(text, mine)
-    train([mine], hours=HOURS, out=out, overrides=SET)
-    assert json.loads((out / PLAN).read_text())["text_bytes"] > before
-
-
-def test_a_vocabulary_without_checksums_is_not_trusted(trained, text, tmp_path):
-    copy = shutil.copytree(trained, tmp_path / "copy")
-    shutil.rmtree(copy / "checkpoints")
-    (copy / "tokenizer" / "checksums.json").unlink()
-    with pytest.raises(DataError, match=r"tokenizer has no checksums\.json: it is damaged; remove it and run the same"):
-        train([text], hours=HOURS, out=copy, overrides=SET)
-
-
 def test_a_folder_in_which_another_process_prepares_the_text_is_locked(text, tmp_path):
     def try_the_same(line):
         if "pieces" in line:  # the vocabulary exists, nothing is trained yet
