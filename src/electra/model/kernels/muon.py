@@ -35,9 +35,10 @@ def _apply(values, directions, rate, bad, factor, length, decay, numbers, BLOCK:
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = place < numbers
     step = tl.load(rate) * factor
-    value = tl.load(values + place, mask=inside, other=0.0) * (1 - step * decay)
-    value -= tl.load(directions + place, mask=inside, other=0.0).to(tl.float32) * (step * length)
-    tl.store(values + place, value, mask=inside & (tl.load(bad) == 0))
+    before = tl.load(values + place, mask=inside, other=0.0)
+    moved = tl.load(directions + place, mask=inside, other=0.0).to(tl.float32) * (step * length)
+    after = before * (1 - step * decay) - moved
+    tl.store(values + place, tl.where(tl.load(bad) > 0, before, after), mask=inside)  # also if directions are NaN
 
 
 def directions(gradient: Tensor, means: Tensor, scale: Tensor, bad: Tensor, momentum: float) -> Tensor:
