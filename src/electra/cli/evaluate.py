@@ -10,7 +10,6 @@ from electra.cli.options import Json, TunedModel, TuningOverrides
 from electra.data.files import to_json
 
 EXAMPLES = (
-    "electra evaluate runs/mrpc",
     "electra evaluate runs/mnli task=ax data=glue --split test --out predictions",
     "electra evaluate runs/mine task=blimp data=blimp",
 )
