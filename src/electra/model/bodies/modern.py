@@ -208,9 +208,10 @@ class ModernBody(Body):
         config = self.config
         head_size = config.hidden_size // config.heads
         power_of_two = 16 <= head_size <= kernels.WIDEST and head_size & (head_size - 1) == 0  # for the matrix units
+        indexed = hidden.shape[:2].numel() * max(2 * config.feed_forward_size, 3 * config.hidden_size) < 2**31  # 32 bits
         drops = self.training and (config.dropout or config.attention_dropout)
         usual = self.direction == "both" and not config.activation_checkpointing and not drops
-        return usual and power_of_two and all(type(layer) is Layer for layer in self.layers)
+        return usual and power_of_two and indexed and all(type(layer) is Layer for layer in self.layers)
 
     def _run_stack(self, hidden: Tensor, texts: Tensor | None) -> Tensor:
         from electra.model.bodies.modern_stack import Places, Settings, run_blocks
