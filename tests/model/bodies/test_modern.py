@@ -91,6 +91,14 @@ def test_packed_texts_equal_theirs_alone(body, theirs, ids, parts):
         torch.testing.assert_close(states, theirs(piece[None]).last_hidden_state[0], **TOLERANCE)
 
 
+def test_a_batch_beyond_32_bit_indices_takes_the_plain_path(body):
+    few, many = (torch.empty(rows, 8192, 32, device="meta") for rows in (8, 8192))
+    assert body._fits_stack(few) is False  # heads of width 8 do not suit the matrix units
+    wide = build_body(CONFIG.model_copy(update={"heads": 2}))
+    assert wide._fits_stack(few)
+    assert not wide._fits_stack(many)
+
+
 @pytest.mark.parametrize("direction", ["forward", "backward"])
 @torch.no_grad()
 def test_a_tower_sees_one_side_only(ids, direction):

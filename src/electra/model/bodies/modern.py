@@ -57,7 +57,7 @@ SPECIAL_IDS |= {"bos_token_id": "cls_id", "eos_token_id": "sep_id"}
 STACKED = {"query_key_value": 3, "expand": 2}  # matrices that are stacked in one; Muon updates each by itself
 
 
-class Sight(NamedTuple):
+class View(NamedTuple):
     """What the layers of a kind see: rotations (B or 1, 1, L, D / 2) of the positions, and a mask."""
 
     cos: Tensor
@@ -92,15 +92,15 @@ class SelfAttention(nn.Module):
         self.query_key_value = _linear(config.hidden_size, 3 * config.hidden_size, config.initializer_std)
         self.output = _linear(config.hidden_size, config.hidden_size, _output_std(config))
 
-    def forward(self, hidden: Tensor, sight: Sight) -> Tensor:
+    def forward(self, hidden: Tensor, view: View) -> Tensor:
         """Mix (B, L, H) hidden states of the tokens that see each other."""
         split = self.query_key_value(hidden).unflatten(-1, (3, self.heads, -1))  # (B, L, 3, heads, D)
         query, key, value = split.permute(2, 0, 3, 1, 4).unbind(0)
-        query, key = rotate(query, sight), rotate(key, sight)
-        if sight.block:
-            mixed = _attend_in_blocks(query, key, value, sight, self.dropout)
+        query, key = rotate(query, view), rotate(key, view)
+        if view.block:
+            mixed = _attend_in_blocks(query, key, value, view, self.dropout)
         else:
-            mixed = ops.attend(query, key, value, sight.mask, self.dropout)
+            mixed = ops.attend(query, key, value, view.mask, self.dropout)
         output: Tensor = self.dropout(self.output(mixed.transpose(1, 2).flatten(2)))
         return output
 
@@ -118,9 +118,9 @@ class Layer(nn.Module):
         self.contract = _linear(config.feed_forward_size, config.hidden_size, _output_std(config))
         self.dropout = ops.Dropout(config.dropout)
 
-    def forward(self, hidden: Tensor, sight: Sight) -> Tensor:
+    def forward(self, hidden: Tensor, view: View) -> Tensor:
         """Map (B, L, H) to (B, L, H)."""
-        hidden = hidden + self.attention(self.attention_norm(hidden), sight)
+        hidden = hidden + self.attention(self.attention_norm(hidden), view)
         activated, gate = self.expand(self.feed_forward_norm(hidden)).chunk(2, dim=-1)
         output: Tensor = hidden + self.contract(self.dropout(F.gelu(activated) * gate))
         return output
@@ -151,13 +151,13 @@ class ModernBody(Body):
         hidden = hidden.to(next(self.layers.parameters()).dtype)  # under autocast a norm widens them
         if self._fits_stack(hidden) and ops.choose("pre_norm_stack", hidden) == "triton":
             return self._run_stack(hidden, attention)
-        sights = {kind: self._sight(ids, attention, kind) for kind in (True, False)}
+        views = {kind: self._view(ids, attention, kind) for kind in (True, False)}
         for layer in self.layers:
-            sight = sights[bool(layer.is_global)]
+            view = views[bool(layer.is_global)]
             if self.config.activation_checkpointing and self.training:
-                hidden = checkpoint(layer, hidden, sight, use_reentrant=False)
+                hidden = checkpoint(layer, hidden, view, use_reentrant=False)
             else:
-                hidden = layer(hidden, sight)
+                hidden = layer(hidden, view)
         return ops.norm(hidden, self.final_norm)
 
     def matrices(self) -> dict[str, int]:
@@ -208,7 +208,8 @@ class ModernBody(Body):
         config = self.config
         head_size = config.hidden_size // config.heads
         power_of_two = 16 <= head_size <= kernels.WIDEST and head_size & (head_size - 1) == 0  # for the matrix units
-        indexed = hidden.shape[:2].numel() * max(2 * config.feed_forward_size, 3 * config.hidden_size) < 2**31  # 32 bits
+        widest = max(2 * config.feed_forward_size, 3 * config.hidden_size)
+        indexed = hidden.shape[:2].numel() * widest < 2**31  # in 32 bits
         drops = self.training and (config.dropout or config.attention_dropout)
         usual = self.direction == "both" and not config.activation_checkpointing and not drops
         return usual and power_of_two and indexed and all(type(layer) is Layer for layer in self.layers)
@@ -227,7 +228,7 @@ class ModernBody(Body):
         settings = Settings(config.heads, config.layer_norm_eps, config.global_every, config.window // 2)
         return run_blocks(hidden, weights, Places(bounds, *tables[0], *tables[1]), settings)
 
-    def _sight(self, ids: Tensor, texts: Tensor | None, is_global: bool) -> Sight:
+    def _view(self, ids: Tensor, texts: Tensor | None, is_global: bool) -> View:
         config, length = self.config, ids.size(1)
         place = torch.arange(length, device=ids.device)
         theta = config.global_theta if is_global else config.local_theta
@@ -236,14 +237,14 @@ class ModernBody(Body):
         half = None if is_global else config.window // 2
         one_way = self.direction != "both"
         if half and not one_way and length > 3 * half:
-            return Sight(cos, sin, _mask_of_blocks(texts, length, half, ids.device), half)
+            return View(cos, sin, _mask_of_blocks(texts, length, half, ids.device), half)
         masks = [] if texts is None else [texts[:, None, :, None] == texts[:, None, None, :]]
         distance = place[:, None] - place[None, :]
         if half and length > half + 1:
             masks.append(distance[None, None].abs() <= half)
         if one_way:
             masks.append((distance >= 0 if self.direction == "forward" else distance <= 0)[None, None])
-        return Sight(cos, sin, reduce(and_, masks) if masks else None)
+        return View(cos, sin, reduce(and_, masks) if masks else None)
 
 
 def rotations(positions: Tensor, theta: float, head_size: int) -> tuple[Tensor, Tensor]:
@@ -263,20 +264,20 @@ def rotation_table(
         return cos.view(length, -1).to(dtype), sin.view(length, -1).to(dtype)
 
 
-def rotate(states: Tensor, sight: Sight) -> Tensor:
+def rotate(states: Tensor, view: View) -> Tensor:
     """Rotate queries or keys (B, heads, L, D) by their positions, in float32."""
     first, second = states.float().chunk(2, dim=-1)
-    turned = (first * sight.cos - second * sight.sin, second * sight.cos + first * sight.sin)
+    turned = (first * view.cos - second * view.sin, second * view.cos + first * view.sin)
     return torch.cat(turned, dim=-1).to(states.dtype)
 
 
-def _attend_in_blocks(query: Tensor, key: Tensor, value: Tensor, sight: Sight, dropout: ops.Dropout) -> Tensor:
+def _attend_in_blocks(query: Tensor, key: Tensor, value: Tensor, view: View, dropout: ops.Dropout) -> Tensor:
     """Attend within a window: each block of queries sees its own keys and those of the blocks next to it."""
-    assert sight.block
+    assert view.block
     length = query.size(2)
-    queries = _blocks(query, sight.block)  # (B, heads, blocks, half, D)
-    keys, values = (_with_neighbours(_blocks(part, sight.block)) for part in (key, value))  # 3 · half tokens each
-    mixed = ops.attend(queries, keys, values, sight.mask, dropout)
+    queries = _blocks(query, view.block)  # (B, heads, blocks, half, D)
+    keys, values = (_with_neighbours(_blocks(part, view.block)) for part in (key, value))  # 3 · half tokens each
+    mixed = ops.attend(queries, keys, values, view.mask, dropout)
     return mixed.flatten(2, 3)[:, :, :length]
 
 
