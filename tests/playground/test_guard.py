@@ -1,5 +1,6 @@
 """The server of the page: what it answers to other sites, to other programs and to malformed calls."""
 
+import asyncio
 import json
 import socket
 from importlib.util import find_spec
@@ -14,7 +15,25 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def server(tiny_model):
+def closed_loops():
+    """Close the event loops that gradio makes for its locks and forgets: collected later, they would fail any test."""
+    make = asyncio.new_event_loop
+    loops = []
+
+    def remembered():
+        loops.append(make())
+        return loops[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asyncio, "new_event_loop", remembered)
+        yield
+    for loop in loops:
+        loop.close()
+    asyncio.set_event_loop(None)
+
+
+@pytest.fixture(scope="module")
+def server(tiny_model, closed_loops):
     """A client of the page, which sends its origin as a browser does."""
     from electra.playground.page import build_page, launch
 
