@@ -91,18 +91,20 @@ def test_weights_and_states_may_be_frozen(make, agree):
 
 def test_gradients_accumulate(make, agree):
     states, weights, texts, seeds, gradient = make(1)
+    bounds = bounds_of(texts)
     for _ in range(2):
-        run_blocks(states, weights, texts, seeds, SETTINGS).backward(gradient)
-    twice = torch.autograd.grad(run_blocks(states, weights, texts, seeds, SETTINGS), weights, 2 * gradient)
+        run_blocks(states, weights, bounds, seeds, SETTINGS).backward(gradient)
+    twice = torch.autograd.grad(run_blocks(states, weights, bounds, seeds, SETTINGS), weights, 2 * gradient)
     agree([weight.grad for weight in weights], twice)
 
 
 def test_without_gradients_only_one_layer_is_kept(make, agree):
     states, weights, texts, seeds, _ = make(2)
-    kept = run_blocks(states, weights, texts, seeds, SETTINGS)
+    bounds = bounds_of(texts)
+    kept = run_blocks(states, weights, bounds, seeds, SETTINGS)
     with torch.no_grad():
-        passing = run_blocks(states, weights, texts, seeds, SETTINGS)
-    frozen = run_blocks(states.detach(), [weight.detach() for weight in weights], texts, seeds, SETTINGS)
+        passing = run_blocks(states, weights, bounds, seeds, SETTINGS)
+    frozen = run_blocks(states.detach(), [weight.detach() for weight in weights], bounds, seeds, SETTINGS)
     agree([passing, frozen], [kept, kept])
     for found in (passing, frozen):
         assert found.untyped_storage().nbytes() == states.untyped_storage().nbytes()
