@@ -70,7 +70,7 @@ def main() -> None:
     print(f"{sum(map(len, lines)) / 1e6:.1f} M characters")
     first = bare(lines, tokenizer)
     builds = {}
-    for cut in ("packed", "paper"):
+    for cut in ("sentences", "packed", "paper"):
         with tempfile.TemporaryDirectory() as folder:
             options = ["--tokenizer", arguments.tokenizer, "--length", arguments.length, "--cut", cut]
             builds[cut] = build([*arguments.sources, *options, "--out", f"{folder}/corpus"])

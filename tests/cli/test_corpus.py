@@ -25,11 +25,16 @@ def build(*options: str) -> str:
 
 def test_a_build_prints_what_was_read_kept_and_dropped(folder):
     printed = build("--min-characters", "3", "--duplicates", "exact", "--heldout", "0")
-    assert "8 tokens of 2 documents in 1 sequences of 16 (packed)" in printed
+    assert "8 tokens of 2 documents in 1 sequences of 16 (sentences)" in printed
     assert "read      60 documents" in printed
     assert "documents: between blank lines (1 sources)" in printed
     assert "dropped   20 documents, 20 characters: too short" in printed
     assert "such as: a b c d" in printed
+
+
+def test_a_build_prints_how_much_is_repeated(folder):
+    (folder / "a.txt").write_text("a b c d e f g. h a b c d e f. g h")
+    assert "kept      all tokens; 33.3% are repeated, so that sequences begin at sentences" in build("--heldout", "0")
 
 
 def test_an_existing_corpus_is_reported_as_such(folder):

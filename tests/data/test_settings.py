@@ -9,7 +9,7 @@ from electra.errors import DataError
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Building(length=32, cut="pack"), r"^cut='pack': choose packed, paper$"),
+        (lambda: Building(length=32, cut="pack"), r"^cut='pack': choose sentences, packed, paper$"),
         (lambda: Reading(format="txt"), r"^format='txt': choose text, jsonl, csv, tsv, parquet, dataset$"),
         (lambda: Cleaning(unicode="nfc"), r"^unicode='nfc': choose keep, NFC, NFKC$"),
         (lambda: Cleaning(min_characters=-5), r"^min_characters must be 0 or more; found -5$"),

@@ -27,7 +27,9 @@ def corpus(tokenizer, tmp_path_factory) -> Path:
     ]
     folder = tmp_path_factory.mktemp("text")
     (folder / "text.txt").write_text("".join(sentences))
-    build_corpus([folder / "text.txt"], tokenizer, length=16, out=folder / "corpus", heldout=0.1, workers=0)
+    build_corpus(
+        [folder / "text.txt"], tokenizer, length=16, cut="packed", out=folder / "corpus", heldout=0.1, workers=0
+    )
     return folder / "corpus"
 
 

@@ -24,6 +24,7 @@ EXAMPLES = (
 )
 
 REPETITION = "Drop documents in which more than this share of five-word runs is repeated."
+CUTS = "Begin sequences at sentences; packed: where the last ended; paper: as in the original code."
 DOCUMENTS = {"blank": "between blank lines", "line": "one per line", "file": "one per file", "record": "one per record"}
 
 
@@ -32,7 +33,7 @@ def corpus(
     tokenizer: Annotated[str | None, Option(metavar="DIR|vocab.txt|NAME", help="Tokenizer to use.")] = None,
     length: Annotated[int | None, Option(help="Tokens per sequence.")] = None,
     out: Annotated[str | None, Option(metavar="DIR", help="Corpus folder to write.")] = None,
-    cut: Annotated[Cut, Option(help="packed keeps all text; paper follows the original.")] = Building.cut,
+    cut: Annotated[Cut, Option(help=CUTS)] = Building.cut,
     workers: Annotated[int | None, Option(min=0, max=256, help="Worker processes.  [default: one per core]")] = None,
     seed: Annotated[int, Option(help="Random seed of --cut paper.")] = Building.seed,
     heldout: Heldout = Building.heldout,
@@ -112,6 +113,12 @@ def _bar() -> Iterator[Callable[["Progress"], None]]:
         yield update
 
 
+def _kept(share: float) -> str:
+    if share > 1:
+        return f"  kept      all tokens; {share - 1:.1%} are repeated, so that sequences begin at sentences"
+    return f"  kept      {share:.1%} of the tokens in the kept documents"
+
+
 def _summary(path: str, manifest: "Manifest") -> str:
     from electra.data.tokens.vocab import MOST_UNKNOWN
 
@@ -123,7 +130,7 @@ def _summary(path: str, manifest: "Manifest") -> str:
         f"  read      {report['documents_read']:,} documents, {report['characters_read']:,} characters; documents: "
         + ", ".join(f"{DOCUMENTS[kind]} ({count} sources)" for kind, count in report["sources_by_document"].items())
         + (f"; text in the column {', '.join(columns)}" if (columns := report.get("columns")) else ""),
-        f"  kept      {manifest.tokens / report['tokens_read']:.1%} of the tokens in the kept documents",
+        _kept(manifest.tokens / report["tokens_read"]),
         f"  held out  {sum(shard.documents for shard in heldout):,} documents, "
         f"{sum(shard.sequences for shard in heldout):,} sequences",
     ]

@@ -11,7 +11,7 @@ Invalid = Literal["error", "replace", "skip"]
 Unicode = Literal["keep", "NFC", "NFKC"]
 Controls = Literal["keep", "drop"]
 Duplicates = Literal["keep", "exact", "near"]
-Cut = Literal["packed", "paper"]
+Cut = Literal["sentences", "packed", "paper"]
 Pieces = Literal["wordpiece", "unigram", "bpe"]
 Model = Literal["auto", "wordpiece", "unigram", "bpe"]
 Accents = Literal["auto", "keep", "strip"]
@@ -77,7 +77,7 @@ class Building(Checked):
     """Settings of a corpus, besides its text and tokenizer."""
 
     length: int  # tokens per sequence
-    cut: Cut = "packed"
+    cut: Cut = "sentences"  # where a sequence begins and ends
     seed: int = 0  # for the random choices of the paper's cut
     heldout: float = 0.005  # fraction of the documents
     reading: Reading = Reading()

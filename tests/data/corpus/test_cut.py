@@ -1,12 +1,13 @@
 import random
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from electra.data.corpus.cut import SHORTEST_PIECE, Frame, PackedCut, PaperCut, Row
+from electra.data.corpus.cut import SHORTEST_PIECE, Frame, PackedCut, PaperCut, Row, SentenceCut, sentence_starts
 
 CLS, SEP, PAD = 2, 3, 0
 TEXT = 10  # ids from here on are text
@@ -128,7 +129,7 @@ def test_the_papers_cut_returns_where_documents_begin():
 
 
 def test_each_packed_piece_is_from_one_document():
-    cut = PackedCut(frame(16))
+    cut = PackedCut(frame(16), random.Random())
     rows = [*cut.add(*document(3)), *cut.add(*document(20, start=30)), *cut.finish()]
     assert [segments_of_runs(row) for row in rows] == [[[10, 11, 12], [*range(30, 39)]], [[*range(39, 50)]]]
     assert [row.starts for row in rows] == [(0, 5), ()]
@@ -146,20 +147,20 @@ def segments_of_runs(row: Row) -> list[list[int]]:
 
 
 def test_a_document_does_not_begin_in_the_last_few_places_of_a_row():
-    cut = PackedCut(frame(16))
+    cut = PackedCut(frame(16), random.Random())
     rows = [*cut.add(*document(8)), *cut.add(*document(10, start=30)), *cut.finish()]
     assert [segments_of_runs(row) for row in rows] == [[[*range(10, 18)]], [[*range(30, 40)]]]
 
 
 def test_a_short_document_that_fits_is_placed_at_once():
-    cut = PackedCut(frame(16))
+    cut = PackedCut(frame(16), random.Random())
     rows = [*cut.add(*document(8)), *cut.add(*document(4, start=30)), *cut.finish()]
     assert [segments_of_runs(row) for row in rows] == [[[*range(10, 18)], [*range(30, 34)]]]
 
 
 @given(st.lists(st.integers(0, 200), max_size=30), st.integers(16, 64))
 def test_packing_keeps_every_token_in_order(lengths, length):
-    cut = PackedCut(frame(length))
+    cut = PackedCut(frame(length), random.Random())
     ids = np.arange(TEXT, TEXT + sum(lengths)).astype(np.uint16)
     rows: list[Row] = []
     for part in np.split(ids, np.cumsum(lengths)):
@@ -180,3 +181,56 @@ def test_the_papers_cut_drops_text_only_at_the_end_of_an_example(documents, leng
         assert 1 <= len(sizes(row)) <= 2
         assert row.tokens == sum(sizes(row)) > 0
     assert sum(len(row.starts) for row in rows) == sum(sum(lines) > 0 for lines in documents)
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        ["One. ", "Two! ", "Three?"],
+        ['He said "no."  ', "Then 3.5 (or so.) ", "followed.\t"],
+        ["猫だ。", "「犬だ。」", "鳥"],
+        ["no end"],
+        [""],
+    ],
+)
+def test_a_sentence_starts_after_the_mark_and_space_of_the_last(sentences):
+    line = "".join(sentences)
+    starts = [0, *sentence_starts(line), len(line)]
+    assert [line[start:end] for start, end in pairwise(starts)] == sentences
+
+
+def sentence_rows(length: int, *documents: tuple[np.ndarray, np.ndarray]) -> list[list[list[int]]]:
+    cut = SentenceCut(frame(length), random.Random())
+    rows = [row for ids, sentences in documents for row in cut.add(ids, sentences)]
+    return [segments_of_runs(row) for row in [*rows, *cut.finish()]]
+
+
+def test_a_sentence_that_was_cut_off_is_repeated_in_the_next_row():
+    assert sentence_rows(16, document(9, 9)) == [[[*range(10, 24)]], [[*range(19, 28)]]]
+
+
+def test_the_rest_of_a_sentence_longer_than_a_row_is_not_lost():
+    assert sentence_rows(16, document(20, 4)) == [[[*range(10, 24)]], [[*range(24, 34)]]]
+
+
+def test_a_sentence_that_begins_in_the_middle_of_a_row_may_be_repeated_from_there():
+    rows = sentence_rows(32, document(12), document(25, start=50))
+    assert rows == [[[*range(10, 22)], [*range(50, 66)]], [[*range(50, 75)]]]
+
+
+@given(st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=12), max_size=8), st.integers(16, 64))
+def test_every_token_is_kept_and_rows_begin_at_sentences(documents, length):
+    cut = SentenceCut(frame(length), random.Random())
+    begins, rows, start = set(), [], TEXT
+    for sentences in documents:
+        ids, sizes = document(*sentences, start=start)
+        begins |= {start, *(start + np.cumsum(sizes)).tolist()}
+        rows += cut.add(ids, sizes)
+        start += len(ids)
+    rows += cut.finish()
+    kept = [token for row in rows for token in row.ids.tolist() if token >= TEXT]
+    assert sorted(set(kept)) == list(range(TEXT, start))
+    for row, next_row in pairwise(rows):
+        assert (row.ids == PAD).sum() < SHORTEST_PIECE + 2
+        first, before = int(next_row.ids[1]), row.ids[row.ids >= TEXT]
+        assert first in begins or (first == before[-1] + 1 and begins.isdisjoint(before[1:].tolist()))

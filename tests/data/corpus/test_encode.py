@@ -5,6 +5,7 @@ from electra.data.corpus.encode import tokenize_documents
 from electra.data.reading.text import Passage
 from electra.data.settings import Cleaning
 from electra.data.tokens.tokenizer import SPECIAL_TOKENS, wordpiece
+from electra.data.tokens.vocab import train_vocab
 
 TOKENIZER = wordpiece([*SPECIAL_TOKENS, "a", "b", "mask", "[", "]"])
 UINT16 = np.dtype(np.uint16)
@@ -15,6 +16,20 @@ def test_tokens_are_grouped_by_passage_and_line():
     found = [(ids.tolist(), lines.tolist()) for ids, lines in block.passages()]
     assert found == [([5, 6, 6], [2, 0, 1]), ([], [0]), ([5], [1])]
     assert block.ids.dtype == np.uint16
+
+
+@pytest.mark.parametrize("model", ["wordpiece", "unigram", "bpe"])
+def test_sentences_are_found_in_the_tokens_of_a_line(tmp_path, model):
+    sentences = ["A cat sat. ", 'It "slept."  ', "3.5 pies (all.) ", "Why? ", "猫だ。", "「犬だ。」", "鳥"]
+    (tmp_path / "a.txt").write_text("\n".join(sentences * 40))
+    line = "".join(sentences)
+    tokenizer = train_vocab(tmp_path / "a.txt", size=300, model=model, out=tmp_path / "vocab")
+    block = tokenize_documents([Passage(line)], tokenizer, Cleaning(), UINT16, divide_lines=True)
+    assert block.ids.tolist() == tokenizer.encode([line])[0].ids
+    assert (len(block.sentence_tokens), block.sentences.tolist()) == (len(sentences), [len(sentences)])
+    parts = np.split(block.ids, np.cumsum(block.sentence_tokens)[:-1])
+    decoded = [tokenizer.backend.decode(part.tolist()).replace(" ", "") for part in parts]
+    assert decoded == [sentence.lower().replace(" ", "") for sentence in sentences]
 
 
 def test_text_never_contains_the_id_of_a_special_token():

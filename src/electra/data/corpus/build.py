@@ -15,7 +15,7 @@ import numpy as np
 from electra import __version__
 from electra.data.checksums import write_checksums
 from electra.data.corpus.clean import Keys, check_cleaning
-from electra.data.corpus.cut import Cutter, Frame, PackedCut, PaperCut
+from electra.data.corpus.cut import CUTS, Cutter, Frame
 from electra.data.corpus.encode import TokenBlock, tokenize_documents
 from electra.data.corpus.shards import SPLITS, Corpus, Manifest, ShardWriter, Split, dtype_for, open_corpus
 from electra.data.corpus.sieve import Report, Sieve
@@ -122,7 +122,13 @@ class _Builder:
         tokenizer, building = self.tokenizer, self.building
         dtype = dtype_for(tokenizer.vocab_size)
         self.frame = Frame(building.length, tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id, dtype)
-        self.step = partial(tokenize_documents, tokenizer=tokenizer, cleaning=building.cleaning, dtype=dtype)
+        self.step = partial(
+            tokenize_documents,
+            tokenizer=tokenizer,
+            cleaning=building.cleaning,
+            dtype=dtype,
+            divide_lines=CUTS[building.cut].divides_lines,
+        )
         self.sieve = Sieve(building.cleaning, building.heldout, tokenizer.unk_id)
         self.tally = Tally()
         self.groups: list[Group] = []
@@ -171,9 +177,9 @@ class _Builder:
                 fates, new_keys = self.sieve.sift(tokens, report)
                 keys.append(new_keys)
                 passages = zip(fates, tokens.passages(), tokens.first.tolist(), tokens.last.tolist(), strict=True)
-                for split, (ids, line_tokens), first, last in passages:
+                for split, (ids, sentence_tokens), first, last in passages:
                     if split is not None:
-                        writers[split].write(cutters[split].add(ids, line_tokens, first, last))
+                        writers[split].write(cutters[split].add(ids, sentence_tokens, first, last))
                 if self.progress:
                     self.progress(self._progress(report, block))
             for split in SPLITS:
@@ -186,9 +192,7 @@ class _Builder:
         return ShardWriter(self.unfinished.corpus, f"{split}-{group:05d}.npy", self.frame)
 
     def _cutter(self, group: int, split: Split) -> Cutter:
-        if self.building.cut == "packed":
-            return PackedCut(self.frame)
-        return PaperCut(self.frame, Random(f"{self.building.seed} {group} {split}"))
+        return CUTS[self.building.cut](self.frame, Random(f"{self.building.seed} {group} {split}"))
 
     def _progress(self, report: Report, block: Block) -> Progress:
         reports = [report, *(group.report for group in self.groups)]

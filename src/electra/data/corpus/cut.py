@@ -1,8 +1,12 @@
-"""Cut documents into sequences of fixed length: `packed` keeps all text, `paper` follows the original code.
+"""Cut documents into sequences of fixed length.
 
-Both cuts take documents in order, with the number of tokens in each line; a document may come in several parts.
+`sentences` keeps all text and begins sequences where sentences begin, `packed` keeps all text and repeats none, `paper`
+follows the original code. All take documents in order, with the number of tokens in each sentence; a document may come
+in several parts.
 """
 
+import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
@@ -11,10 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from electra.data.settings import Cut
+
 Tokens = npt.NDArray[np.unsignedinteger[Any]]
 Counts = npt.NDArray[np.int64]
 
 SHORTEST_PIECE = 8  # tokens; a longer document is not started in less space at the end of a row
+SENTENCE_GAP = re.compile(r"""(?:[.!?…।؟۔።]["'”’»)\]]*\s+|[。！？]["'”’»）」』]*\s*)(?=\S)""")
 
 
 @dataclass(frozen=True)
@@ -40,11 +47,34 @@ class Row(NamedTuple):
     starts: tuple[int, ...]
 
 
-class PackedCut:
+def sentence_starts(line: str) -> list[int]:
+    """Return the characters at which the second and further sentences of a line begin."""
+    return [gap.end() for gap in SENTENCE_GAP.finditer(line)]
+
+
+class Cutter(ABC):
+    """Makes rows of documents."""
+
+    divides_lines = False  # whether a line may have several sentences
+
+    def __init__(self, frame: Frame, random: Random) -> None:
+        self.frame = frame
+        self.random = random
+
+    @abstractmethod
+    def add(self, ids: Tokens, sentence_tokens: Counts, first: bool = True, last: bool = True) -> Iterator[Row]:
+        """Yield the rows that a document, or a part of one, completes."""
+
+    @abstractmethod
+    def finish(self) -> Iterator[Row]:
+        """Yield what is left."""
+
+
+class PackedCut(Cutter):
     """Rows of one or more pieces `[CLS] piece [SEP]`, each from one document; every token is kept."""
 
-    def __init__(self, frame: Frame) -> None:
-        self.frame = frame
+    def __init__(self, frame: Frame, random: Random) -> None:
+        super().__init__(frame, random)
         self._begin_row()
 
     def _begin_row(self) -> None:
@@ -53,17 +83,19 @@ class PackedCut:
         self.tokens = 0
         self.starts: list[int] = []
 
-    def add(self, ids: Tokens, line_tokens: Counts, first: bool = True, last: bool = True) -> Iterator[Row]:
-        """Fill the current and further rows with a document; its lines do not matter."""
-        while len(ids):
+    def add(self, ids: Tokens, sentence_tokens: Counts, first: bool = True, last: bool = True) -> Iterator[Row]:
+        sentences = np.cumsum(sentence_tokens)
+        place = 0
+        while place < len(ids):
             room = self.frame.length - self.used - 2
-            if room < min(len(ids), SHORTEST_PIECE):
+            if room < min(len(ids) - place, SHORTEST_PIECE):
                 yield from self.finish()
                 continue
             if first:
                 self.starts.append(self.used)
                 first = False
-            piece, ids = ids[:room], ids[room:]
+            piece = ids[place : place + room]
+            place = self._next_place(place, place + len(piece), sentences)
             end = self.used + 1 + len(piece)
             self.row[self.used] = self.frame.cls_id
             self.row[self.used + 1 : end] = piece
@@ -71,29 +103,46 @@ class PackedCut:
             self.used = end + 1
             self.tokens += len(piece)
 
+    def _next_place(self, start: int, end: int, sentences: Counts) -> int:
+        """Return where the piece after one from `start` to `end` begins, in a document whose sentences end at these."""
+        return end
+
     def finish(self) -> Iterator[Row]:
-        """Yield the current row, padded."""
         if self.used:
             yield Row(self.row, self.tokens, tuple(self.starts))
             self._begin_row()
 
 
-class PaperCut:
+class SentenceCut(PackedCut):
+    """Rows that begin with a sentence: one that was cut off at the end of a row is repeated in the next.
+
+    Only the rest of a sentence that is longer than a row begins elsewhere.
+    """
+
+    divides_lines = True
+
+    def _next_place(self, start: int, end: int, sentences: Counts) -> int:
+        ended = int(np.searchsorted(sentences, end, side="right"))  # sentences of the document up to here
+        whole = int(sentences[ended - 1]) if ended else 0
+        if whole > start:
+            return whole
+        return start if self.used else end  # `used`: the next row has more room for this sentence
+
+
+class PaperCut(Cutter):
     """The original code's examples `[CLS] A [SEP] B [SEP]`: a line is a sentence, and overflowing text is dropped."""
 
     def __init__(self, frame: Frame, random: Random) -> None:
-        self.frame = frame
-        self.random = random
+        super().__init__(frame, random)
         self.target = frame.length  # tokens after which an example is made; an example may be longer
         self.sentences: list[Tokens] = []
         self.size = 0
         self.begins = False
 
-    def add(self, ids: Tokens, line_tokens: Counts, first: bool = True, last: bool = True) -> Iterator[Row]:
-        """Collect sentences until the target is reached or the document ends."""
+    def add(self, ids: Tokens, sentence_tokens: Counts, first: bool = True, last: bool = True) -> Iterator[Row]:
         self.begins = self.begins or first
         place = 0
-        for size in line_tokens.tolist():
+        for size in sentence_tokens.tolist():
             self.sentences.append(ids[place : place + size])
             self.size += size
             place += size
@@ -103,7 +152,6 @@ class PaperCut:
             yield from self.finish()
 
     def finish(self) -> Iterator[Row]:
-        """Yield the rest of the document."""
         if self.size:
             yield self._example()
         self.sentences, self.begins = [], False
@@ -134,4 +182,4 @@ class PaperCut:
         return a, b[: max(0, self.frame.length - len(a) - 3)]
 
 
-Cutter = PackedCut | PaperCut
+CUTS: dict[Cut, type[Cutter]] = {"sentences": SentenceCut, "packed": PackedCut, "paper": PaperCut}

@@ -2,14 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice, pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from tokenizers import Encoding
 
 from electra.data.corpus import clean
 from electra.data.corpus.clean import Keys
-from electra.data.corpus.cut import Counts, Tokens
+from electra.data.corpus.cut import Counts, Tokens, sentence_starts
 from electra.data.reading.text import Passage
 from electra.data.settings import Cleaning
 from electra.data.tokens.tokenizer import Tokenizer
@@ -17,11 +19,11 @@ from electra.data.tokens.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class TokenBlock:
-    """The tokens of P passages with L lines and T tokens in total, as columns."""
+    """The tokens of P passages with S sentences and T tokens in total, as columns."""
 
     ids: Tokens  # (T,)
-    line_tokens: Counts  # (L,) tokens in each line
-    lines: Counts  # (P,) lines in each passage
+    sentence_tokens: Counts  # (S,) tokens in each sentence
+    sentences: Counts  # (P,) sentences in each passage
     characters: Counts  # (P,)
     first: npt.NDArray[np.bool_]  # (P,) whether a document begins with it
     last: npt.NDArray[np.bool_]  # (P,) whether a document ends with it
@@ -31,19 +33,26 @@ class TokenBlock:
     excerpts: list[str]  # (P) for the report
 
     def passages(self) -> Iterator[tuple[Tokens, Counts]]:
-        """Yield the tokens of each passage and the number of tokens in each of its lines."""
-        line_ends = np.cumsum(self.lines)
-        token_ends = np.concatenate([[0], np.cumsum(self.line_tokens)])[line_ends]
-        line = token = 0
-        for line_end, token_end in zip(line_ends.tolist(), token_ends.tolist(), strict=True):
-            yield self.ids[token:token_end], self.line_tokens[line:line_end]
-            line, token = line_end, token_end
+        """Yield the tokens of each passage and the number of tokens in each of its sentences."""
+        sentence_ends = np.cumsum(self.sentences)
+        token_ends = np.concatenate([[0], np.cumsum(self.sentence_tokens)])[sentence_ends]
+        sentence = token = 0
+        for sentence_end, token_end in zip(sentence_ends.tolist(), token_ends.tolist(), strict=True):
+            yield self.ids[token:token_end], self.sentence_tokens[sentence:sentence_end]
+            sentence, token = sentence_end, token_end
 
 
 def tokenize_documents(
-    passages: Sequence[Passage], tokenizer: Tokenizer, cleaning: Cleaning, dtype: np.dtype[Any]
+    passages: Sequence[Passage],
+    tokenizer: Tokenizer,
+    cleaning: Cleaning,
+    dtype: np.dtype[Any],
+    divide_lines: bool = False,
 ) -> TokenBlock:
-    """Clean and tokenize passages, line by line; a long document is judged by its first passage."""
+    """Clean and tokenize passages, line by line; a long document is judged by its first passage.
+
+    A line is one sentence, or with `divide_lines` as many as its punctuation suggests.
+    """
     texts = [clean.mend(passage.text, cleaning) for passage in passages]
     first = [passage.first for passage in passages]
     faults = [
@@ -51,17 +60,22 @@ def tokenize_documents(
         for text, passage in zip(texts, passages, strict=True)
     ]
     lines = [[] if fault else text.split("\n") for text, fault in zip(texts, faults, strict=True)]
-    # `fast` skips the character offsets, which are not needed here.
-    encodings = tokenizer.backend.encode_batch_fast([line for text in lines for line in text], add_special_tokens=False)
+    every_line = list(chain.from_iterable(lines))
+    encodings = tokenizer.backend.encode_batch(every_line, add_special_tokens=False)
     ids = [np.array(encoding.ids, dtype) for encoding in encodings]
+    sizes = [
+        _sentence_sizes(encoding, sentence_starts(line) if divide_lines else [])
+        for encoding, line in zip(encodings, every_line, strict=True)
+    ]
+    counts = iter(map(len, sizes))
     keys = [
         clean.duplicate_keys(text if judge and not fault else "", cleaning)  # other keys are never read
         for text, judge, fault in zip(texts, first, faults, strict=True)
     ]
     return TokenBlock(
         ids=np.concatenate(ids) if ids else np.empty(0, dtype),
-        line_tokens=np.array([len(line) for line in ids], np.int64),
-        lines=np.array([len(text) for text in lines], np.int64),
+        sentence_tokens=np.array(list(chain.from_iterable(sizes)), np.int64),
+        sentences=np.array([sum(islice(counts, len(text))) for text in lines], np.int64),
         characters=np.array([len(text) for text in texts], np.int64),
         first=np.array(first, np.bool_),
         last=np.array([passage.last for passage in passages], np.bool_),
@@ -70,3 +84,10 @@ def tokenize_documents(
         faults=faults,
         excerpts=[clean.excerpt(text) for text in texts],
     )
+
+
+def _sentence_sizes(encoding: Encoding, starts: list[int]) -> list[int]:
+    """Return the number of tokens in each sentence of a line whose second and further sentences start here."""
+    found = [encoding.char_to_token(start) for start in starts]  # None: the tokenizer drops this character
+    places = [0, *(place for place in found if place is not None), len(encoding)]
+    return [end - start for start, end in pairwise(places)]
