@@ -2,10 +2,13 @@ import numpy as np
 import pytest
 import torch
 
+from electra.config.bodies import ModernModel
+from electra.model.bodies import build_body
 from electra.tasks.base import Feature
 from electra.tasks.batches import (
     BUCKET,
     batches_per_epoch,
+    encode,
     evaluation_order,
     make_batch,
     rounded_length,
@@ -67,3 +70,20 @@ def test_a_batch_has_its_rows_and_its_length(task):
 
 def test_a_batch_without_labels_has_no_targets(task):
     assert "targets" not in make_batch(task("cola"), [Feature(0, [2], [0])], 2, 32, pad_id=0)
+
+
+def test_a_packed_batch_has_the_states_of_a_padded_one(task):
+    torch.manual_seed(0)
+    body = build_body(ModernModel(hidden_size=32, layers=2, heads=2, feed_forward_size=48, vocab_size=50))
+    features = [Feature(0, [2] * 5, [0] * 5, [1.0]), Feature(1, [2, 3], [0, 0], [0.0])]
+    padded, packed = (make_batch(task("cola"), features, 4, 7, pad_id=0, packs=packs) for packs in (False, True))
+    assert packed["texts"].shape == (1, 16)  # a few lengths, for graphs
+    mask = padded["attention"][..., None]
+    torch.testing.assert_close(encode(body, packed) * mask, encode(body, padded) * mask)
+    assert {name: packed[name].shape for name in padded} == {name: padded[name].shape for name in padded}
+
+
+def test_packed_batches_are_drawn_regardless_of_length():
+    lengths = np.random.default_rng(0).integers(3, 128, 32 * BUCKET)
+    spread = np.mean([np.ptp(lengths[batch]) for batch in training_order(lengths, 32, 0, 0, bucket_size=1)])
+    assert spread > 100

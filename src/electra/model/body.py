@@ -104,6 +104,10 @@ class Body(nn.Module, ABC):
     def forward(self, ids: Tensor, attention: Tensor | None = None, types: Tensor | None = None) -> Tensor:
         """Encode (B, L) ids as (B, L, H) hidden states."""
 
+    def packs(self, dtype: torch.dtype, device: torch.device) -> bool:
+        """Return whether texts packed into one row have the states of padded ones, and are computed faster."""
+        return False
+
     @abstractmethod
     def matrices(self) -> Mapping[str, int]:
         """Name the parameters that Muon updates, and how many matrices are stacked in each."""

@@ -98,7 +98,7 @@ class Pretrained:
         size = self.window
         starts = [*range(0, max(count - size, 0), max(size // 2, 1)), max(count - size, 0)] if count else []
         windows = [ids[start : start + size] for start in starts]
-        found = self._run(windows, lambda batch: detector(batch.ids, batch.attention).scores)
+        found = self._run(windows, lambda batch: batch.run(lambda *inputs: detector(*inputs).scores))
         for start, window, framed in zip(starts, windows, found, strict=True):
             scores = torch.from_numpy(framed[1 : len(window) + 1])
             # Windows overlap by half; for each token the window with more context around it counts.
@@ -125,7 +125,7 @@ class Pretrained:
     def _scores(self, windows: Sequence[Sequence[int]]) -> list[float]:
         network = self._used
         if isinstance(network, TokenScorer):
-            found = self._run(windows, lambda batch: network(batch.ids, batch.attention).scores)
+            found = self._run(windows, lambda batch: batch.run(lambda *inputs: network(*inputs).scores))
             framed = (torch.from_numpy(row[1 : len(window) + 1]) for row, window in zip(found, windows, strict=True))
             add = F.logsigmoid if isinstance(network, Discriminator) else torch.Tensor.float
             return [float(add(-scores).sum()) for scores in framed]
@@ -183,7 +183,7 @@ class Pretrained:
             firsts.append(len(windows))
             windows += [ids[at : at + size] for at in range(0, max(len(ids), 1), size)]
         encoder, pool = encoder_of(self._used), POOLS[pooling]
-        found = self._run(windows, lambda batch: pool(batch, encoder(batch.ids, batch.attention)))
+        found = self._run(windows, lambda batch: pool(batch, batch.run(encoder)))
         if pooling == "tokens":
             states = [framed[1 : len(window) + 1] for window, framed in zip(windows, found, strict=True)]
             ends = [*firsts, len(windows)][1:]
@@ -208,10 +208,11 @@ class Pretrained:
     def _run(self, windows: Sequence[Sequence[int]], compute: Callable[[WindowBatch], Tensor]) -> list[np.ndarray]:
         """Add [CLS] and [SEP] to windows, compute them in batches, and return one row per window."""
         framed = [[self.tokenizer.cls_id, *window, self.tokenizer.sep_id] for window in windows]
+        packs = encoder_of(self._used).packs(next(self._used.parameters()).dtype, self.device)
         # Copies to the host do not block either, so that a GPU always has the next batches queued.
         fetched = [
             (batch.windows, compute(batch).float().to("cpu", non_blocking=True))
-            for batch in batches(framed, self.tokenizer.pad_id, self.device)
+            for batch in batches(framed, self.tokenizer.pad_id, self.device, packs)
         ]
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)

@@ -3,13 +3,15 @@
 Shapes: B rows, L tokens.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from electra.model.packing import Packing, pack
 
 
 class Limits(NamedTuple):
@@ -21,6 +23,8 @@ class Limits(NamedTuple):
 
 LIMITS = {"cpu": Limits(16_384, 64), "cuda": Limits(65_536, 8_192)}  # measured on a CPU; estimated for a GPU
 
+ROW_STEP = 128  # tokens between two lengths of a packed row
+
 
 class WindowBatch(NamedTuple):
     """Some windows, padded to the longest one."""
@@ -28,6 +32,11 @@ class WindowBatch(NamedTuple):
     windows: np.ndarray  # (B,) their indices
     ids: Tensor  # (B, L)
     attention: Tensor | None  # (B, L) 1 for tokens, 0 for padding; None if there is no padding
+    packing: Packing | None = None  # into one row, where that is faster
+
+    def run(self, compute: Callable[[Tensor, Tensor | None], Tensor]) -> Tensor:
+        """Compute states or scores (B, L, …) of the tokens; `compute` takes ids and attention."""
+        return compute(self.ids, self.attention) if self.packing is None else self.packing.run(compute, self.ids)
 
     def sums(self, states: Tensor) -> Tensor:
         """Return the sum of the states (B, L, H) of each window, in float32 (B, H)."""
@@ -36,7 +45,9 @@ class WindowBatch(NamedTuple):
         return states.sum(1, dtype=torch.float32)
 
 
-def batches(windows: Sequence[Sequence[int]], pad_id: int, device: torch.device) -> Iterator[WindowBatch]:
+def batches(
+    windows: Sequence[Sequence[int]], pad_id: int, device: torch.device, packs: bool = False
+) -> Iterator[WindowBatch]:
     """Yield batches of windows of similar length, longest first; windows must not be empty.
 
     All ids are copied to the device at once and batches are cut out of them there, so the device never waits.
@@ -55,6 +66,10 @@ def batches(windows: Sequence[Sequence[int]], pad_id: int, device: torch.device)
         place = torch.arange(longest, device=device)
         real = place < count[rows, None]
         ids = tokens[torch.where(real, first[rows, None] + place, 0)].where(real, pad_id)
-        shortest = lengths[order[rows][-1]]
-        yield WindowBatch(order[rows], ids, None if shortest == longest else real.long())
+        shortest, filled = lengths[order[rows][-1]], int(lengths[order[rows]].sum())
+        attention = None if shortest == longest else real.long()
+        packing = None
+        if packs and attention is not None:
+            packing = pack(count[rows], longest, filled, -(-filled // ROW_STEP) * ROW_STEP)
+        yield WindowBatch(order[rows], ids, attention, packing)
         at = rows.stop

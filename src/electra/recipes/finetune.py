@@ -17,14 +17,14 @@ from electra.data.files import atomic_folder, read_table, write_json
 from electra.data.mix import mix
 from electra.errors import CheckpointError, ConfigError
 from electra.model.networks import TaskNetwork
-from electra.model.precision import as_used
+from electra.model.precision import as_used, in_bf16
 from electra.model.task_model import TaskModel, write_task_model
 from electra.recipes.evaluate import forward
 from electra.recipes.hardware import fitting, record_environment
 from electra.recipes.results import Results, chosen_seed, read_seed, summarize_seeds
 from electra.recipes.tuning import Tuning, new_network, prepare
 from electra.tasks.base import Batch
-from electra.tasks.batches import make_batch, rounded_length, training_order
+from electra.tasks.batches import BUCKET, encode, make_batch, rounded_length, training_order
 from electra.training.checkpoint import Checkpoints, NoCheckpoints
 from electra.training.loop import Every, Training, train
 from electra.training.processes import Processes, joined
@@ -52,8 +52,7 @@ class TaskLoss(nn.Module):
 
     def forward(self, batch: Batch) -> Outcome:
         """Return the loss of a batch."""
-        hidden = self.encoder(batch["ids"], batch["attention"], batch["types"])
-        return Outcome(self.tuning.task.loss(self.head, hidden, batch))
+        return Outcome(self.tuning.task.loss(self.head, encode(self.encoder, batch), batch))
 
     def rate(self, name: str) -> float:
         """Return the multiple of the learning rate for a parameter: smaller from block to block downwards."""
@@ -231,16 +230,19 @@ class _Seed(Training):
     def _stream(self) -> Iterator[tuple[int, list[tuple[Batch]]]]:
         tuning, config, device = self.tuning, self.tuning.config, self.processes.device
         assert config.max_length is not None
+        rows, group, pad_id = tuning.batch_size * tuning.task.group, tuning.task.group, tuning.start.tokenizer.pad_id
+        dtype = torch.bfloat16 if in_bf16(config, device) else torch.float32
+        packs = self.network.encoder.packs(dtype, device)
+        bucket = 1 if packs else BUCKET  # without padding, a batch may have texts of any length
         while True:
             epoch, place = divmod(self.step, tuning.steps_per_epoch)
-            order = training_order(self.lengths, tuning.batch_size, self.seed, epoch, tuning.task.group)
+            order = training_order(self.lengths, tuning.batch_size, self.seed, epoch, group, bucket)
             for chosen in order[place:]:
                 features = [tuning.train.features[index] for index in chosen]
-                pad_id = tuning.start.tokenizer.pad_id
-                longest = int(self.lengths[chosen].max())
+                longest = int((self.lengths if packs else self.lengths[chosen]).max())
                 # A GPU records a graph for each shape; elsewhere padding only costs time.
                 length = rounded_length(longest, config.max_length) if device.type == "cuda" else longest
-                batch = make_batch(tuning.task, features, tuning.batch_size * tuning.task.group, length, pad_id)
+                batch = make_batch(tuning.task, features, rows, length, pad_id, packs)
                 moved = {name: part.to(device, non_blocking=True) for name, part in batch.items()}
                 self.step += 1
                 torch.manual_seed(mix(self.seed, self.step))  # for dropout

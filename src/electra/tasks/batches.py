@@ -8,7 +8,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from electra.model.body import Body
+from electra.model.packing import Packing, pack
 from electra.tasks.base import AnyTask, Batch, Feature
 
 SMALLEST_STEP = 16  # tokens between two rounded lengths
@@ -20,17 +23,19 @@ def batches_per_epoch(features: int, batch_size: int) -> int:
     return -(-features // batch_size)
 
 
-def training_order(lengths: np.ndarray, groups: int, seed: int, epoch: int, size: int = 1) -> list[np.ndarray]:
+def training_order(
+    lengths: np.ndarray, groups: int, seed: int, epoch: int, size: int = 1, bucket_size: int = BUCKET
+) -> list[np.ndarray]:
     """Shuffle features into batches of similar length: shuffle, sort within buckets, shuffle the batches.
 
-    A batch has `groups` groups of `size` consecutive features, which stay together.
+    A batch has `groups` groups of `size` consecutive features, which stay together; a bucket has `bucket_size` batches.
     """
     lengths = lengths.reshape(-1, size).max(1)
     draw = np.random.default_rng((seed, epoch))
     shuffled = draw.permutation(len(lengths))
     batches: list[np.ndarray] = []
-    for start in range(0, len(shuffled), BUCKET * groups):
-        bucket = shuffled[start : start + BUCKET * groups]
+    for start in range(0, len(shuffled), bucket_size * groups):
+        bucket = shuffled[start : start + bucket_size * groups]
         bucket = bucket[np.argsort(lengths[bucket], kind="stable")]
         batches += [_features(bucket[at : at + groups], size) for at in range(0, len(bucket), groups)]
     return [batches[number] for number in draw.permutation(len(batches))]
@@ -50,14 +55,20 @@ def _features(groups: np.ndarray, size: int) -> np.ndarray:
     return numbers
 
 
-def rounded_length(longest: int, most: int) -> int:
+def rounded_length(longest: int, most: int | None = None) -> int:
     """Round a length up to one of a few, 16 up to 512 tokens: a GPU records a graph for each shape."""
     step = max(SMALLEST_STEP, 1 << (longest - 1).bit_length() >> 3)  # an eighth of the next power of two
-    return min(-(-longest // step) * step, most)
+    rounded = -(-longest // step) * step
+    return rounded if most is None else min(rounded, most)
 
 
-def make_batch(task: AnyTask, features: Sequence[Feature[Any]], rows: int, length: int, pad_id: int) -> Batch:
-    """Pad features to a batch of `rows` rows and `length` tokens, with targets if all of them have one."""
+def make_batch(
+    task: AnyTask, features: Sequence[Feature[Any]], rows: int, length: int, pad_id: int, packs: bool = False
+) -> Batch:
+    """Pad features to a batch of `rows` rows and `length` tokens, with targets if all of them have one.
+
+    With `packs`, the batch says how `encode` packs it.
+    """
     ids = np.full((rows, length), pad_id, np.int64)
     attention, types = np.zeros((2, rows, length), np.int64)
     for row, feature in enumerate(features):
@@ -68,5 +79,17 @@ def make_batch(task: AnyTask, features: Sequence[Feature[Any]], rows: int, lengt
     arrays = {"ids": ids, "attention": attention, "types": types}
     batch = {name: torch.from_numpy(array) for name, array in arrays.items()}
     batch["weights"] = torch.arange(rows).lt(len(features)).float()
+    if packs:
+        filled = torch.from_numpy(attention.sum(1))
+        tokens = int(filled.sum())
+        batch |= pack(filled, length, tokens, rounded_length(tokens))._asdict()
     labelled = all(feature.target is not None for feature in features)
     return batch | (task.batch(features, rows, length) if labelled else {})
+
+
+def encode(encoder: Body, batch: Batch) -> Tensor:
+    """Return the hidden states (B, L, H) of a batch, computed without padding if it is packed."""
+    if "places" in batch:
+        return Packing(batch["places"], batch["texts"]).run(encoder, batch["ids"])
+    hidden: Tensor = encoder(batch["ids"], batch["attention"], batch["types"])
+    return hidden

@@ -1,11 +1,17 @@
 """The kernels of the body `modern`, and of Muon, against the plain path."""
 
+import numpy as np
 import pytest
 import torch
 
 from electra.config.bodies import ModernModel
+from electra.data.tokens.tokenizer import SPECIAL_TOKENS, wordpiece
 from electra.model import ops
 from electra.model.bodies.modern import ModernBody
+from electra.model.networks import Discriminator
+from electra.model.packing import Packing
+from electra.model.pretrained import Pretrained
+from electra.model.windows import LIMITS
 from electra.training.muon import Muon
 
 CONFIG = ModernModel(hidden_size=32, layers=3, heads=2, feed_forward_size=48, vocab_size=50, window=16)
@@ -56,6 +62,27 @@ def test_a_text_has_the_same_states_alone_and_packed(body, agree, device):
     texts = 1 + (torch.arange(130, device=device) >= 60).long()[None]
     packed = body(ids, texts)
     agree([packed[:, :60], packed[:, 60:]], [body(ids[:, :60]), body(ids[:, 60:])], CONFIG.layers)
+
+
+def test_texts_are_packed_only_where_the_stack_computes_them(body, device, dtype):
+    assert body.packs(dtype, device)
+    assert not ModernBody(CONFIG.model_copy(update={"dropout": 0.1})).packs(dtype, device)
+
+
+def test_texts_are_encoded_without_padding(body, device, dtype, monkeypatch):
+    if device.type == "cuda":
+        monkeypatch.setitem(LIMITS, "cuda", LIMITS["cpu"])
+    tokenizer = wordpiece([*SPECIAL_TOKENS, *"abcdefgh"])
+    model = Pretrained(Discriminator(body), tokenizer, precision="bf16" if dtype == torch.bfloat16 else "float32")
+    model.network.to(device, dtype)
+    texts = ["a b c", "d", "e f g h a b c d e f g h", ""]
+    packed = []
+    monkeypatch.setattr(Packing, "run", lambda *inputs, run=Packing.run: packed.append(1) or run(*inputs))
+    found, scores = model.encode(texts), model.score(texts)
+    assert packed
+    bound = 2e-2 if dtype == torch.bfloat16 else 1e-5
+    np.testing.assert_allclose(found, np.concatenate([model.encode([text]) for text in texts]), atol=bound)
+    np.testing.assert_allclose(scores, np.concatenate([model.score([text]) for text in texts]), rtol=bound)
 
 
 @pytest.mark.filterwarnings("ignore:.* encountered in")  # numpy's, of the interpreter

@@ -160,6 +160,11 @@ class ModernBody(Body):
                 hidden = layer(hidden, view)
         return ops.norm(hidden, self.final_norm)
 
+    def packs(self, dtype: torch.dtype, device: torch.device) -> bool:
+        like = torch.empty(1, 1, 1, dtype=dtype, device=device)
+        drops = self.config.dropout or self.config.attention_dropout
+        return not drops and self._fits_stack(like) and ops.choose("pre_norm_stack", like) == "triton"
+
     def matrices(self) -> dict[str, int]:
         named = self.layers.named_parameters(prefix="layers")
         return {name: STACKED.get(name.split(".")[-2], 1) for name, weight in named if weight.dim() == 2}
@@ -222,7 +227,8 @@ class ModernBody(Body):
         head_size = config.hidden_size // config.heads
         dtype = torch.float16 if hidden.dtype == torch.bfloat16 else torch.float32  # finer than bf16 from -1 to 1
         thetas = config.global_theta, config.local_theta
-        tables = [rotation_table(length, theta, head_size, device, dtype) for theta in thetas]
+        rows = 1 << (length - 1).bit_length()  # tables of few lengths, which are kept
+        tables = [rotation_table(rows, theta, head_size, device, dtype) for theta in thetas]
         nexts: list[Any] = [*(layer.attention_norm for layer in list(self.layers)[1:]), self.final_norm]
         weights = [w for layer, norm in zip(self.layers, nexts, strict=True) for w in layer.weights(norm)]  # type: ignore[operator]
         settings = Settings(config.heads, config.layer_norm_eps, config.global_every, config.window // 2)
@@ -254,7 +260,7 @@ def rotations(positions: Tensor, theta: float, head_size: int) -> tuple[Tensor, 
     return angles.cos(), angles.sin()
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=32)
 def rotation_table(
     length: int, theta: float, head_size: int, device: torch.device, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
