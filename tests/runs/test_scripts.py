@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 ARGUMENTS = {
     "claim.sh": ["corpus", "glue", "squad", "conll", "out", "0.15"],
     "ablations.sh": ["corpus", "glue", "out", "8_000"],
-    "record.sh": ["vocab.txt", "glue", "out", "a.txt", "b.txt"],
+    "record.sh": ["10", "vocab.txt", "tasks", "out", "a.txt", "b.txt"],
     "embedded.sh": ["out", "1", "a.txt"],
 }
 
@@ -85,6 +85,17 @@ def test_the_record_is_within_its_size_limit_and_leaves_time_for_scoring(recorde
     commands = recorded("record.sh", *ARGUMENTS["record.sh"])
     (config,) = configs(commands).values()
     assert 0.1 < config.train.hours <= 450 / 3600
+    (longer,) = configs(recorded("record.sh", "20", *ARGUMENTS["record.sh"][1:3], "more", "a.txt")).values()
+    assert 0.2 < longer.train.hours <= 960 / 3600
     (config,) = configs(commands, "train.steps=1").values()
     small = flops(load_config("small")).parameters["discriminator"]
     assert flops(config).parameters["discriminator"] <= small
+
+
+def test_a_record_that_continues_keeps_its_hours_and_adds_up_its_seconds(recorded, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "hours").write_text("0.05")
+    (tmp_path / "out" / "seconds").write_text("100")
+    commands = recorded("record.sh", "20", "vocab.txt", "tasks", str(tmp_path / "out"), "a.txt")
+    assert [config.train.hours for config in configs(commands).values()] == [0.05]
+    assert 100 <= int((tmp_path / "out" / "seconds").read_text()) < 160
