@@ -174,7 +174,7 @@ def test_a_median_model_whose_second_training_was_stopped_is_not_kept_half_train
     assert electra.evaluate(tmp_path / "run").metrics == results["seeds"][results["kept"]]["metrics"]
 
 
-@pytest.mark.parametrize("checkpoints", [["checkpoint_every=10"], []])
+@pytest.mark.parametrize("checkpoints", [["checkpoint_every=10"], pytest.param([], marks=pytest.mark.slow)])
 def test_a_killed_run_goes_on(tune, arguments, tmp_path, checkpoints):
     keys = ["seeds=2", "optimizer=electra", "dropout=0.1", *checkpoints]
     whole = tune(*keys, out="whole")
