@@ -3,11 +3,11 @@ import time
 from itertools import groupby
 
 import pytest
+import tomli_w
 import torch
 
 from electra.config.load import load_config
 from electra.errors import ConfigError, ElectraError
-from electra.recipes.bench import timing
 from electra.recipes.bench.huggingface import CarefulGlue, HuggingFaceStep, TypicalGlue
 from electra.recipes.bench.step import bench_step
 from electra.recipes.bench.timing import LEAST_REPETITIONS, Row, Trial, take_turns
@@ -67,9 +67,11 @@ def test_variants_take_turns():
     assert [name for name, _ in groupby(order)] == ["first", "second"] * LEAST_REPETITIONS
 
 
-def test_a_preset_with_short_sequences_at_first_is_timed_at_any_length(monkeypatch):
-    monkeypatch.setattr(timing, "LEAST_REPETITIONS", 1)
-    (row,) = bench_step("quick", 1, 10, seconds=0, against="none", device=CPU).rows
+def test_a_config_with_short_sequences_at_first_is_timed_at_any_length(tmp_path):
+    config = load_config("quick", ["model.layers=1"])
+    assert config.train.start_length == 16
+    (tmp_path / "quick.toml").write_text(tomli_w.dumps(config.model_dump(exclude_none=True)))
+    (row,) = bench_step(str(tmp_path / "quick.toml"), 1, 10, seconds=0, against="none", device=CPU).rows
     assert row.seq == 10
 
 
