@@ -46,4 +46,3 @@ def train(
     with LiveLine(quiet) as live:
         folder = run(sources, out=out, listeners=[live], say=echo, **chosen)
     show_outcome(folder)
-

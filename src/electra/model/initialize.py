@@ -1,7 +1,11 @@
-"""How weights start, as in the original: truncated normal, or Glorot-uniform for projections and last layers."""
+"""How weights start, as in the original: truncated normal, or Glorot-uniform for projections and last layers.
+
+Token embeddings may start from the text instead, which the original does not do.
+"""
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
@@ -26,6 +30,23 @@ def glorot_linear(inputs: int, outputs: int) -> nn.Linear:
 def truncated_normal_(weight: Tensor, std: float) -> None:
     """Draw from a normal distribution truncated at two standard deviations."""
     nn.init.trunc_normal_(weight, std=std, a=-2 * std, b=2 * std)
+
+
+def cooccurrence_vectors(pairs: Tensor, size: int, std: float) -> Tensor:
+    """Return (V, size) vectors of tokens: one half tells what follows a token in the text, the other what precedes it.
+
+    `pairs` is a sparse (V, V) count of successive tokens. Its positive pointwise mutual information is factorized by a
+    truncated SVD, as in Levy, Goldberg and Dagan (2015), whose smoothing of frequent neighbors is used too.
+    """
+    pairs = pairs.coalesce()
+    first, second = pairs.indices()
+    before, after = (torch.zeros(len(pairs)).index_add(0, index, pairs.values()) for index in (first, second))
+    smooth = after**0.75
+    information = (pairs.values() * smooth.sum() / (before[first] * smooth[second])).log().clamp(min=0)
+    left, weights, right = torch.svd_lowrank(torch.sparse_coo_tensor(pairs.indices(), information, pairs.shape, check_invariants=True), size // 2, 4)
+    vectors = torch.cat([left * weights.sqrt(), right * weights.sqrt()], dim=1)
+    vectors -= vectors.mean(0)
+    return vectors * (std / vectors.std(0).mean())
 
 
 class Undrawn(TorchFunctionMode):

@@ -22,6 +22,7 @@ from electra.data.files import atomic_folder
 from electra.data.mix import mix
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import CheckpointError, ConfigError, ElectraError
+from electra.model.body import Embeddings
 from electra.model.networks import MaskedLM
 from electra.model.pretrained import Pretrained, load
 from electra.objectives.base import Objective, Stage, Step
@@ -147,6 +148,11 @@ class Pretraining(Training):
             objective.adopt(load(stage_before, device="cpu"))
         elif config.init is not None:
             self.warnings += [f"{config.init} {lack}" for lack in objective.adopt(load(config.init, device="cpu"))]
+        elif config.embeddings == "cooccurrence":
+            pairs = self.corpora.token_pairs(config.model.vocab_size)
+            for table in objective.modules():
+                if isinstance(table, Embeddings) and table.source is table:
+                    table.start_from(pairs)
         return objective
 
     def begin(self) -> None:

@@ -13,7 +13,7 @@ EXPLANATIONS = {  # by a text that identifies the warning: what it means, and wh
         "Train longer (train.hours, or --hours of electra train), or on a faster machine.",
     ),
     "the run is behind": (
-        "Healthy runs of this size in the project's ledger have a better held-out metric after as many tokens. AUC near "
+        "Healthy runs of this size in the project's ledger reach more on held-out text after as many tokens. AUC near "
         "0.5 is chance: about six of seven tokens are original, so a network that always answers “original” is mostly "
         "right and has learned nothing.",
         "If the curve is still flat after a quarter of the run, restart with the setting that the warning names, or "
