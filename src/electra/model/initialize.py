@@ -43,7 +43,9 @@ def cooccurrence_vectors(pairs: Tensor, size: int, std: float) -> Tensor:
     before, after = (torch.zeros(len(pairs)).index_add(0, index, pairs.values()) for index in (first, second))
     smooth = after**0.75
     information = (pairs.values() * smooth.sum() / (before[first] * smooth[second])).log().clamp(min=0)
-    left, weights, right = torch.svd_lowrank(torch.sparse_coo_tensor(pairs.indices(), information, pairs.shape, check_invariants=True), size // 2, 4)
+    left, weights, right = torch.svd_lowrank(
+        torch.sparse_coo_tensor(pairs.indices(), information, pairs.shape, check_invariants=True), size // 2, 4
+    )
     vectors = torch.cat([left * weights.sqrt(), right * weights.sqrt()], dim=1)
     vectors -= vectors.mean(0)
     return vectors * (std / vectors.std(0).mean())

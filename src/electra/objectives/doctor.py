@@ -29,12 +29,12 @@ class Doctor:
     model: ModelConfig
     objective: Masking
     train: TrainConfig
-    from_scratch: bool = True  # not continuing from a model
+    start: Literal["random", "cooccurrence", "model"] = "random"  # of the weights
 
     @cached_property
     def band(self) -> Band | None:
         """What similar runs reach; None if there are none."""
-        return expected_band(self.model, self.objective) if self.from_scratch else None
+        return None if self.start == "model" else expected_band(self.model, self.objective)
 
     def verdict(self, record: Mapping[str, Any]) -> Verdict | None:
         """Return what the run has learned, or None if the record does not show it."""
@@ -94,6 +94,7 @@ class Doctor:
             return f"train on at least {amount(self.band.needed)} tokens"
         model, train = self.model, self.train
         followed = {
+            "embeddings=cooccurrence": self.start != "random",
             "train.start_length=16 train.length_warmup_steps=1000": train.start_length,
             "model.dropout=0.0 model.attention_dropout=0.0": not (model.dropout or model.attention_dropout),
             "objective.prior=0.13": getattr(self.objective, "prior", True),

@@ -89,7 +89,7 @@ class Corpora(list[Corpus]):
         return torch.from_numpy(counts.sum(0)).float()
 
     def token_pairs(self, vocab_size: int) -> Tensor:
-        """Count in part of the text which tokens follow each other, as a sparse (V, V) tensor; next but one for half."""
+        """Count in part of the text how often tokens follow each other, as a sparse (V, V) tensor; next but one: half."""
         found = []
         for corpus in self:
             special = [number for name, number in corpus.manifest.special_ids.items() if name != "unk"]
@@ -102,7 +102,9 @@ class Corpora(list[Corpus]):
                     found.append((keys, counts / distance))
         keys, counts = (torch.from_numpy(np.concatenate(part)) for part in zip(*found, strict=True))
         places = torch.stack([keys // vocab_size, keys % vocab_size])
-        return torch.sparse_coo_tensor(places, counts.float(), (vocab_size, vocab_size), check_invariants=True).coalesce()
+        return torch.sparse_coo_tensor(
+            places, counts.float(), (vocab_size, vocab_size), check_invariants=True
+        ).coalesce()
 
     def _check(self, config: PretrainConfig) -> None:
         corpus, model = self[0], config.model

@@ -10,7 +10,7 @@ from electra.training.run import Run, read_records
 
 def doctor(config: PretrainConfig) -> Doctor:
     """Return the judge of a run with these settings."""
-    return Doctor(config.model, config.objective, config.train, from_scratch=config.init is None)
+    return Doctor(config.model, config.objective, config.train, "model" if config.init else config.embeddings)
 
 
 def verdict(folder: Path) -> Verdict | None:

@@ -213,5 +213,6 @@ def split_off(shard: Shard, count: int, end: ShardWriter) -> tuple[Shard, Shard]
     for writer, part in zip(writers, (rows[:-count], rows[-count:]), strict=True):
         writer.write(part)
     first, last = (writer.finish() for writer in writers)
-    assert first and last
+    assert first
+    assert last
     return first, last
