@@ -27,27 +27,26 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(electra, text, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_train_takes_settings_and_suggests_the_next_command(electra, text, tmp_path, monkeypatch):
+def test_train_takes_settings_and_states_what_was_learned(electra, text, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     settings = [part for key in ("train.steps=2", "model.layers=1") for part in ("--set", key)]
     result = electra("train", str(text), "--hours", "0.1", "--out", "run", "--quiet", *settings)
     assert result.returncode == 0, result.stderr
     assert all(line.startswith("warning: ") for line in result.stderr.splitlines())
-    *_, tokenizer, corpus, done, then = result.stdout.splitlines()
-    names = [line.split(":")[0] for line in (tokenizer, corpus, done)]
-    assert names == ["run/tokenizer", "run/corpus", "run"]
-    assert then.startswith("Next: electra detect run ")
+    *_, tokenizer, corpus, verdict, done, then = result.stdout.splitlines()
+    names = [line.split(":")[0] for line in (tokenizer, corpus, verdict, done)]
+    assert names == ["run/tokenizer", "run/corpus", "run", "run"]
+    assert verdict.startswith("run: Learned nothing: AUC 0.")
+    assert then == "Next: electra report run --out report.html"  # two updates make no model to detect with
     assert json.loads((tmp_path / "run/plan.json").read_text())["overrides"] == ["train.steps=2", "model.layers=1"]
 
 
-def test_a_few_documents_can_be_held_out_and_the_same_command_resumes(electra, tmp_path):
-    (tmp_path / "text.txt").write_text("\n\n".join(f"The chef ate meal number {n}. " * 40 for n in range(20)))
+def test_part_of_a_single_document_is_held_out_and_the_same_command_resumes(electra, tmp_path):
+    (tmp_path / "text.txt").write_text("\n".join(f"The chef ate meal number {n}. " * 40 for n in range(20)))
     settings = [part for key in ("train.steps=1", "model.layers=1") for part in ("--set", key)]
     command = ["train", tmp_path / "text.txt", "--hours", "0.1", "--quiet", *settings]
-    warned = electra(*command, "--out", tmp_path / "warned").stderr
-    assert "--heldout 0.05 of electra corpus and electra train holds out one in twenty" in warned
     for _ in range(2):
-        result = electra(*command, "--out", tmp_path / "run", "--heldout", "0.3")
+        result = electra(*command, "--out", tmp_path / "run")
         assert result.returncode == 0, result.stderr
         assert "held out" not in result.stderr
     assert "heldout_loss" in (tmp_path / "run/metrics.jsonl").read_text()

@@ -87,7 +87,12 @@ def test_a_collapse_is_told_apart_from_a_slow_run():
 def test_bands_are_of_the_same_objective_generator_and_width():
     quick = load_config("quick")
     band = expected_band(quick.model, quick.objective)
-    assert (band.objective, band.generator, band.width, band.metric) == ("electra", "masked_lm", 256, "discriminator_auc")
+    assert (band.objective, band.generator, band.width, band.metric) == (
+        "electra",
+        "masked_lm",
+        256,
+        "discriminator_auc",
+    )
     assert expected_band(load_config("base").model, quick.objective) is None
     low, high = band.at(10**9)
     assert band.at(1) == (band.low[0], band.high[0])

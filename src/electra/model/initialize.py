@@ -6,8 +6,11 @@ Token embeddings may start from the text instead, which the original does not do
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
+
+SMOOTHING = 0.75  # exponent of the frequency of neighbors
 
 
 def normal_linear(inputs: int, outputs: int, std: float, bias: bool = True) -> nn.Linear:
@@ -39,14 +42,13 @@ def cooccurrence_vectors(pairs: Tensor, size: int, std: float) -> Tensor:
     truncated SVD, as in Levy, Goldberg and Dagan (2015), whose smoothing of frequent neighbors is used too.
     """
     pairs = pairs.coalesce()
-    first, second = pairs.indices()
-    before, after = (torch.zeros(len(pairs)).index_add(0, index, pairs.values()) for index in (first, second))
-    smooth = after**0.75
-    information = (pairs.values() * smooth.sum() / (before[first] * smooth[second])).log().clamp(min=0)
-    left, weights, right = torch.svd_lowrank(
-        torch.sparse_coo_tensor(pairs.indices(), information, pairs.shape, check_invariants=True), size // 2, 4
-    )
-    vectors = torch.cat([left * weights.sqrt(), right * weights.sqrt()], dim=1)
+    (first, second), counts, rank = pairs.indices(), pairs.values(), min(size // 2, len(pairs))
+    before, after = (counts.new_zeros(len(pairs)).index_add(0, index, counts) for index in (first, second))
+    after = after**SMOOTHING
+    information = (counts * after.sum() / (before[first] * after[second])).log().clamp(min=0)
+    matrix = torch.sparse_coo_tensor(pairs.indices(), information, pairs.shape, check_invariants=True)
+    left, weights, right = torch.svd_lowrank(matrix, rank, niter=4)
+    vectors = F.pad(torch.cat([left, right], dim=1) * weights.sqrt().repeat(2), (0, size - 2 * rank))
     vectors -= vectors.mean(0)
     return vectors * (std / vectors.std(0).mean())
 
