@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from electra.cli.outcome import show_outcome
+from electra.config.load import dump_config, load_config
 from electra.recipes import speed
 
 
@@ -52,10 +54,23 @@ def test_part_of_a_single_document_is_held_out_and_the_same_command_resumes(elec
     assert "heldout_loss" in (tmp_path / "run/metrics.jsonl").read_text()
 
 
-def test_after_a_masked_lm_fine_tuning_is_suggested(electra, text, tmp_path):
-    settings = [part for key in ("train.steps=1", "model.layers=1", "objective.name=mlm") for part in ("--set", key)]
-    result = electra("train", text, "--hours", "0.1", "--out", tmp_path / "run", "--quiet", *settings)
-    assert result.stdout.splitlines()[-1].startswith("Next: electra finetune table data=TABLE.csv model=")
+@pytest.mark.parametrize(
+    ("objective", "metric", "command"),
+    [
+        ("electra", "discriminator_auc", 'electra detect RUN "a sentence with a wrong word in it"'),
+        ("mlm", "mlm_hidden_accuracy", "electra finetune table data=TABLE.csv model=RUN out=runs/tuned"),
+    ],
+)
+def test_a_model_that_has_learned_something_is_put_to_use(tmp_path, capsys, objective, metric, command):
+    config = load_config("tiny", [f"objective.name={objective}"])
+    (tmp_path / "config.toml").write_text(dump_config(config))
+    for value, suggested in ((0.75, command), (0.05, "electra report RUN --out report.html")):
+        record = {"step": 9, "tokens": 10**7, "heldout_loss": 1.0, f"heldout_{metric}": value}
+        (tmp_path / "metrics.jsonl").write_text(json.dumps(record))
+        show_outcome(tmp_path)
+        learned, _, then = capsys.readouterr().out.splitlines()
+        assert ("Learned nothing" in learned) == (value == 0.05)
+        assert then == f"Next: {suggested.replace('RUN', str(tmp_path))}"
 
 
 def test_a_dry_run_refuses_what_the_command_refuses(electra, text, tmp_path):

@@ -324,6 +324,14 @@ def test_the_advice_for_a_run_that_comes_apart_works(config, records):
     assert (latest["step"], latest["skipped"]) == (30, 0)
 
 
+def test_a_run_that_learns_nothing_is_warned_once_also_if_it_resumes(config, records):
+    for steps in (20, 30):
+        run = pretrain(config("train.learning_rate=1e-9", "objective.generator.kind=uniform", f"train.steps={steps}"))
+    (warning,) = [line for line in records(run) if "warning" in line]
+    assert warning["step"] == 5
+    assert warning["warning"].startswith("the run is behind: learned nothing: AUC 0.")
+
+
 def test_text_that_is_read_too_often_is_reported_once(config, records):
     long = config("train.steps=2000")
 

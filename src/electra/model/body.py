@@ -50,7 +50,8 @@ class Embeddings(nn.Module, ABC):
     def start_from(self, pairs: Tensor) -> None:
         """Start the tokens that `pairs` counts, a sparse (V, V) tensor, from how they follow each other."""
         words = self.get_parameter("words.weight")
-        counted = pairs.coalesce().indices().unique()
+        counted = torch.zeros(len(words), dtype=torch.bool)
+        counted[pairs.coalesce().indices().flatten()] = True
         words[counted] = cooccurrence_vectors(pairs, words.size(1), self.config.initializer_std)[counted]
 
     def table(self, name: str) -> Tensor:

@@ -61,7 +61,7 @@ def _run(folder: Path, points: int) -> Data:
     config, results = flatten(read_part(run.config) or {}), read_part(folder / "results.json")
     pretraining = "objective.name" in config or not (config or results)
     settings, problem = _settings(folder) if config and pretraining else (None, None)
-    per_token = settings and _flops_per_token(settings)
+    per_token = _flops_per_token(settings) if settings else None
     before, state = _before(folder), _state(records)
     seeds = [record for path in _files(folder, "seeds/*/metrics.jsonl") for record in read_records(path)]
     return {
