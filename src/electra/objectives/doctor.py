@@ -10,7 +10,8 @@ from electra.config.objectives import Masking
 from electra.config.schema import TrainConfig
 from electra.objectives.expected import Band, expected_band, guessing, metric_of
 
-SETTLED = 0.1  # share of the budget after which a run is judged
+SETTLED, UNKNOWN = 0.1, 0.5  # share of the budget after which a run is judged; without similar runs
+CLEARLY = 0.1  # above guessing: what a run without similar ones should reach
 SHOWN = {"discriminator_auc": "AUC {:.2f}", "mlm_hidden_accuracy": "{:.0%} of the hidden tokens predicted"}
 
 
@@ -43,7 +44,7 @@ class Doctor:
         if value is None:
             return None
         found = f"{SHOWN[metric].format(value)} after {amount(tokens)} tokens"
-        low, high = 0.0, 1.0
+        low, high = guessing(self.objective) + CLEARLY, 1.0
         if self.band:
             judged = max(tokens, self.band.needed)
             low, high = self.band.at(judged)
@@ -58,7 +59,7 @@ class Doctor:
 
     def shortage(self, tokens: float) -> list[str]:
         """Return a warning if a run that reads this many tokens is too short."""
-        if self.band is None or not self._early(tokens):
+        if self.band is None or tokens >= self.band.needed:
             return []
         counts = f"{amount(tokens)} tokens, where runs of this size need {amount(self.band.needed)}"
         return [f"the run is too short to learn anything: it reads about {counts}; {self._advice(tokens)}"]
@@ -75,7 +76,7 @@ class Doctor:
                 "the discriminator calls every token replaced and ranks tokens barely above chance: it has collapsed; "
                 "resume from an earlier checkpoint with a lower train.learning_rate"
             )
-        elif (verdict := self.verdict(record)) and verdict.learned != "enough" and not self._early(tokens):
+        elif (verdict := self.verdict(record)) and verdict.learned != "enough" and self._due(tokens, progress):
             found.append(f"the run is behind: {verdict.sentence[0].lower()}{verdict.sentence[1:]}")
         if value.get("sampled_accuracy", 0.0) > 0.75 or value.get("replaced_fraction", 1.0) < 0.02:
             found.append(
@@ -84,13 +85,13 @@ class Doctor:
             )
         return found
 
-    def _early(self, tokens: float) -> bool:
-        """Return whether healthy runs may have learned nothing by then."""
-        return self.band is not None and tokens < self.band.needed
+    def _due(self, tokens: float, progress: float) -> bool:
+        """Return whether a run should have learned something by now."""
+        return tokens >= self.band.needed if self.band else progress >= UNKNOWN
 
     def _advice(self, tokens: float) -> str:
         """Return what to try, leaving out what the run does already."""
-        if self.band and self._early(tokens):
+        if self.band and tokens < self.band.needed:
             return f"train on at least {amount(self.band.needed)} tokens"
         model, train = self.model, self.train
         followed = {

@@ -89,7 +89,7 @@ class Corpora(list[Corpus]):
         return torch.from_numpy(counts.sum(0)).float()
 
     def token_pairs(self, vocab_size: int) -> Tensor:
-        """Count in part of the text how often tokens follow each other, next but one by half: a sparse (V, V) tensor."""
+        """Count in part of the text which tokens follow each other, next but one by half: a sparse (V, V) tensor."""
         found = []
         for corpus in self:
             special = [number for name, number in corpus.manifest.special_ids.items() if name != "unk"]
