@@ -5,6 +5,7 @@ docs/pretraining.md lists all the rules of thumb.
 
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -24,19 +25,18 @@ from electra.recipes.speed import Speed, measure_speed
 from electra.recipes.verdict import doctor
 from electra.training.schedule import total_steps
 
-LENGTH, SHORT_LENGTH = 128, 32  # tokens per sequence; of `nano`, which learns sooner from short ones
+LENGTH = 128  # tokens per sequence, for every size: models learn mostly from nearby context
 BYTES_PER_TOKEN = 4  # of UTF-8; close to it in English, Russian and Chinese
 BYTES_PER_PIECE = 2000  # of text per vocabulary piece, so that each piece is seen often enough
 SMALLEST_VOCABULARY, LARGEST_VOCABULARY = 1024, 30_522
 TOKENS_PER_PARAMETER = 20  # read in training; with fewer, a smaller model does better
 MOST_EPOCHS = 40  # beyond this, more hours hardly help
-WARMUP_SHARE, FEWEST_UPDATES, SMALLEST_BATCH = 0.06, 2000, 16
+WARMUP_SHARE, FEWEST_UPDATES, SMALLEST_BATCH = 0.06, 2000, 8
 SHORT_SHARE = 0.1  # of the updates use short sequences, but at most as many updates as in `quick`
 AS_IN_QUICK = ("objective.prior", "model.dropout", "model.attention_dropout")  # for every size
 SAMPLE_BYTES = 1 << 26  # of text read to estimate its size
 Case = Literal["uncased", "cased"]
 SIZES = dict.fromkeys(("cpu", "mps"), ("nano", "tiny", "quick")) | {"cuda": ("nano", "tiny", "quick", "base")}
-METHOD = ("objective.name", "objective.algorithm", "objective.generator")  # keys that rule out `nano`
 
 
 @dataclass(frozen=True)
@@ -78,16 +78,16 @@ def make_plan(sources: Sequence[str | Path], *, hours: float, overrides: Sequenc
     text_bytes, text_known = measure_text(names, tally)
     text_tokens = max(1, text_bytes // BYTES_PER_TOKEN)
     most = MOST_EPOCHS * text_tokens if text_known else math.inf
-    device = find_device(load_layers("tiny", _shape("tiny", text_bytes, overrides), overrides).device)
-    shapes = {name: _shape(name, text_bytes, overrides) for name in sizes(device, overrides)}
-    candidates = {name: load_layers(name, shape, overrides) for name, shape in shapes.items()}
+    shape = _shape(text_bytes, overrides)
+    device = find_device(load_layers("tiny", shape, overrides).device)
+    candidates = _candidates(SIZES[device.type], shape, overrides)
     if any(len(objective_class(c.objective).stages(c.objective)) > 1 for c in candidates.values()):
         raise ConfigError("electra train plans one stage of training; for objectives with two use electra pretrain")
     parameters = {n: count_parameters(on_meta(c.model, c.objective))["joint"] for n, c in candidates.items()}
     speeds = _speeds(candidates, parameters, hours, most, device)
     affordable = {name: min(hours * 3600 * speed.tokens_per_second, most) for name, speed in speeds.items()}
     preset = choose(affordable, parameters)
-    budget = [*shapes[preset], f"train.hours={hours!r}"]
+    budget = [*shape, f"train.hours={hours!r}"]
     settings = [*budget, *_training(preset, budget, overrides, speeds[preset], affordable[preset])]
     config = load_layers(preset, settings, overrides)
     steps = total_steps(config.train) or _steps(config, affordable[preset])
@@ -116,20 +116,22 @@ def make_plan(sources: Sequence[str | Path], *, hours: float, overrides: Sequenc
     )
 
 
-def _shape(preset: str, text_bytes: int, overrides: Sequence[str]) -> list[str]:
-    """Return the sizes of a preset; sequences that are short at first are added when the number of updates is known."""
+def _shape(text_bytes: int, overrides: Sequence[str]) -> list[str]:
+    """Return the settings shared by all sizes; short sequences are added later, when the number of updates is known."""
     if any(override.partition("=")[0].strip() == "train.hours" for override in overrides):
         raise ConfigError("train.hours cannot be set here; use --hours instead")
-    length = SHORT_LENGTH if preset == "nano" else LENGTH
-    shape = [f"model.vocab_size={vocabulary(text_bytes)}", f"model.max_length={LENGTH}", f"train.length={length}"]
-    length = gather(PretrainConfig, preset, shape, overrides)["train.length"].value
-    return [*shape, f"train.start_length={length}", "train.length_warmup_steps=1"]
+    sizes = [f"model.vocab_size={vocabulary(text_bytes)}", f"model.max_length={LENGTH}", f"train.length={LENGTH}"]
+    length = gather(PretrainConfig, "tiny", sizes, overrides)["train.length"].value
+    return [*sizes, f"train.start_length={length}", "train.length_warmup_steps=1"]
 
 
-def sizes(device: torch.device, overrides: Sequence[str]) -> list[str]:
-    """Return the presets to choose from, the smallest first; `nano` only if the user does not choose how to train."""
-    chosen = any(override.strip().startswith(METHOD) for override in overrides)
-    return [name for name in SIZES[device.type] if name != "nano" or not chosen]
+def _candidates(names: Sequence[str], shape: list[str], overrides: Sequence[str]) -> dict[str, PretrainConfig]:
+    """Return the presets to choose from; `nano`, which has another body and no generator, only if the overrides fit."""
+    fitting: dict[str, PretrainConfig] = {}
+    for name in names:
+        with suppress(ConfigError) if name == "nano" else nullcontext():
+            fitting[name] = load_layers(name, shape, overrides)
+    return fitting
 
 
 def describe(plan: Plan) -> list[str]:
