@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from entries import RESULTS, records
 
-GRID = [2**power for power in range(18, 31)]  # tokens
+GRID = [round(2 ** (half / 2)) for half in range(32, 61)]  # tokens
 QUANTILES, MARGIN = (0.1, 0.9), 0.02  # of the runs; added on both sides, since most bands have few runs
 FEWEST_RUNS = 2
 HEALTHY = {"discriminator_auc": 0.7, "mlm_hidden_accuracy": 0.2}  # at the end of a run
@@ -46,7 +46,7 @@ def _band(kind: tuple[Any, ...], curves: Sequence[tuple[list[int], list[float]]]
     """Return the range of the runs at each point of the grid that any of them reached."""
     band: dict[str, Any] = dict(zip(("objective", "generator", "width", "metric"), kind, strict=True))
     band |= {"runs": len(curves), "tokens": [], "low": [], "high": []}
-    for point in GRID:
+    for point in sorted({*GRID, max(tokens[-1] for tokens, _ in curves)}):
         here = [
             np.interp(np.log(point), np.log(tokens), values)
             for tokens, values in curves
