@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from electra.recipes import speed
-from electra.recipes.speed import CPU_TOKENS, measure_speed
+from electra.recipes.speed import CPU_MICRO_BATCH, measure_speed
 
 
 @pytest.fixture(autouse=True)
@@ -25,4 +25,4 @@ def test_whole_words_are_timed_too(tiny_config):
 
 
 def test_a_cpu_takes_a_few_sequences_at_a_time(tiny_config):
-    assert measure_speed(tiny_config, torch.device("cpu")).micro_batch_size == CPU_TOKENS // tiny_config.train.length
+    assert measure_speed(tiny_config, torch.device("cpu")).micro_batch_size == CPU_MICRO_BATCH

@@ -20,7 +20,7 @@ from electra.training.update import Update
 TOKENIZER = wordpiece(SPECIAL_TOKENS)  # for uses that need only the special tokens
 SECONDS = 2.0  # of timed steps, after one that is not
 STEPS_AT_ONCE = 5  # on a GPU, between two looks at the clock: steps are queued
-CPU_TOKENS = 1024  # at a time, to bound memory and time of the measurement
+CPU_MICRO_BATCH = 8  # sequences at a time, to bound memory and time of the measurement
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,7 @@ class JointStep:
 
 def measure_speed(config: PretrainConfig, device: torch.device) -> Speed:
     """Time joint steps of a config on random ids; a batch that does not fit into GPU memory is halved until it does."""
-    micro = config.train.batch_size
-    if device.type != "cuda":
-        micro = min(micro, max(1, CPU_TOKENS // config.train.length))
+    micro = config.train.batch_size if device.type == "cuda" else min(CPU_MICRO_BATCH, config.train.batch_size)
     while True:
         try:
             return Speed(_tokens_per_second(config, device, micro), micro)
