@@ -22,6 +22,7 @@ from entries import (
     speed,
     table,
 )
+from expected import expected_curves
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
@@ -207,7 +208,8 @@ TABLES = {
     "runs": runs_table,
     "scores": scores_table,
 }
-PAGES = {"cli.md": cli_page, "config.md": config_page, "python.md": python_page}
+EXPECTED = "../src/electra/objectives/expected.json"  # ships with the package, which has no ledger
+PAGES = {"cli.md": cli_page, "config.md": config_page, "python.md": python_page, EXPECTED: expected_curves}
 
 if __name__ == "__main__":
     for name, page in PAGES.items():

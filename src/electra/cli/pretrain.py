@@ -6,6 +6,7 @@ from typing import Annotated
 from typer import Option, echo
 
 from electra.cli.options import Overrides, Preset, Quiet
+from electra.cli.outcome import show_outcome
 
 EXAMPLES = (
     "electra pretrain quick data=corpus out=runs/quick train.hours=1.0",
@@ -36,4 +37,4 @@ def pretrain(
     with LiveLine(quiet) as line:
         folder = run(config, [line])
     if os.environ.get("RANK", "0") == "0":  # only the first worker prints
-        echo(f"{folder}: the model is in {folder / 'model'}")
+        show_outcome(folder)

@@ -1,12 +1,12 @@
 """`electra train`: train a model on text within a time budget."""
 
 from pathlib import Path
-from shlex import quote
 from typing import Annotated, Any
 
 from typer import Argument, Option, echo
 
 from electra.cli.options import Cased, Heldout, Quiet
+from electra.cli.outcome import show_outcome
 from electra.data.settings import Building, Vocabulary
 
 EXAMPLES = (
@@ -45,15 +45,4 @@ def train(
         return
     with LiveLine(quiet) as live:
         folder = run(sources, out=out, listeners=[live], say=echo, **chosen)
-    echo(f"{folder}: trained; the model is in {folder / 'model'}")
-    echo(f"Next: {_next(folder)}")
-
-
-def _next(folder: Path) -> str:
-    """Return a command that uses the model."""
-    from electra.config.load import load_config
-    from electra.config.objectives import Detecting
-
-    if isinstance(load_config(folder).objective, Detecting):
-        return f'electra detect {quote(str(folder))} "a sentence with a wrong word in it"'
-    return f"electra finetune table data=TABLE.csv model={quote(str(folder))} out=runs/tuned"
+    show_outcome(folder)

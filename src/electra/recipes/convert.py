@@ -95,7 +95,10 @@ def config_of(model: Pretrained) -> PretrainConfig:
     # What eases a start from random weights, as in `quick`, would set a trained model back.
     presets = (preset for preset in map(load_config, preset_names()) if preset.model.body == shape.body)
     plain = [preset for preset in presets if not (preset.train.start_length or preset.train.start_batch_size)]
-    nearest = min(plain, key=lambda preset: abs(preset.model.hidden_size - shape.hidden_size))
+    trained = [
+        preset for preset in plain if isinstance(getattr(preset.objective, "generator", None), MaskedLMGenerator)
+    ]
+    nearest = min(trained, key=lambda preset: abs(preset.model.hidden_size - shape.hidden_size))
     usual = nearest.objective
     assert isinstance(usual, ElectraObjective)
     assert isinstance(usual.generator, MaskedLMGenerator)

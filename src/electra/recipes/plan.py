@@ -5,6 +5,7 @@ docs/pretraining.md lists all the rules of thumb.
 
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -21,6 +22,7 @@ from electra.objectives.build import objective_class
 from electra.recipes.flops import count_parameters, flops, on_meta
 from electra.recipes.hardware import device_name
 from electra.recipes.speed import Speed, measure_speed
+from electra.recipes.verdict import doctor
 from electra.training.schedule import total_steps
 
 LENGTH = 128  # tokens per sequence, for every size: models learn mostly from nearby context
@@ -29,12 +31,12 @@ BYTES_PER_PIECE = 2000  # of text per vocabulary piece, so that each piece is se
 SMALLEST_VOCABULARY, LARGEST_VOCABULARY = 1024, 30_522
 TOKENS_PER_PARAMETER = 20  # read in training; with fewer, a smaller model does better
 MOST_EPOCHS = 40  # beyond this, more hours hardly help
-WARMUP_SHARE, FEWEST_UPDATES, SMALLEST_BATCH = 0.06, 2000, 16
+WARMUP_SHARE, FEWEST_UPDATES, SMALLEST_BATCH = 0.06, 2000, 8
 SHORT_SHARE = 0.1  # of the updates use short sequences, but at most as many updates as in `quick`
 AS_IN_QUICK = ("objective.prior", "model.dropout", "model.attention_dropout")  # for every size
 SAMPLE_BYTES = 1 << 26  # of text read to estimate its size
 Case = Literal["uncased", "cased"]
-SIZES = {"cpu": ("tiny", "quick"), "mps": ("tiny", "quick"), "cuda": ("tiny", "quick", "base")}
+SIZES = dict.fromkeys(("cpu", "mps"), ("nano", "tiny", "quick")) | {"cuda": ("nano", "tiny", "quick", "base")}
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ def make_plan(sources: Sequence[str | Path], *, hours: float, overrides: Sequenc
     most = MOST_EPOCHS * text_tokens if text_known else math.inf
     shape = _shape(text_bytes, overrides)
     device = find_device(load_layers("tiny", shape, overrides).device)
-    candidates = {name: load_layers(name, shape, overrides) for name in SIZES[device.type]}
+    candidates = _candidates(SIZES[device.type], shape, overrides)
     if any(len(objective_class(c.objective).stages(c.objective)) > 1 for c in candidates.values()):
         raise ConfigError("electra train plans one stage of training; for objectives with two use electra pretrain")
     parameters = {n: count_parameters(on_meta(c.model, c.objective))["joint"] for n, c in candidates.items()}
@@ -123,6 +125,15 @@ def _shape(text_bytes: int, overrides: Sequence[str]) -> list[str]:
     return [*sizes, f"train.start_length={length}", "train.length_warmup_steps=1"]
 
 
+def _candidates(names: Sequence[str], shape: list[str], overrides: Sequence[str]) -> dict[str, PretrainConfig]:
+    """Return the presets to choose from; `nano`, which has another body and no generator, only if the overrides fit."""
+    fitting: dict[str, PretrainConfig] = {}
+    for name in names:
+        with suppress(ConfigError) if name == "nano" else nullcontext():
+            fitting[name] = load_layers(name, shape, overrides)
+    return fitting
+
+
 def describe(plan: Plan) -> list[str]:
     """Return a plan as lines of text."""
     speeds = ", ".join(f"{name} {speed:,.0f}" for name, speed in plan.tokens_per_second.items())
@@ -146,7 +157,7 @@ def describe(plan: Plan) -> list[str]:
         lines.append(f"            more than {written_time(plan.hours)}: train.steps or train.tokens takes precedence")
     if known and plan.epochs > 1.05 * MOST_EPOCHS:
         lines.append(f"            over {MOST_EPOCHS} epochs: add text or reduce the number of steps")
-    return lines
+    return [*lines, *(f"warning     {warning}" for warning in doctor(plan.config()).shortage(plan.tokens))]
 
 
 def written_time(hours: float) -> str:

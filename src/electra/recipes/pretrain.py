@@ -22,11 +22,11 @@ from electra.data.files import atomic_folder
 from electra.data.mix import mix
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import CheckpointError, ConfigError, ElectraError
+from electra.model.body import Embeddings
 from electra.model.networks import MaskedLM
 from electra.model.pretrained import Pretrained, load
 from electra.objectives.base import Objective, Stage, Step
 from electra.objectives.build import build_objective, objective_class
-from electra.objectives.doctor import diagnose
 from electra.objectives.draws import Draws, draw
 from electra.objectives.metrics import summarize
 from electra.objectives.samples import Sample, take_samples
@@ -36,6 +36,7 @@ from electra.recipes.corpora import Corpora
 from electra.recipes.flops import count_flops
 from electra.recipes.hardware import fitting, matrix_peak, record_environment
 from electra.recipes.plan import MOST_EPOCHS
+from electra.recipes.verdict import doctor
 from electra.training.checkpoint import Checkpoints
 from electra.training.loop import Every, Training, train
 from electra.training.processes import Processes, joined
@@ -101,7 +102,7 @@ class Pretraining(Training):
         self.more_time = f"give it more time: {self.again} train.hours=H evaluate.batches=1"
         self.text_tokens = corpora.lasting_tokens(config.train.length)
         self.warnings = self._repetition()
-        self.warned = False  # that the text was read too often
+        self.doctor = doctor(config)
         self.samples: list[Sample] = []  # of the latest evaluation
 
     @contextmanager
@@ -147,6 +148,11 @@ class Pretraining(Training):
             objective.adopt(load(stage_before, device="cpu"))
         elif config.init is not None:
             self.warnings += [f"{config.init} {lack}" for lack in objective.adopt(load(config.init, device="cpu"))]
+        elif config.embeddings == "cooccurrence":
+            pairs = self.corpora.token_pairs(config.model.vocab_size)
+            for table in objective.modules():
+                if isinstance(table, Embeddings) and table.source is table:
+                    table.start_from(pairs)
         return objective
 
     def begin(self) -> None:
@@ -206,8 +212,7 @@ class Pretraining(Training):
         judges = [number for number, count in enumerate(counts) if count]
         if not judges:
             self.warnings.append(
-                "no text is held out, so the model is not measured on new text; with few documents, "
-                "--heldout 0.05 of electra corpus and electra train holds out one in twenty"
+                "no text is held out, so the model is not measured on new text; build a corpus without --heldout 0"
             )
             return None
         weights = self.config.data_weights
@@ -247,8 +252,15 @@ class Pretraining(Training):
         """Store the samples of an evaluation, and warn of metrics that look ill."""
         if "heldout_loss" in record:
             self.run.show({"step": record["step"], "samples": [asdict(sample) for sample in self.samples]})
-        for warning in diagnose(record) + self._too_often(record):
-            self.run.report({"step": record["step"], "warning": warning})
+        for warning in self.doctor.diagnose(record) + self._too_often(record):
+            if (kind := warning.partition(":")[0]) not in self.warned:
+                self.warned.add(kind)
+                self.run.report({"step": record["step"], "warning": warning})
+
+    @cached_property
+    def warned(self) -> set[str]:
+        """The kinds of warnings that the run has had, also before it was resumed."""
+        return {record["warning"].partition(":")[0] for record in read_records(self.run.metrics) if "warning" in record}
 
     def _repetition(self) -> list[str]:
         """Warn of text that will be read too often; for a budget in hours this shows only on the way."""
@@ -259,11 +271,8 @@ class Pretraining(Training):
         return [f"{DRY}: it will be read {epochs:.0f} times; use more text or fewer steps"]
 
     def _too_often(self, record: Record) -> list[str]:
-        """Warn once of text that was read too often."""
-        if self.warned or record.get("tokens", 0) <= MOST_EPOCHS * self.text_tokens:
-            return []
-        self.warned = True
-        if any(DRY in earlier.get("warning", "") for earlier in read_records(self.run.metrics)):
+        """Warn of text that was read too often."""
+        if record.get("tokens", 0) <= MOST_EPOCHS * self.text_tokens:
             return []
         return [f"{DRY}: it was read {MOST_EPOCHS} times; use more text or fewer hours"]
 

@@ -209,3 +209,15 @@ def test_the_damaged_result_of_a_seed_is_named(make_tuned, content):
     (folder / "seeds" / "0" / "result.json").write_text(content)
     with pytest.raises(CheckpointError, match=r"result\.json is not the result of a seed: "):
         gather([folder])
+
+
+def test_a_run_is_judged_and_compared_with_healthy_ones(make_run):
+    """The run of 100,000 tokens ends at an AUC of 0.9; similar runs are measured from 65,536 tokens on."""
+    (run,) = gather([make_run("a", "objective.generator.kind=unigram")])
+    assert run["verdict"].startswith("Learned well: AUC 0.90 after 0.1 M tokens, where runs of this size reach 0.5")
+    expected = run["expected"]
+    assert expected["metric"] == "discriminator_auc"
+    assert (expected["step"][-1], expected["tokens"][-1], expected["seconds"][-1]) == (100, 100_000, 200)
+    assert len(expected["low"]) == len(expected["high"]) == len(expected["step"]) == 3
+    (trained,) = gather([make_run("b")])  # with a generator, 100,000 tokens are too few to expect anything
+    assert (trained["expected"], trained["verdict"][:12]) == (None, "Learned well")

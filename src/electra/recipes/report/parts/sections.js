@@ -41,6 +41,11 @@ function drawControls() {
   for (const [button, pressed] of choices) button.setAttribute("aria-pressed", pressed());
 }
 
+function drawVerdicts() {
+  const name = (run) => (runs.length > 1 ? make("b", { style: `color: ${run.colour}` }, `${run.name}: `) : null);
+  fill("#verdicts", visible().filter((run) => run.verdict).map((run) => make("p", {}, name(run), run.verdict, ".")));
+}
+
 function drawGlance() {
   const trained = visible().filter((run) => run.state);
   if (!show("#glance", trained.length)) return;
@@ -183,7 +188,7 @@ function drawConfigs() {
 }
 
 function draw() {
-  for (const drawPart of [drawControls, drawGlance, drawWarnings, drawCurves]) drawPart();
+  for (const drawPart of [drawControls, drawVerdicts, drawGlance, drawWarnings, drawCurves]) drawPart();
   for (const drawPart of [drawSamples, drawFinetuning, drawCost, drawConfigs]) drawPart();
   document.documentElement.dataset.drawn = chosen.axis;
 }

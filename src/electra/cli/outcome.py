@@ -1,0 +1,24 @@
+"""How `electra train` and `electra pretrain` end: what was learned, where the model is, what to do next."""
+
+from pathlib import Path
+from shlex import quote
+
+from typer import echo
+
+
+def show_outcome(folder: Path) -> None:
+    """Print the verdict on a run and the next command: its use only if it has learned something."""
+    from electra.config.load import load_config
+    from electra.config.objectives import Detecting
+    from electra.recipes.verdict import verdict
+
+    run, found = quote(str(folder)), verdict(folder)
+    if found:
+        echo(f"{folder}: {found.sentence}")
+    echo(f"{folder}: the model is in {folder / 'model'}")
+    if found and found.learned == "nothing":
+        echo(f"Next: electra report {run} --out report.html")
+    elif isinstance(load_config(folder).objective, Detecting):
+        echo(f'Next: electra detect {run} "a sentence with a wrong word in it"')
+    else:
+        echo(f"Next: electra finetune table data=TABLE.csv model={run} out=runs/tuned")
