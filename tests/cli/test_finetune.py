@@ -79,6 +79,13 @@ def test_evaluate_scores_a_split_and_writes_predictions(run, tmp_path):
     assert (tmp_path / "predictions" / "SST-2.tsv").is_file()
 
 
+def test_evaluate_names_the_file_or_folder_that_it_scored(run, tasks_folder):
+    out, *_ = run
+    assert "sst-2, train.tsv, 200 examples" in command("evaluate", out, "dev_file=train.tsv")
+    assert f"sst-2, dev of {tasks_folder}, " in command("evaluate", out, f"data={tasks_folder}")
+    assert json.loads(command("evaluate", out, "--json"))["source"] == "dev"
+
+
 def test_evaluate_refuses_an_existing_folder_before_scoring(run, tmp_path):
     out, *_ = run
     (tmp_path / "letter.txt").write_text("dear")

@@ -21,7 +21,7 @@ from electra.model.precision import as_used
 from electra.model.task_model import TaskModel, write_task_model
 from electra.recipes.evaluate import forward
 from electra.recipes.hardware import fitting, record_environment
-from electra.recipes.results import Results, chosen_seed, read_seed, summarize_seeds
+from electra.recipes.results import Results, chosen_seed, read_seed, scored, summarize_seeds
 from electra.recipes.tuning import Tuning, new_network, prepare
 from electra.tasks.base import Batch
 from electra.tasks.batches import make_batch, rounded_length, training_order
@@ -253,7 +253,7 @@ class _Seed(Training):
         self.network.train()
         predictions = tuning.task.predictions(tuning.dev.examples, tuning.dev.features, outputs)
         return _Scored(
-            metrics=tuning.task.score(tuning.dev.examples, predictions),
+            metrics=scored(tuning.task, tuning.dev.examples, predictions),
             known=tuning.task.describe() | tuning.task.calibrate(tuning.dev.examples, predictions),
             constant=tuning.task.is_constant(tuning.dev.examples, predictions),
         )
