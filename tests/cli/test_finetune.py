@@ -1,6 +1,7 @@
 """The fine-tuning commands, in the order a user types them."""
 
 import json
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -31,6 +32,12 @@ def test_finetune_prints_the_score_with_its_protocol(run):
     assert "sst-2: accuracy " in printed
     assert "(1 seed), protocol single" in printed
     assert f"{out}: wrote results.json" in printed
+
+
+def test_the_docs_list_every_field_of_the_results(run):
+    results = json.loads((run[0] / "results.json").read_text())
+    page = (Path(__file__).parents[2] / "docs/finetuning.md").read_text().partition("### results.json")[2]
+    assert [name for name in [*results, *results["seeds"][0]] if f"`{name}`" not in page] == []
 
 
 def test_a_finished_run_prints_its_results_again(run):

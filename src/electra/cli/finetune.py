@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option, echo
 
-from electra.cli.options import Json, Preset, Quiet, TuningOverrides
+from electra.cli.options import Json, Quiet, TuningOverrides, TuningPreset
 from electra.data.files import to_json
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ EXAMPLES = (
 
 
 def finetune(
-    preset: Preset,
+    preset: TuningPreset,
     overrides: TuningOverrides = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Read the data, print the plan and exit.")] = False,
     quiet: Quiet = False,
