@@ -36,15 +36,14 @@ def bounded(text: str, most: int) -> str:
 
 
 def cut(text: str, spans: Iterable[tuple[int, int]]) -> list[tuple[str, str]]:
-    """Split a text into pairs: the text before a token, including its leading space, and the token.
+    """Split a text into pairs: the text before a token, and the token.
 
     If several tokens spell one character, the first one gets it and the others are empty.
     """
     pieces, end = [], 0
     for start, stop in spans:
         start, stop = max(start, end), max(stop, end)
-        bare = text[start:stop].lstrip()
-        pieces.append((text[end : stop - len(bare)], bare))
+        pieces.append((text[end:start], text[start:stop]))
         end = stop
     return pieces
 
