@@ -24,6 +24,7 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(electra, text, tmp_path):
     assert result.returncode == 0, result.stderr
     assert [line.split()[0] for line in result.stdout.splitlines()[:4]] == ["text", "machine", "model", "training"]
     assert "FLOPs" in result.stdout
+    assert result.stdout.splitlines()[-1].startswith("vocabulary  wordpiece, uncased, accents stripped (judging by")
     assert not (tmp_path / "run").exists()
 
 
@@ -51,6 +52,14 @@ def test_a_few_documents_can_be_held_out_and_the_same_command_resumes(electra, t
         assert result.returncode == 0, result.stderr
         assert "held out" not in result.stderr
     assert "heldout_loss" in (tmp_path / "run/metrics.jsonl").read_text()
+
+
+def test_invalid_bytes_are_skipped_on_request(electra, text, tmp_path):
+    (tmp_path / "text.txt").write_bytes(text.read_bytes() + b" \xff.")
+    settings = [part for key in ("train.steps=1", "model.layers=1") for part in ("--set", key)]
+    command = ["train", tmp_path / "text.txt", "--hours", "0.1", "--quiet", *settings, "--out", tmp_path / "run"]
+    assert "electra train, vocab and corpus accept --invalid replace" in electra(*command).stderr
+    assert "1 places of the text were not valid UTF-8" in electra(*command, "--invalid", "skip").stdout
 
 
 def test_after_a_masked_lm_fine_tuning_is_suggested(electra, text, tmp_path):

@@ -15,7 +15,7 @@ from electra.data.corpus.shards import MANIFEST, Corpus, open_corpus
 from electra.data.files import write_json
 from electra.data.reading.sources import find_sources, names_of
 from electra.data.reading.text import Tally
-from electra.data.settings import Building, Vocabulary
+from electra.data.settings import Building, Invalid, Reading, Vocabulary
 from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 from electra.data.tokens.vocab import MOST_UNKNOWN, REPORT, read_report, train_vocab
 from electra.errors import CheckpointError, ConfigError, DataError
@@ -35,6 +35,7 @@ def train(
     overrides: Sequence[str] = (),
     heldout: float = Building.heldout,
     lowercase: bool = Vocabulary.lowercase,
+    invalid: Invalid = Reading.invalid,
     listeners: Sequence[Listener] = (),
     say: Callable[[str], None] = lambda line: None,
 ) -> Path:
@@ -50,11 +51,13 @@ def train(
         )
     names = names_of(sources)
     folder = Path(out).expanduser()
-    plan, known = planned(names, hours=hours, out=folder, overrides=overrides, heldout=heldout, lowercase=lowercase)
+    plan, known = planned(
+        names, hours=hours, out=folder, overrides=overrides, heldout=heldout, lowercase=lowercase, invalid=invalid
+    )
     with held(folder):
         if not known:
             write_json(folder / PLAN, asdict(plan))
-        _prepare(folder, plan, heldout, say)
+        _prepare(folder, plan, heldout, Reading(invalid=invalid), say)
     places = [text_override("data", folder / "corpus"), text_override("out", folder)]
     if begun(folder):  # settings that were changed with electra pretrain since then are kept
         return pretrain(load_config(folder, places), listeners)
@@ -70,15 +73,16 @@ def train(
     return pretrain(plan.config(*places, f"train.hours={hours_left!r}"), listeners)
 
 
-def _prepare(folder: Path, plan: Plan, heldout: float, say: Callable[[str], None]) -> None:
+def _prepare(folder: Path, plan: Plan, heldout: float, reading: Reading, say: Callable[[str], None]) -> None:
     """Build the vocabulary and the corpus unless they exist."""
     names = plan.sources  # spelled as in the first call, which is what the corpus stores
-    building = Building(length=plan.config().train.length, heldout=heldout)
+    building = Building(length=plan.config().train.length, heldout=heldout, reading=reading)
     for line in describe(plan):
         say(line)
     tokenizer_folder = folder / "tokenizer"
     if not _has_vocabulary(tokenizer_folder, plan):
-        train_vocab(names, size=plan.vocab_size, out=tokenizer_folder, lowercase=plan.case == "uncased")
+        lowercase = plan.case == "uncased"
+        train_vocab(names, size=plan.vocab_size, out=tokenizer_folder, lowercase=lowercase, reading=reading)
     tokenizer, report = load_tokenizer(tokenizer_folder), read_report(tokenizer_folder)
     say(f"{tokenizer_folder}: {tokenizer.vocab_size:,} pieces ({report.kind})")
     if (unknown := report.fertility.unknown_characters) > MOST_UNKNOWN:
@@ -88,10 +92,19 @@ def _prepare(folder: Path, plan: Plan, heldout: float, say: Callable[[str], None
         )
     corpus = _corpus(names, tokenizer, building, folder / "corpus")
     say(f"{folder / 'corpus'}: {corpus.manifest.tokens:,} tokens in {corpus.manifest.sequences:,} sequences")
+    if invalid := corpus.manifest.report["invalid_places"]:
+        say(f"{invalid:,} places of the text were not valid UTF-8")
 
 
 def planned(
-    names: list[str], *, hours: float, out: Path, overrides: Sequence[str], heldout: float, lowercase: bool
+    names: list[str],
+    *,
+    hours: float,
+    out: Path,
+    overrides: Sequence[str],
+    heldout: float,
+    lowercase: bool,
+    invalid: Invalid,
 ) -> tuple[Plan, bool]:
     """Return the plan for a text and whether it was made by an earlier call; raise if it cannot be trained."""
     check_place(out)
@@ -100,9 +113,10 @@ def planned(
         if place.is_relative_to(Path(name).expanduser().absolute()):
             raise ConfigError(f"{out} is inside {name} and would be read as text; choose another out")
     case: Case = "uncased" if lowercase else "cased"
-    if plan := _recall(out, names, hours, overrides, case):
+    reading = Reading(invalid=invalid)
+    if plan := _recall(out, names, hours, overrides, case, reading):
         return plan, True
-    plan = make_plan(names, hours=hours, overrides=overrides, case=case)
+    plan = make_plan(names, hours=hours, overrides=overrides, case=case, reading=reading)
     Building(length=plan.config().train.length, heldout=heldout)  # validates heldout
     corpus = out / "corpus"
     if (corpus / MANIFEST).is_file():
@@ -127,7 +141,7 @@ def _corpus(names: list[str], tokenizer: Tokenizer, building: Building, place: P
     try:
         sizes = [source.size for source in find_sources(names)[0]]
         if None not in sizes or not (place / MANIFEST).is_file():
-            return build_corpus(names, tokenizer, length=building.length, out=place, heldout=building.heldout)
+            return build_corpus(names, tokenizer, out=place, **vars(building))
     except DataError as problem:
         raise DataError(f"{problem}{_how_to_resume(place.parent)}") from None
     corpus = open_corpus(place)
@@ -136,7 +150,9 @@ def _corpus(names: list[str], tokenizer: Tokenizer, building: Building, place: P
     return corpus
 
 
-def _recall(folder: Path, names: list[str], hours: float, overrides: Sequence[str], case: Case) -> Plan | None:
+def _recall(
+    folder: Path, names: list[str], hours: float, overrides: Sequence[str], case: Case, reading: Reading
+) -> Plan | None:
     """Read the plan of an earlier call; None if there is none, or if it changed before the first update was saved."""
     path = folder / PLAN
     if not path.is_file():
@@ -152,7 +168,7 @@ def _recall(folder: Path, names: list[str], hours: float, overrides: Sequence[st
         "hours": plan.hours != hours,
         "overrides": sorted(plan.overrides) != sorted(overrides),
         "case": plan.case != case,
-        "text": plan.text_known and not begun(folder) and measure_text(names, Tally())[0] != plan.text_bytes,
+        "text": plan.text_known and not begun(folder) and measure_text(names, Tally(), reading)[0] != plan.text_bytes,
     }
     changed = [name for name, different in differs.items() if different]
     if changed == ["text"] and not (folder / "corpus").exists():
