@@ -9,6 +9,7 @@ from electra.model.pretrained import Pretrained
 from electra.playground.colours import css, gradient, ink, shade
 
 LONGEST_TEXT = 10_000  # characters
+PERCENT = "\u00a0%"  # a line never breaks before the sign
 THRESHOLD = 0.5  # a token with at least this probability is flagged as replaced
 
 
@@ -73,10 +74,10 @@ def scale() -> str:
 def percent(probability: float) -> str:
     """Return a probability in percent; only exact values show as 0 % or 100 %."""
     if 0 < probability < 0.005:
-        return "<1 %"
+        return f"<1{PERCENT}"
     if 0.995 <= probability < 1:
-        return ">99 %"
-    return f"{probability:.0%}".replace("%", " %")
+        return f">99{PERCENT}"
+    return f"{100 * probability:.0f}{PERCENT}"
 
 
 def _coloured(token: Token, threshold: float) -> str:
