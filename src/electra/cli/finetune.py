@@ -44,9 +44,9 @@ def finetune(
         for plan_line in _plan(tuning):
             echo(f"# {plan_line}")
         return
-    from electra.cli.progress import LiveLine
     from electra.recipes.finetune import finetune as run
     from electra.recipes.results import describe
+    from electra.training.progress import LiveLine
 
     with LiveLine(quiet) as line:
         results = run(config, [line])

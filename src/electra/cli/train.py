@@ -34,10 +34,10 @@ def train(
     Trains a vocabulary, builds a corpus, plans for the machine and the time, and pre-trains. Run the same command again
     to resume. RUN/model is a Hugging Face folder.
     """
-    from electra.cli.progress import LiveLine
     from electra.recipes.plan import describe
     from electra.recipes.train import planned
     from electra.recipes.train import train as run
+    from electra.training.progress import LiveLine
 
     chosen: dict[str, Any] = {"hours": hours, "overrides": overrides or [], "heldout": heldout}
     chosen |= {"lowercase": lowercase, "invalid": invalid}

@@ -28,6 +28,7 @@ from electra.tasks.batches import make_batch, rounded_length, training_order
 from electra.training.checkpoint import Checkpoints, NoCheckpoints
 from electra.training.loop import Every, Training, train
 from electra.training.processes import Processes, joined
+from electra.training.progress import watched
 from electra.training.run import Listener, Record, Run
 from electra.training.update import Network
 
@@ -65,11 +66,14 @@ class TaskLoss(nn.Module):
         return 1.0
 
 
-def finetune(config: FinetuneConfig, listeners: Sequence[Listener] = ()) -> Results:
-    """Fine-tune with every seed that is not done yet, keep one model, and return the content of `results.json`."""
+def finetune(config: FinetuneConfig, listeners: Sequence[Listener] | None = None) -> Results:
+    """Fine-tune with every seed that is not done yet, keep one model, and return the content of `results.json`.
+
+    Each listener receives the records of `metrics.jsonl`; by default, progress is shown in a terminal or a notebook.
+    """
     if config.out is None:
         raise ConfigError("no output folder: set out=RUN")
-    with joined(config.device) as processes:
+    with joined(config.device) as processes, watched(listeners) as listeners:
         if processes.world_size > 1:
             raise ConfigError("fine-tuning uses one device: start it without torchrun")
         tuning = prepare(config)

@@ -6,7 +6,9 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from electra.config.load import load_config, text_override
 from electra.data.checksums import CHECKSUMS
@@ -22,6 +24,7 @@ from electra.errors import CheckpointError, ConfigError, DataError
 from electra.recipes.plan import Case, Plan, describe, make_plan, measure_text, written_time
 from electra.recipes.pretrain import pretrain
 from electra.training.processes import launched
+from electra.training.progress import watched
 from electra.training.run import Listener, begun, check_place, held
 
 PLAN = "plan.json"
@@ -36,12 +39,13 @@ def train(
     heldout: float = Building.heldout,
     lowercase: bool = Vocabulary.lowercase,
     invalid: Invalid = Reading.invalid,
-    listeners: Sequence[Listener] = (),
-    say: Callable[[str], None] = lambda line: None,
+    listeners: Sequence[Listener] | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> Path:
     """Train the model that suits the text, the machine and the hours; the same call again resumes an unfinished run.
 
-    `say` receives the lines of the plan, each listener the records of `metrics.jsonl`; nothing is printed otherwise.
+    Each listener receives the lines of the plan, unless `say` does, and the records of `metrics.jsonl`; by default,
+    they are shown in a terminal or a notebook.
     """
     began = time.monotonic()
     if launched():
@@ -51,13 +55,13 @@ def train(
         )
     names = names_of(sources)
     folder = Path(out).expanduser()
-    plan, known = planned(
-        names, hours=hours, out=folder, overrides=overrides, heldout=heldout, lowercase=lowercase, invalid=invalid
-    )
-    with held(folder):
-        if not known:
-            write_json(folder / PLAN, asdict(plan))
-        _prepare(folder, plan, heldout, Reading(invalid=invalid), say)
+    asked: dict[str, Any] = {"overrides": overrides, "heldout": heldout, "lowercase": lowercase, "invalid": invalid}
+    with watched(listeners) as heard:
+        plan, known = planned(names, hours=hours, out=folder, **asked)
+        with held(folder):
+            if not known:
+                write_json(folder / PLAN, asdict(plan))
+            _prepare(folder, plan, heldout, Reading(invalid=invalid), say or partial(_tell, heard))
     places = [text_override("data", folder / "corpus"), text_override("out", folder)]
     if begun(folder):  # settings that were changed with electra pretrain since then are kept
         return pretrain(load_config(folder, places), listeners)
@@ -71,6 +75,11 @@ def train(
         )
     hours_left = min(plan.hours - spent, plan.train_hours)
     return pretrain(plan.config(*places, f"train.hours={hours_left!r}"), listeners)
+
+
+def _tell(listeners: Sequence[Listener], line: str) -> None:
+    for listener in listeners:
+        listener({"step": 0, "detected": line})
 
 
 def _prepare(folder: Path, plan: Plan, heldout: float, reading: Reading, say: Callable[[str], None]) -> None:

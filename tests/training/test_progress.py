@@ -2,7 +2,7 @@
 
 import pytest
 
-from electra.cli.progress import LiveLine
+from electra.training.progress import LiveLine
 
 
 @pytest.mark.parametrize(
