@@ -69,7 +69,9 @@ def gather_text(app: Sphinx, page: str, template: str, context: dict[str, Any], 
 def write_texts(app: Sphinx, problem: Exception | None) -> None:
     """Answer the search from a script: browsers do not fetch files for a page that was opened from disk."""
     find = "Object.keys(TEXTS).find((page) => address.endsWith(page))"
-    script = f"const TEXTS = {json.dumps(TEXTS)};\nwindow.fetch = async (address) => ({{ text: () => TEXTS[{find}] }});\n"
+    script = (
+        f"const TEXTS = {json.dumps(TEXTS)};\nwindow.fetch = async (address) => ({{ text: () => TEXTS[{find}] }});\n"
+    )
     Path(app.outdir, "_static", "texts.js").write_text(script, encoding="utf-8")
 
 

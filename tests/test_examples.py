@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 SMALL = {  # budgets in place of the parameters of a notebook
     "train": """TEXT = "../docs/domain.md"
-BUDGET = {"hours": 1, "overrides": ["train.steps=2", "model.layers=1", "model.vocab_size=500", "evaluate.batches=1"]}""",
+BUDGET = {"hours": 1, "overrides": ["train.steps=2", "model.layers=1", "model.vocab_size=500"]}""",
     "finetune": "EPOCHS = 0.5",
 }
 HASTE = "from electra.recipes import speed\nspeed.SECONDS = 0.1"
