@@ -27,6 +27,7 @@ SHORTER = {  # the same commands, in seconds
     r"^electra pretrain (small|quick|modern-12x256)": r"electra pretrain \1 model.layers=1",
     r"--length 1024": "--length 64",
     r"runs/start/model --length 128": "runs/start/model --length 16",  # the longest that the small model takes
+    r"train\.length=128": "train.length=16",
     r"--size \d+": "--size 300",
     r"vocab_size=\d+": "vocab_size=300",
     r"^electra bench.*": "electra bench --size tiny --batch 2 --seconds 0.1",

@@ -26,6 +26,7 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(electra, text, tmp_path):
     assert result.returncode == 0, result.stderr
     assert [line.split()[0] for line in result.stdout.splitlines()[:4]] == ["text", "machine", "model", "training"]
     assert "FLOPs" in result.stdout
+    assert result.stdout.splitlines()[-1].startswith("vocabulary  wordpiece, uncased, accents stripped (judging by")
     assert not (tmp_path / "run").exists()
 
 
@@ -71,6 +72,14 @@ def test_a_model_that_has_learned_something_is_put_to_use(tmp_path, capsys, obje
         learned, _, then = capsys.readouterr().out.splitlines()
         assert ("Learned nothing" in learned) == (value == 0.05)
         assert then == f"Next: {suggested.replace('RUN', str(tmp_path))}"
+
+
+def test_invalid_bytes_are_skipped_on_request(electra, text, tmp_path):
+    (tmp_path / "text.txt").write_bytes(text.read_bytes() + b" \xff.")
+    settings = [part for key in ("train.steps=1", "model.layers=1") for part in ("--set", key)]
+    command = ["train", tmp_path / "text.txt", "--hours", "0.1", "--quiet", *settings, "--out", tmp_path / "run"]
+    assert "electra train, vocab and corpus accept --invalid replace" in electra(*command).stderr
+    assert "1 places of the text were not valid UTF-8" in electra(*command, "--invalid", "skip").stdout
 
 
 def test_a_dry_run_refuses_what_the_command_refuses(electra, text, tmp_path):

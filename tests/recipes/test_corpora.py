@@ -95,7 +95,12 @@ def test_an_embedding_may_be_a_little_larger_than_the_vocabulary(another):
 
 
 CONTRADICTIONS = [
-    ("train", "length", 128, "has sequences of 24 tokens, train.length is 128: drop train.length, or build the corpus"),
+    (
+        "train",
+        "length",
+        128,
+        "has sequences of 24 tokens, train.length is 128: set train.length=24, or build the corpus",
+    ),
     ("model", "vocab_size", 8192, "has a vocabulary of 74, model.vocab_size is 8192: drop model.vocab_size, or build"),
     ("model", "vocab_size", 70, "has a vocabulary of 74, model.vocab_size is 70: drop model.vocab_size, or build"),
 ]

@@ -16,7 +16,14 @@ def play(
     no_browser: Annotated[bool, Option("--no-browser", help="Do not open a browser.")] = False,
 ) -> None:
     """Try out a model in the browser. Find replaced tokens, fool the discriminator, or query a fine-tuned model."""
-    from electra.model.pretrained import EMBEDDED
-    from electra.playground.play import play as serve
+    from rich.console import Console
 
-    serve(model or EMBEDDED, port, not no_browser, lambda address: echo(f"{address}  (Ctrl+C to stop)"))
+    with Console(stderr=True).status("loading the model and the page") as status:
+        from electra.model.pretrained import EMBEDDED
+        from electra.playground.play import play as serve
+
+        def ready(address: str) -> None:
+            status.stop()
+            echo(f"{address}  (Ctrl+C to stop)")
+
+        serve(model or EMBEDDED, port, not no_browser, ready)

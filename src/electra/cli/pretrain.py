@@ -31,8 +31,8 @@ def pretrain(
 
         echo(dump_config(check(config)))
         return
-    from electra.cli.progress import LiveLine
     from electra.recipes.pretrain import pretrain as run
+    from electra.training.progress import LiveLine
 
     with LiveLine(quiet) as line:
         folder = run(config, [line])

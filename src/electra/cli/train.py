@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 from typer import Argument, Option, echo
 
-from electra.cli.options import Cased, Heldout, Quiet
+from electra.cli.options import Cased, Heldout, Invalid, Quiet
 from electra.cli.outcome import show_outcome
-from electra.data.settings import Building, Vocabulary
+from electra.data.settings import Building, Reading, Vocabulary
 
 EXAMPLES = (
     "electra train my_texts/ --hours 1 --out runs/mine",
@@ -25,6 +25,7 @@ def train(
     ] = None,
     heldout: Heldout = Building.heldout,
     lowercase: Cased = Vocabulary.lowercase,
+    invalid: Invalid = Reading.invalid,
     dry_run: Annotated[bool, Option("--dry-run", help="Print the plan and exit.")] = False,
     quiet: Quiet = False,
 ) -> None:
@@ -33,15 +34,20 @@ def train(
     Trains a vocabulary, builds a corpus, plans for the machine and the time, and pre-trains. Run the same command again
     to resume. RUN/model is a Hugging Face folder.
     """
-    from electra.cli.progress import LiveLine
     from electra.recipes.plan import describe
     from electra.recipes.train import planned
     from electra.recipes.train import train as run
+    from electra.training.progress import LiveLine
 
-    chosen: dict[str, Any] = {"hours": hours, "overrides": overrides or [], "heldout": heldout, "lowercase": lowercase}
+    chosen: dict[str, Any] = {"hours": hours, "overrides": overrides or [], "heldout": heldout}
+    chosen |= {"lowercase": lowercase, "invalid": invalid}
     if dry_run:
+        from electra.data.tokens.vocab import preview_vocab
+
         plan, _ = planned(sources, out=out.expanduser(), **chosen)
+        vocabulary = Vocabulary(plan.vocab_size, lowercase=lowercase, reading=Reading(invalid=invalid))
         echo("\n".join(describe(plan)))
+        echo(f"vocabulary  {preview_vocab(sources, vocabulary).kind} (judging by the first megabyte of text)")
         return
     with LiveLine(quiet) as live:
         folder = run(sources, out=out, listeners=[live], say=echo, **chosen)

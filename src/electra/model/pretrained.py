@@ -13,7 +13,7 @@ from torch import Tensor
 from electra.config.section import Precision
 from electra.data.reading.hub import locate
 from electra.data.tokens.tokenizer import FILES as TOKENIZER_FILES
-from electra.data.tokens.tokenizer import SPACE_SIGN, Tokenizer, load_tokenizer
+from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 from electra.errors import CheckpointError, DataError
 from electra.model.body import Body
 from electra.model.huggingface import FILES, AnyNetwork, encoder_of, read_network
@@ -38,7 +38,7 @@ class Detection(NamedTuple):
 
     token: str
     probability: float  # of being replaced
-    span: tuple[int, int]  # its characters in the text
+    span: tuple[int, int]  # its characters in the text, without the space before it
 
 
 class Pretrained:
@@ -86,7 +86,7 @@ class Pretrained:
         if not isinstance(text, str):
             raise DataError(f"detect takes one text as a string, not {type(text).__name__}; call it once per text")
         encoding = self.tokenizer.encode([text])[0]
-        spans = [_shown(*piece, text) for piece in zip(encoding.tokens, encoding.offsets, strict=True)]
+        spans = self.tokenizer.spans(encoding, text)
         return list(map(Detection, encoding.tokens, self.replaced(encoding.ids), spans))
 
     def replaced(self, ids: Sequence[int]) -> list[float]:
@@ -244,12 +244,6 @@ def load(
     for module in filter(None, (model.network, model.generator)):
         module.to(target)
     return model
-
-
-def _shown(piece: str, span: tuple[int, int], text: str) -> tuple[int, int]:
-    """Return the span of a piece in the text, empty for a word-start marker where the text has no space."""
-    start, end = span
-    return (start, start) if piece == SPACE_SIGN and not text[start:end].isspace() else span
 
 
 def find_folder(source: str | Path) -> Path:

@@ -130,10 +130,10 @@ def _candidates(played: Round) -> list[gr.Radio]:
         gr.Radio(
             [(fooling.describe(candidate), candidate.id) for candidate in offered],
             value=chosen,
-            label=f"3. Replace “{played.sentence.labels[place]}” by a proposal of the generator",
+            label=f"{'' if row else '3. '}Replace “{played.sentence.labels[place]}” by a proposal of the generator",
             visible=True,
         )
-        for place, offered, chosen in zip(played.places, played.offered, played.chosen, strict=True)
+        for row, (place, offered, chosen) in enumerate(zip(played.places, played.offered, played.chosen, strict=True))
     ]
     return rows + [gr.Radio(visible=False)] * (fooling.MOST_HIDDEN - len(rows))
 

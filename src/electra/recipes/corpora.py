@@ -41,7 +41,7 @@ class Corpora(list[Corpus]):
         if length != corpus.length:
             raise ConfigError(
                 f"{self[0].path} has sequences of {corpus.length} tokens, train.length is {length}: "
-                f"drop train.length, or build the corpus with --length {length}"
+                f"set train.length={corpus.length}, or build the corpus with --length {length}"
             )
         follows = config.model.sizes_for(self.tokenizer.vocab_size, length, self.segments)
         if start:

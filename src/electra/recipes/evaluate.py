@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from electra.config.finetune import FinetuneConfig
-from electra.config.load import gather, validate
+from electra.config.load import Settings, gather, validate
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import DataError, TaskError
 from electra.model.networks import TaskNetwork
@@ -19,7 +19,7 @@ from electra.model.precision import as_used, autocast
 from electra.model.pretrained import find_folder
 from electra.model.task_model import read_task, read_task_model
 from electra.recipes.pairs import BLIMP, compare_pairs
-from electra.recipes.results import Evaluation
+from electra.recipes.results import Evaluation, scored
 from electra.recipes.tuning import check_length, check_types
 from electra.tasks.base import AnyTask, Feature, Notes, Output, Prediction, Split
 from electra.tasks.batches import encode, evaluation_order, make_batch
@@ -74,9 +74,19 @@ def evaluate(run: str | Path, overrides: Iterable[str] = (), split: Split = "dev
     if labelled:
         notes.add("examples without a label, not scored", len(examples) - len(labelled))
         truth, guess = zip(*labelled, strict=True)
-        metrics = task.score(truth, guess)
+        metrics = scored(task, truth, guess)
         files |= task.pictures(truth, guess)
-    return Evaluation(task.name, split, metrics, dict(notes.counts), predictions, files)
+    source = _source(split, settings)
+    return Evaluation(task.name, split, source, metrics, dict(notes.counts), predictions, files)
+
+
+def _source(split: Split, said: Settings) -> str:
+    """Return what is scored, in words: a split, or what the user named instead."""
+    if file := said.get(f"{split}_file"):
+        return str(file.value)
+    if data := said.get("data"):
+        return str(data.value) if Path(data.value).expanduser().is_file() else f"{split} of {data.value}"
+    return split
 
 
 def predict(

@@ -21,13 +21,14 @@ from electra.model.precision import as_used, in_bf16
 from electra.model.task_model import TaskModel, write_task_model
 from electra.recipes.evaluate import forward
 from electra.recipes.hardware import fitting, record_environment
-from electra.recipes.results import Results, chosen_seed, read_seed, summarize_seeds
+from electra.recipes.results import Results, chosen_seed, read_seed, scored, summarize_seeds
 from electra.recipes.tuning import Tuning, new_network, prepare
 from electra.tasks.base import Batch
 from electra.tasks.batches import BUCKET, encode, make_batch, rounded_length, training_order
 from electra.training.checkpoint import Checkpoints, NoCheckpoints
 from electra.training.loop import Every, Training, train
 from electra.training.processes import Processes, joined
+from electra.training.progress import watched
 from electra.training.run import Listener, Record, Run
 from electra.training.update import Network
 
@@ -64,11 +65,14 @@ class TaskLoss(nn.Module):
         return 1.0
 
 
-def finetune(config: FinetuneConfig, listeners: Sequence[Listener] = ()) -> Results:
-    """Fine-tune with every seed that is not done yet, keep one model, and return the content of `results.json`."""
+def finetune(config: FinetuneConfig, listeners: Sequence[Listener] | None = None) -> Results:
+    """Fine-tune with every seed that is not done yet, keep one model, and return the content of `results.json`.
+
+    Each listener receives the records of `metrics.jsonl`; by default, progress is shown in a terminal or a notebook.
+    """
     if config.out is None:
         raise ConfigError("no output folder: set out=RUN")
-    with joined(config.device) as processes:
+    with joined(config.device) as processes, watched(listeners) as listeners:
         if processes.world_size > 1:
             raise ConfigError("fine-tuning uses one device: start it without torchrun")
         tuning = prepare(config)
@@ -255,7 +259,7 @@ class _Seed(Training):
         self.network.train()
         predictions = tuning.task.predictions(tuning.dev.examples, tuning.dev.features, outputs)
         return _Scored(
-            metrics=tuning.task.score(tuning.dev.examples, predictions),
+            metrics=scored(tuning.task, tuning.dev.examples, predictions),
             known=tuning.task.describe() | tuning.task.calibrate(tuning.dev.examples, predictions),
             constant=tuning.task.is_constant(tuning.dev.examples, predictions),
         )

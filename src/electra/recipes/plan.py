@@ -16,6 +16,7 @@ from electra.config.load import gather, load_layers
 from electra.config.schema import PretrainConfig
 from electra.data.reading.sources import LOOKED_FOR
 from electra.data.reading.text import Tally, read_documents
+from electra.data.settings import Reading
 from electra.errors import ConfigError, DataError, ElectraError
 from electra.model.precision import find_device
 from electra.objectives.build import objective_class
@@ -69,13 +70,20 @@ class Plan:
         return load_layers(self.preset, self.settings, more, self.overrides)
 
 
-def make_plan(sources: Sequence[str | Path], *, hours: float, overrides: Sequence[str], case: Case = "uncased") -> Plan:
+def make_plan(
+    sources: Sequence[str | Path],
+    *,
+    hours: float,
+    overrides: Sequence[str],
+    case: Case = "uncased",
+    reading: Reading | None = None,
+) -> Plan:
     """Measure the text and the machine, and choose the largest model that they can train."""
     if not 0 < hours < math.inf:
         raise ConfigError(f"hours has to be a number above 0, such as 0.5 or 12; found {hours:g}")
     names = [str(source) for source in sources]
     tally = Tally()
-    text_bytes, text_known = measure_text(names, tally)
+    text_bytes, text_known = measure_text(names, tally, reading)
     text_tokens = max(1, text_bytes // BYTES_PER_TOKEN)
     most = MOST_EPOCHS * text_tokens if text_known else math.inf
     shape = _shape(text_bytes, overrides)
@@ -198,12 +206,12 @@ def choose(affordable: dict[str, float], parameters: dict[str, int]) -> str:
     return max(enough or [min(affordable, key=parameters.__getitem__)], key=parameters.__getitem__)
 
 
-def measure_text(names: Sequence[str], tally: Tally | None = None) -> tuple[int, bool]:
+def measure_text(names: Sequence[str], tally: Tally | None = None, reading: Reading | None = None) -> tuple[int, bool]:
     """Return the estimated bytes of the text and True; if its size is unknown, the bytes of a sample and False."""
     if "-" in names:
         raise DataError("the text is read more than once, so it cannot come from standard input; name files instead")
     tally, size = tally or Tally(), 0
-    for passage in read_documents(names, tally=tally):
+    for passage in read_documents(names, reading, tally):
         size += len(passage.text.encode()) + 1
         if size >= SAMPLE_BYTES:
             break

@@ -40,6 +40,7 @@ from electra.recipes.verdict import doctor
 from electra.training.checkpoint import Checkpoints
 from electra.training.loop import Every, Training, train
 from electra.training.processes import Processes, joined
+from electra.training.progress import watched
 from electra.training.run import Listener, Record, Run, check_place, read_records
 from electra.training.schedule import length_at, micro_batches, micro_batches_before, total_steps
 from electra.training.trackers import trackers
@@ -51,11 +52,14 @@ FIRST_STAGE = "first_stage"  # folder of the stage before the last, inside the r
 Input = tuple[Batch[Tensor], Draws]  # a micro-batch and the random numbers for it
 
 
-def pretrain(config: PretrainConfig, listeners: Sequence[Listener] = ()) -> Path:
-    """Train as the config says, resume an interrupted run, and return the run's folder."""
+def pretrain(config: PretrainConfig, listeners: Sequence[Listener] | None = None) -> Path:
+    """Train as the config says, resume an interrupted run, and return the run's folder.
+
+    Each listener receives the records of `metrics.jsonl`; by default, progress is shown in a terminal or a notebook.
+    """
     if not config.data or config.out is None:
         raise ConfigError("pretrain needs data=CORPUS and out=RUN")
-    with joined(config.device) as processes:
+    with joined(config.device) as processes, watched(listeners) as listeners:
         corpora = Corpora(config)
         config = corpora.fit(config)
         corpora.check_files()  # in every process: machines may have copies of their own

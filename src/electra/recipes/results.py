@@ -11,7 +11,7 @@ from scipy.special import stdtrit
 
 from electra.data.files import read_table
 from electra.errors import CheckpointError
-from electra.tasks.base import Prediction, Split
+from electra.tasks.base import AnyTask, Prediction, Split
 
 Results = dict[str, Any]  # the content of `results.json`
 CONFIDENCE = 0.95
@@ -23,10 +23,17 @@ class Evaluation:
 
     task: str
     split: Split
+    source: str  # what was scored, in words: the split, or the file that was named instead
     metrics: dict[str, float]  # empty if the labels are unknown
     notes: dict[str, int]
     predictions: list[Prediction]
     files: dict[str, str]  # names and content: submissions to the benchmark, and plots of the errors
+
+
+def scored(task: AnyTask, examples: Sequence[Any], predictions: Sequence[Prediction]) -> dict[str, float]:
+    """Return the scores of predictions; the first is the one that ranks seeds and settings."""
+    scores = task.score(examples, predictions)
+    return {task.metric: scores[task.metric]} | scores
 
 
 class _Seed(BaseModel):

@@ -6,7 +6,9 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from electra.config.load import load_config, text_override
 from electra.data.checksums import CHECKSUMS
@@ -15,13 +17,14 @@ from electra.data.corpus.shards import MANIFEST, Corpus, open_corpus
 from electra.data.files import write_json
 from electra.data.reading.sources import find_sources, names_of
 from electra.data.reading.text import Tally
-from electra.data.settings import Building, Vocabulary
+from electra.data.settings import Building, Invalid, Reading, Vocabulary
 from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 from electra.data.tokens.vocab import MOST_UNKNOWN, REPORT, read_report, train_vocab
 from electra.errors import CheckpointError, ConfigError, DataError
 from electra.recipes.plan import Case, Plan, describe, make_plan, measure_text, written_time
 from electra.recipes.pretrain import pretrain
 from electra.training.processes import launched
+from electra.training.progress import watched
 from electra.training.run import Listener, begun, check_place, held
 
 PLAN = "plan.json"
@@ -35,12 +38,14 @@ def train(
     overrides: Sequence[str] = (),
     heldout: float = Building.heldout,
     lowercase: bool = Vocabulary.lowercase,
-    listeners: Sequence[Listener] = (),
-    say: Callable[[str], None] = lambda line: None,
+    invalid: Invalid = Reading.invalid,
+    listeners: Sequence[Listener] | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> Path:
     """Train the model that suits the text, the machine and the hours; the same call again resumes an unfinished run.
 
-    `say` receives the lines of the plan, each listener the records of `metrics.jsonl`; nothing is printed otherwise.
+    Each listener receives the lines of the plan, unless `say` does, and the records of `metrics.jsonl`; by default,
+    they are shown in a terminal or a notebook.
     """
     began = time.monotonic()
     if launched():
@@ -50,11 +55,13 @@ def train(
         )
     names = names_of(sources)
     folder = Path(out).expanduser()
-    plan, known = planned(names, hours=hours, out=folder, overrides=overrides, heldout=heldout, lowercase=lowercase)
-    with held(folder):
-        if not known:
-            write_json(folder / PLAN, asdict(plan))
-        _prepare(folder, plan, heldout, say)
+    asked: dict[str, Any] = {"overrides": overrides, "heldout": heldout, "lowercase": lowercase, "invalid": invalid}
+    with watched(listeners) as heard:
+        plan, known = planned(names, hours=hours, out=folder, **asked)
+        with held(folder):
+            if not known:
+                write_json(folder / PLAN, asdict(plan))
+            _prepare(folder, plan, heldout, Reading(invalid=invalid), say or partial(_tell, heard))
     places = [text_override("data", folder / "corpus"), text_override("out", folder)]
     if begun(folder):  # settings that were changed with electra pretrain since then are kept
         return pretrain(load_config(folder, places), listeners)
@@ -70,15 +77,21 @@ def train(
     return pretrain(plan.config(*places, f"train.hours={hours_left!r}"), listeners)
 
 
-def _prepare(folder: Path, plan: Plan, heldout: float, say: Callable[[str], None]) -> None:
+def _tell(listeners: Sequence[Listener], line: str) -> None:
+    for listener in listeners:
+        listener({"step": 0, "detected": line})
+
+
+def _prepare(folder: Path, plan: Plan, heldout: float, reading: Reading, say: Callable[[str], None]) -> None:
     """Build the vocabulary and the corpus unless they exist."""
     names = plan.sources  # spelled as in the first call, which is what the corpus stores
-    building = Building(length=plan.config().train.length, heldout=heldout)
+    building = Building(length=plan.config().train.length, heldout=heldout, reading=reading)
     for line in describe(plan):
         say(line)
     tokenizer_folder = folder / "tokenizer"
     if not _has_vocabulary(tokenizer_folder, plan):
-        train_vocab(names, size=plan.vocab_size, out=tokenizer_folder, lowercase=plan.case == "uncased")
+        lowercase = plan.case == "uncased"
+        train_vocab(names, size=plan.vocab_size, out=tokenizer_folder, lowercase=lowercase, reading=reading)
     tokenizer, report = load_tokenizer(tokenizer_folder), read_report(tokenizer_folder)
     say(f"{tokenizer_folder}: {tokenizer.vocab_size:,} pieces ({report.kind})")
     if (unknown := report.fertility.unknown_characters) > MOST_UNKNOWN:
@@ -88,10 +101,19 @@ def _prepare(folder: Path, plan: Plan, heldout: float, say: Callable[[str], None
         )
     corpus = _corpus(names, tokenizer, building, folder / "corpus")
     say(f"{folder / 'corpus'}: {corpus.manifest.tokens:,} tokens in {corpus.manifest.sequences:,} sequences")
+    if invalid := corpus.manifest.report["invalid_places"]:
+        say(f"{invalid:,} places of the text were not valid UTF-8")
 
 
 def planned(
-    names: list[str], *, hours: float, out: Path, overrides: Sequence[str], heldout: float, lowercase: bool
+    names: list[str],
+    *,
+    hours: float,
+    out: Path,
+    overrides: Sequence[str],
+    heldout: float,
+    lowercase: bool,
+    invalid: Invalid,
 ) -> tuple[Plan, bool]:
     """Return the plan for a text and whether it was made by an earlier call; raise if it cannot be trained."""
     check_place(out)
@@ -100,9 +122,10 @@ def planned(
         if place.is_relative_to(Path(name).expanduser().absolute()):
             raise ConfigError(f"{out} is inside {name} and would be read as text; choose another out")
     case: Case = "uncased" if lowercase else "cased"
-    if plan := _recall(out, names, hours, overrides, case):
+    reading = Reading(invalid=invalid)
+    if plan := _recall(out, names, hours, overrides, case, reading):
         return plan, True
-    plan = make_plan(names, hours=hours, overrides=overrides, case=case)
+    plan = make_plan(names, hours=hours, overrides=overrides, case=case, reading=reading)
     Building(length=plan.config().train.length, heldout=heldout)  # validates heldout
     corpus = out / "corpus"
     if (corpus / MANIFEST).is_file():
@@ -127,7 +150,7 @@ def _corpus(names: list[str], tokenizer: Tokenizer, building: Building, place: P
     try:
         sizes = [source.size for source in find_sources(names)[0]]
         if None not in sizes or not (place / MANIFEST).is_file():
-            return build_corpus(names, tokenizer, length=building.length, out=place, heldout=building.heldout)
+            return build_corpus(names, tokenizer, out=place, **vars(building))
     except DataError as problem:
         raise DataError(f"{problem}{_how_to_resume(place.parent)}") from None
     corpus = open_corpus(place)
@@ -136,7 +159,9 @@ def _corpus(names: list[str], tokenizer: Tokenizer, building: Building, place: P
     return corpus
 
 
-def _recall(folder: Path, names: list[str], hours: float, overrides: Sequence[str], case: Case) -> Plan | None:
+def _recall(
+    folder: Path, names: list[str], hours: float, overrides: Sequence[str], case: Case, reading: Reading
+) -> Plan | None:
     """Read the plan of an earlier call; None if there is none, or if it changed before the first update was saved."""
     path = folder / PLAN
     if not path.is_file():
@@ -152,7 +177,7 @@ def _recall(folder: Path, names: list[str], hours: float, overrides: Sequence[st
         "hours": plan.hours != hours,
         "overrides": sorted(plan.overrides) != sorted(overrides),
         "case": plan.case != case,
-        "text": plan.text_known and not begun(folder) and measure_text(names, Tally())[0] != plan.text_bytes,
+        "text": plan.text_known and not begun(folder) and measure_text(names, Tally(), reading)[0] != plan.text_bytes,
     }
     changed = [name for name, different in differs.items() if different]
     if changed == ["text"] and not (folder / "corpus").exists():

@@ -131,6 +131,15 @@ class Tokenizer:
         except TypeError:
             raise DataError("texts must be strings without lone surrogates") from None
 
+    def spans(self, encoding: Encoding, text: str) -> list[tuple[int, int]]:
+        """Return the characters of each piece of a text, without the space before a word; a space alone is empty."""
+        found = []
+        for piece, (start, end) in zip(encoding.tokens, encoding.offsets, strict=True):
+            bare = text[start:end].lstrip()
+            # A marker of the start of a word has the offsets of the next letter if there is no space.
+            found.append((start, start) if piece == SPACE_SIGN and bare else (end - len(bare), end))
+        return found
+
     def encode_words(self, sentences: Sequence[Sequence[str]]) -> list[Encoding]:
         """Split sentences, given as lists of words, into pieces that refer to their word."""
         words = [list(sentence) for sentence in sentences]
