@@ -19,7 +19,7 @@ from electra.config.section import (
     Seed,
     Size,
 )
-from electra.config.tasks import TableConfig, TaggingConfig
+from electra.config.tasks import SimilarityConfig, TableConfig, TaggingConfig
 
 SEEDS = {"single": 1, "paper": 10, "mnli-init": 10}  # number of seeds of each protocol, unless it is set
 HeadKind = Literal["paper", "huggingface"]
@@ -90,6 +90,7 @@ class FinetuneConfig(Root):
     )
     table: TableConfig = TableConfig()
     tagging: TaggingConfig = TaggingConfig()
+    similarity: SimilarityConfig = SimilarityConfig()
     log_every: Count = Field(
         50, description="updates between lines of metrics.jsonl; at first after 1, 2, 4, 8 ... updates"
     )
