@@ -25,6 +25,10 @@ USAGE = "config_sentence_transformers.json"
 FILES = (MODULES, LENGTHS, USAGE, "*/config.json")
 PARTS = (("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize"))  # kind and subfolder of a module
 FLAGS: dict[str, Pooling] = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "first"}
+ROLES = {
+    "query": ("query",),
+    "passage": ("document", "passage", "corpus"),
+}  # prompts that encode_query and _document use
 MODES: dict[str, Pooling] = {"mean": "mean", "cls": "first"}  # newer files have one name instead of flags
 
 Layout = TypeVar("Layout", bound=BaseModel)
@@ -71,7 +75,7 @@ class _Pooling(BaseModel, extra="allow"):
 
 
 class SentenceHead(Head, architecture="SentenceTransformer", names={}):
-    """States to one vector for each text. It has no weights: files hold the bare encoder, and how to pool its states."""
+    """States to one vector for each text. It has no weights: files hold the bare encoder and how to pool its states."""
 
     example = """from sentence_transformers import SentenceTransformer
 
@@ -111,6 +115,12 @@ vectors = model.encode(["the chef ate the meal", "a cook had dinner"])"""
             known = f"it has {', '.join(self.prompts)}" if self.prompts else "it has none"
             raise CheckpointError(f"the model has no prompt {name!r}; {known}")
         return self.prompts[name] if name else ""
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """The prompts of queries and passages, where the model has them."""
+        named = {role: [name for name in names if self.prompts.get(name)] for role, names in ROLES.items()}
+        return {role: self.prompts[names[0]] for role, names in named.items() if names}
 
     def save(self, folder: Path, longest: int | None) -> None:
         """Write the files of sentence-transformers next to the encoder; texts have at most `longest` tokens."""

@@ -134,13 +134,12 @@ def forward(
     device = next(network.parameters()).device
     outputs: list[Output] = [{}] * len(features)
     lengths = np.array([len(feature.ids) for feature in features])
-    for chosen in evaluation_order(lengths, ROWS, task.group):
+    for chosen in evaluation_order(lengths, ROWS):
         of_batch, longest = [features[index] for index in chosen], int(lengths[chosen].max())
         batch = make_batch(task, of_batch, len(chosen), longest, tokenizer.pad_id)
         batch = {name: tensor.to(device, non_blocking=True) for name, tensor in batch.items()}
         with autocast(config, device):
-            hidden = network.encoder(batch["ids"], batch["attention"], batch["types"])
-            found = task.outputs(network.head, hidden, batch)
+            found = task.outputs(network.head, task.states(network.encoder, network.head, batch), batch)
         arrays = {name: _array(tensor) for name, tensor in found.items()}
         if any(np.isnan(array).any() for array in arrays.values()):
             raise TaskError("the network's outputs are NaN: train it again with a lower learning_rate")

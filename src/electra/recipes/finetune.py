@@ -49,11 +49,12 @@ class TaskLoss(nn.Module):
     def __init__(self, network: TaskNetwork, tuning: Tuning) -> None:
         super().__init__()
         self.encoder, self.head, self.tuning = network.encoder, network.head, tuning
+        self.recordable = tuning.task.recordable
 
     def forward(self, batch: Batch) -> Outcome:
         """Return the loss of a batch."""
-        hidden = self.encoder(batch["ids"], batch["attention"], batch["types"])
-        return Outcome(self.tuning.task.loss(self.head, hidden, batch))
+        task = self.tuning.task
+        return Outcome(task.loss(self.head, task.states(self.encoder, self.head, batch), batch))
 
     def rate(self, name: str) -> float:
         """Return the multiple of the learning rate for a parameter: smaller from block to block downwards."""

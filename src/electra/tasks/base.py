@@ -121,16 +121,23 @@ class Task(ABC, Generic[Example, AnyFeature, HeadType]):
     def head(self, encoder: Body) -> HeadType:
         """Make the task's head for an encoder."""
 
+    @property
+    def recordable(self) -> bool:
+        """Whether a CUDA graph can record the step: shapes are static, and nothing is read back by the host."""
+        return True
+
+    def states(self, encoder: Body, head: HeadType, batch: Batch) -> Tensor:
+        """Return what `loss` and `outputs` are computed from: the hidden states (B, L, H)."""
+        states: Tensor = encoder(batch["ids"], batch["attention"], batch["types"])
+        return states
+
     @abstractmethod
     def batch(self, features: Sequence[AnyFeature], rows: int, length: int) -> Batch:
         """Return the targets of labelled features, padded to `rows` rows and `length` tokens."""
 
     @abstractmethod
     def loss(self, head: HeadType, hidden: Tensor, batch: Batch) -> Tensor:
-        """Return the mean loss over rows that are not padding, given hidden states (B, L, H).
-
-        Shapes must be static and nothing may be read back by the host, so that a CUDA graph can record the step.
-        """
+        """Return the mean loss over rows that are not padding, given hidden states (B, L, H)."""
 
     @abstractmethod
     def outputs(self, head: HeadType, hidden: Tensor, batch: Batch) -> Batch:

@@ -36,12 +36,11 @@ def training_order(lengths: np.ndarray, groups: int, seed: int, epoch: int, size
     return [batches[number] for number in draw.permutation(len(batches))]
 
 
-def evaluation_order(lengths: np.ndarray, rows: int, size: int = 1) -> Iterator[np.ndarray]:
-    """Cut groups of `size` features into batches of about `rows`, longest first to run out of memory early."""
-    order = np.argsort(-lengths.reshape(-1, size).max(1), kind="stable")
-    groups = max(1, rows // size)
-    for at in range(0, len(order), groups):
-        yield _features(order[at : at + groups], size)
+def evaluation_order(lengths: np.ndarray, rows: int) -> Iterator[np.ndarray]:
+    """Cut features into batches of `rows`, longest first to run out of memory early."""
+    order = np.argsort(-lengths, kind="stable")
+    for at in range(0, len(order), rows):
+        yield order[at : at + rows]
 
 
 def _features(groups: np.ndarray, size: int) -> np.ndarray:
