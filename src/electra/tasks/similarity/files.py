@@ -20,6 +20,7 @@ from electra.tasks.similarity.passages import MOST, read_pairs
 from electra.tasks.table.columns import find_cell, write_columns
 from electra.tasks.table.detect import IDS, LABELS, PAIRS, QUESTIONS, column_names, usual_column, usual_columns
 from electra.tasks.table.files import Table
+from electra.tasks.texts.labels import Value
 
 ANCHORS = (  # columns of a text and of one like it
     *(("anchor", "positive"), ("query", "positive"), ("query", "pos"), ("question", "positive"), ("text", "like")),
@@ -70,9 +71,11 @@ class Columns(NamedTuple):
         """The columns that tell a row from others."""
         return self.text, *self.pair
 
-    def read(self, rows: Sequence[Row], notes: Notes) -> list[Similar]:
+    def read(self, rows: Sequence[Row], notes: Notes, training: bool = False) -> list[Similar]:
         """Return the examples of some rows, or raise a one-line error that names the row."""
-        return {"pairs": self._pairs, "scored": self._scored, "labelled": self._labelled}[self.kind](rows, notes)
+        if self.kind == "labelled":
+            return self._labelled(rows, notes, training)
+        return (self._scored if self.kind == "scored" else self._pairs)(rows, notes)
 
     def _pairs(self, rows: Sequence[Row], notes: Notes) -> list[Similar]:
         found = []
@@ -85,29 +88,27 @@ class Columns(NamedTuple):
     def _scored(self, rows: Sequence[Row], notes: Notes) -> list[Similar]:
         found = []
         for row in rows:
-            raw = str(self._label(row))
-            if not raw:
+            raw = self._label(row)
+            if raw == "":
                 notes.add("rows without a score, skipped")
                 continue
-            try:
-                score = float(raw)
-            except ValueError:
-                score = float("nan")
-            if abs(score) == float("inf") or score != score:
-                raise TaskError(f"{row.where}: the score in column {self.label!r} is not a number: {raw}")
+            score = Value(0, 1).parse(raw, row.where)
             group = str(row.cells.get("year", "")) if STS.match(Path(row.where).name) else ""  # also a column of STS-B
             found.append(Similar(self._texts(row)[:2], score, group=group, id=self._id(row)))
         return found
 
-    def _labelled(self, rows: Sequence[Row], notes: Notes) -> list[Similar]:
-        """Return the similar pairs; different texts of the same first text become negatives."""
-        similar: list[tuple[Row, tuple[str, ...]]] = []
+    def _labelled(self, rows: Sequence[Row], notes: Notes, training: bool) -> list[Similar]:
+        """Return the similar pairs; different texts of the same first text become negatives.
+
+        A first text with only different ones is paired with itself in training, and not searched for otherwise.
+        """
+        similar: list[Similar] = []
         different: dict[str, list[str]] = defaultdict(list)
         for row in rows:
             label = _label_name(self._label(row), (self.text, self.pair[0]))
             texts = self._texts(row)[:2]
             if label in SIMILAR:
-                similar.append((row, texts))
+                similar.append(Similar(texts, ranked=True, id=self._id(row)))
             elif label in DIFFERENT:
                 different[texts[0]].append(texts[1])
             elif label in NEITHER:
@@ -117,13 +118,12 @@ class Columns(NamedTuple):
                 raise TaskError(f"{row.where}: unknown label {label!r} in column {self.label!r}; use {known}")
         if not similar:
             raise TaskError(f"{rows[0].where}: no row has a label of similar texts in column {self.label!r}")
-        used = {texts[0] for _, texts in similar}
-        lonely = sum(len(texts) for first, texts in different.items() if first not in used)
-        notes.add("different texts without a similar one, skipped", lonely)
-        return [
-            Similar((*texts, *different[texts[0]][:MOST_NEGATIVES]), ranked=True, id=self._id(row))
-            for row, texts in similar
-        ]
+        lonely = different.keys() - {example.texts[0] for example in similar}
+        if training:
+            similar += [Similar((text, text), ranked=True) for text in different if text in lonely]
+        else:
+            notes.add("texts with only different ones, not searched for", len(lonely))
+        return [one._replace(texts=(*one.texts, *different[one.texts[0]][:MOST_NEGATIVES])) for one in similar]
 
     def _texts(self, row: Row) -> tuple[str, ...]:
         cells = {self.text: find_cell(row, self.text, "table.text")}

@@ -64,12 +64,12 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
         self._table.texts = ("section",) if "section" in rows[0].cells else columns.texts
         self._table.learn(rows)
         self._scored = columns.kind == "scored"
-        examples = columns.read(rows, Notes())
+        examples = columns.read(rows, Notes(), training=True)
         self.group = 2 if self._scored else max(len(example.texts) for example in examples)
         on_dev = find_columns(self._table.read("dev", Notes()), self._table_settings)
         self.metric = "spearman" if on_dev.kind == "scored" else "ndcg_10"
         kinds = {"scored": "pairs with a score", "labelled": "pairs with a label", "pairs": "pairs of similar texts"}
-        negatives = f", up to {self.group - 2} negatives each" if self.group > 2 else ""
+        negatives = f", with up to {self.group - 2} negatives" if self.group > 2 else ""
         self._detected = [str(columns), f"{kinds[columns.kind]}{negatives}"]
         if on_dev != columns:
             self._detected.append(f"dev: {on_dev}, {kinds[on_dev.kind]}")
@@ -101,7 +101,7 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
     def read(self, split: Split, notes: Notes) -> list[Similar]:
         rows = self._table.read(split, notes)
         columns = find_columns(rows, self._table_settings)
-        examples = columns.read(rows, notes)
+        examples = columns.read(rows, notes, training=split == "train")
         notes.add("pairs of raw text; the rest is not read", MOST if len(rows) == MOST else 0)
         if split == "test" and self._scored and columns.kind == "pairs":  # hidden scores
             return [example._replace(ranked=False) for example in examples]
