@@ -8,6 +8,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from pydantic.dataclasses import dataclass as validated
+
 from electra.config.finetune import FinetuneConfig
 from electra.config.tasks import TableConfig
 from electra.data.reading.records import TEXT_COLUMNS, Row, read_lines, read_rows
@@ -52,7 +54,8 @@ class Similar(NamedTuple):
     id: Any = None
 
 
-class Columns(NamedTuple):
+@validated(frozen=True)
+class Columns:
     """Which column is what."""
 
     kind: Kind
@@ -148,7 +151,16 @@ class Columns(NamedTuple):
 
 
 def find_columns(rows: Sequence[Row], settings: TableConfig) -> Columns:
-    """Return the columns that are set, and for the others those with usual names, or the only two."""
+    """Return the columns that are set, and for the others those with usual names."""
+    text, *pair = find_texts(rows, settings)
+    names = [name for name in column_names(rows, {}) if name not in (text, *pair)]
+    label = settings.label or usual_column(names, LABELS)
+    kind = _find_kind(rows, label, (text, pair[0])) if label and len(pair) == 1 else "pairs"
+    return Columns(kind, text, tuple(pair), None if kind == "pairs" else label, settings.id or usual_column(names, IDS))
+
+
+def find_texts(rows: Sequence[Row], settings: TableConfig) -> tuple[str, ...]:
+    """Return the columns of two texts and of negatives: those that are set, have usual names, or are the only two."""
     wanted = settings.model_dump(include={"text", "label", "id"}, exclude_none=True)
     set_pair = tuple(name.strip() for name in (settings.pair or "").split(",") if name.strip())
     names = column_names(rows, {key: [column] for key, column in wanted.items()} | {"pair": set_pair})
@@ -158,14 +170,8 @@ def find_columns(rows: Sequence[Row], settings: TableConfig) -> Columns:
     if not texts:
         found = f"found {', '.join(names) or 'none'}"
         raise TaskError(f"{rows[0].where}: which columns hold the two texts? set table.text and table.pair; {found}")
-    text, *pair = (settings.text or texts[0], *(set_pair or texts[1:]))
-    if not set_pair:
-        pair += [name for name in names if NEGATIVE.fullmatch(name)]
-    taken = (text, *pair)
-    label = settings.label or usual_column([name for name in names if name not in taken], LABELS)
-    identifier = settings.id or usual_column(names, IDS)
-    kind = _find_kind(rows, label, (text, pair[0])) if label and len(pair) == 1 else "pairs"
-    return Columns(kind, text, tuple(pair), None if kind == "pairs" else label, identifier)
+    negatives = () if set_pair else [name for name in names if NEGATIVE.fullmatch(name)]
+    return settings.text or texts[0], *(set_pair or texts[1:]), *negatives
 
 
 def _find_kind(rows: Sequence[Row], label: str, pair: tuple[str, str]) -> Kind:

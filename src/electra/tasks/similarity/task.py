@@ -4,6 +4,7 @@ Shapes: B texts, N examples of G texts (B = N · G), L tokens, H hidden size.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from itertools import cycle
 from statistics import fmean
 from typing import Any
@@ -14,7 +15,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from electra.config.finetune import FinetuneConfig
-from electra.data.reading.records import find_column, read_lines, read_rows
+from electra.data.reading.records import Row, find_column, read_lines, read_rows
 from electra.data.reading.sources import find_sources
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import TaskError
@@ -23,7 +24,7 @@ from electra.model.networks import TaskNetwork
 from electra.model.sentences import ROLES, SentenceHead
 from electra.tasks.base import Batch, Defaults, Feature, Known, Notes, Output, Prediction, Served, Split, Task
 from electra.tasks.shown import Block, Field, Headline, Shares
-from electra.tasks.similarity.files import ANCHORS, Pairs, Similar, find_columns
+from electra.tasks.similarity.files import ANCHORS, Columns, Pairs, Similar, find_columns, find_texts
 from electra.tasks.similarity.losses import contrast, of_sizes, rank
 from electra.tasks.similarity.passages import MOST, split_sentences
 from electra.tasks.similarity.retrieval import find_ranks, score_ranks
@@ -31,6 +32,7 @@ from electra.tasks.table.detect import usual_columns
 from electra.tasks.texts.metrics import pearson, spearman
 from electra.tasks.texts.task import frame
 
+FLAT = 1e-6  # cosines that differ by less are the same
 Target = tuple[int, float]  # number of the text, score of its pair
 
 
@@ -52,7 +54,7 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
         self._prompts: dict[str, str] = given | known.get("prompts", {})
         self._detected: list[str] = []
         self.metric = "spearman"
-        self._scored = bool(known.get("scored"))
+        self._columns = Columns(**known["columns"]) if known.get("columns") else None  # of the training file
         self._table.texts = known.get("texts", ())
         if not known:
             self._learn()
@@ -60,19 +62,29 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
     def _learn(self) -> None:
         """Detect the columns of the training file and of the dev file, if there is one."""
         rows = self._table.read_training_file()
-        columns = find_columns(rows, self._table_settings)
+        columns = self._columns = find_columns(rows, self._table_settings)
         self._table.texts = ("section",) if "section" in rows[0].cells else columns.texts
         self._table.learn(rows)
-        self._scored = columns.kind == "scored"
         examples = columns.read(rows, Notes(), training=True)
         self.group = 2 if self._scored else max(len(example.texts) for example in examples)
-        on_dev = find_columns(self._table.read("dev", Notes()), self._table_settings)
+        on_dev = self._columns_of(self._table.read("dev", Notes()))
         self.metric = "spearman" if on_dev.kind == "scored" else "ndcg_10"
         kinds = {"scored": "pairs with a score", "labelled": "pairs with a label", "pairs": "pairs of similar texts"}
         negatives = f", with up to {self.group - 2} negatives" if self.group > 2 else ""
         self._detected = [str(columns), f"{kinds[columns.kind]}{negatives}"]
         if on_dev != columns:
             self._detected.append(f"dev: {on_dev}, {kinds[on_dev.kind]}")
+
+    @property
+    def _scored(self) -> bool:
+        return self._columns is not None and self._columns.kind == "scored"
+
+    def _columns_of(self, rows: Sequence[Row]) -> Columns:
+        """Return the columns of the training file if these rows have them, or else detect them."""
+        columns = self._columns
+        if columns and {*columns.texts, columns.label or columns.text} <= rows[0].cells.keys():
+            return columns
+        return find_columns(rows, self._table_settings)
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -92,15 +104,16 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
         return isinstance(network.head, SentenceHead)
 
     def describe(self) -> dict[str, Any]:
-        texts = list(self._table.texts)
-        return {"prompts": self._prompts, "scored": self._scored, "texts": texts, **self._table.describe()}
+        columns = asdict(self._columns) if self._columns else None
+        found = {"prompts": self._prompts, "columns": columns, "texts": list(self._table.texts)}
+        return found | self._table.describe()
 
     def detected(self) -> list[str]:
         return self._detected
 
     def read(self, split: Split, notes: Notes) -> list[Similar]:
         rows = self._table.read(split, notes)
-        columns = find_columns(rows, self._table_settings)
+        columns = self._columns_of(rows)
         examples = columns.read(rows, notes, training=split == "train")
         notes.add("pairs of raw text; the rest is not read", MOST if len(rows) == MOST else 0)
         if split == "test" and self._scored and columns.kind == "pairs":  # hidden scores
@@ -117,11 +130,11 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
                 yield Similar(texts)
             return
         for row in read_rows(source):
-            if self._table_settings.pair or usual_columns(list(row.cells), ANCHORS):
-                (example,) = find_columns([row], self._table_settings.model_copy(update={"label": None})).read(
-                    [row], notes
-                )
-                yield example._replace(score=None, ranked=False)
+            names = list(row.cells)
+            if self._table_settings.pair or len(names) == 2 or usual_columns(names, ANCHORS):
+                text, *pair = find_texts([row], self._table_settings)
+                (example,) = Columns("pairs", text, tuple(pair)).read([row], notes)
+                yield example._replace(ranked=False)
             else:
                 yield Similar((str(row.cells[find_column(row.cells, self._table_settings.text, row.where)]),))
 
@@ -265,7 +278,8 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
         return means | {f"spearman_{group}": found["spearman"] for group, found in scores.items() if group}
 
     def is_constant(self, examples: Sequence[Similar], predictions: Sequence[Prediction]) -> bool:
-        return len(predictions) > 1 and np.ptp([prediction["similarity"] for prediction in predictions]) < 1e-6
+        values = [prediction["similarity"] for prediction in predictions]
+        return len(values) > 1 and max(values) - min(values) < FLAT
 
     def is_labelled(self, example: Similar) -> bool:
         return example.ranked or example.score is not None
