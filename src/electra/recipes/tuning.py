@@ -130,10 +130,15 @@ def complete(config: FinetuneConfig, task: AnyTask, model: ModelConfig) -> Finet
         "double_unordered": task.defaults.double_unordered,
         "learning_rate": rate,
         "layer_decay": decay,
-        "dropout": model.dropout if model.dropout == model.attention_dropout else None,  # otherwise each keeps its own
+        "dropout": task.defaults.dropout or _shared_dropout(model),
         "seeds": len(config.seed_list),
     }
     return config.model_copy(update={key: value for key, value in usual.items() if getattr(config, key) is None})
+
+
+def _shared_dropout(model: ModelConfig) -> float | None:
+    """Return the dropout of pre-training, or None if hidden states and attention differ: each then keeps its own."""
+    return model.dropout if model.dropout == model.attention_dropout else None
 
 
 def check_types(features: Sequence[Feature[Any]], model: ModelConfig) -> None:

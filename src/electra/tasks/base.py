@@ -54,6 +54,7 @@ class Defaults(NamedTuple):
     epochs: float = 3.0
     max_length: int = 128
     double_unordered: bool = False  # train on both orders of a pair
+    dropout: float | None = None  # follows pre-training
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ class Task(ABC, Generic[Example, AnyFeature, HeadType]):
     name: str
     metric: str  # the score that ranks seeds and settings; larger is better
     defaults: Defaults = Defaults()
+    title: str = "Task"  # of its form
     labels: tuple[str, ...] = ()  # one for each output of the head; empty for heads with fixed outputs
     problem: Problem | None = None  # kind of a classification head
     group: int = 1  # consecutive features that a batch keeps together, so that a loss can compare them

@@ -32,6 +32,7 @@ from electra.tasks.table.detect import usual_columns
 from electra.tasks.texts.metrics import pearson, spearman
 from electra.tasks.texts.task import frame
 
+SIMCSE_DROPOUT = 0.1
 FLAT = 1e-6  # cosines that differ by less are the same
 Target = tuple[int, float]  # number of the text, score of its pair
 
@@ -44,7 +45,7 @@ def serve(network: TaskNetwork) -> Served | None:
 class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
     """Vectors of texts, trained on pairs, triplets, scored or labelled pairs, or raw text."""
 
-    defaults = Defaults(epochs=3.0, max_length=128)
+    title = "Compare"
 
     def __init__(self, name: str, config: FinetuneConfig, known: Known) -> None:
         self.name, self._settings, self._table_settings = name, config.similarity, config.table
@@ -52,6 +53,8 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
         self._pooling = config.similarity.pooling or "mean"
         given = {"query": config.similarity.query_prompt or "", "passage": config.similarity.passage_prompt or ""}
         self._prompts: dict[str, str] = given | known.get("prompts", {})
+        if config.similarity.text_pairs == "dropout":  # is all that makes the vectors of such a pair differ
+            self.defaults = Defaults(dropout=SIMCSE_DROPOUT)
         self._detected: list[str] = []
         self.metric = "spearman"
         self._columns = Columns(**known["columns"]) if known.get("columns") else None  # of the training file
@@ -98,7 +101,8 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
     def show(self, texts: Sequence[str], prediction: Prediction) -> list[Block]:
         similarities = prediction.get("similarities") or [prediction["similarity"]]
         found = sorted(zip(similarities, self.example(texts).texts[1:], strict=True), reverse=True)
-        return [Headline(found[0][1]), Shares([(text, max(similarity, 0.0)) for similarity, text in found])]
+        rows = [(text, max(similarity, 0.0)) for similarity, text in found]
+        return [Headline(found[0][1]), Shares(rows, "Cosine of the vectors")]
 
     def fits(self, network: TaskNetwork) -> bool:
         return isinstance(network.head, SentenceHead)
