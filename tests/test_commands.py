@@ -91,6 +91,7 @@ def _write_tables(folder: Path) -> None:
         "pairs.csv": [("sentence1", "sentence2", "verdict"), *[*same, *different] * 10],
         "new_pairs.csv": [("sentence1", "sentence2"), *[row[:2] for row in same]],
         "reviews.csv": [("review", "mood"), *mood * 10],
+        "questions.csv": [("question", "passage"), *[(f"who {row[0]} {n}", row[1]) for n in range(10) for row in same]],
         "articles.csv": [("text", "kind"), *mood * 10],
         "new_articles.csv": [("text",), *[row[:1] for row in mood]],
     }

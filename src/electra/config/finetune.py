@@ -64,7 +64,7 @@ class FinetuneConfig(Root):
     )
     double_unordered: bool | None = Field(None, description="train on both orders of a pair; follows the task")
     epochs: Duration | None = Field(None, description="passes over the training data; follows the task")
-    batch_size: Size = Field(32, description="inputs (choice: examples) in one update")
+    batch_size: Size = Field(32, description="inputs (choice, similarity: examples) in one update")
     learning_rate: Positive | None = Field(None, description="learning rate of the head; follows the model's width")
     learning_rates: list[Positive] = Field(
         [], description="learning rates to try; the one with the best median on dev is kept"

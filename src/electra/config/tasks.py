@@ -36,7 +36,8 @@ class TableConfig(Section):
         None, description="column of the text; of the words (tagging), question (answering) or context (choice)"
     )
     pair: str | None = Field(
-        None, description="column of the second text; of the context (answering) or options (choice)"
+        None,
+        description="column of the second text; of the context (answering), options (choice) or negatives (similarity)",
     )
     label: str | None = Field(None, description="column of the label, value, tags, answer or right option")
     id: str | None = Field(None, description="column of an identifier that predictions repeat")
