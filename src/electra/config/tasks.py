@@ -37,7 +37,7 @@ class TableConfig(Section):
     )
     pair: str | None = Field(
         None,
-        description="column of the second text; of the context (answering), options (choice) or negatives (similarity)",
+        description="column of the second text (similarity: then negatives), context (answering) or options (choice)",
     )
     label: str | None = Field(None, description="column of the label, value, tags, answer or right option")
     id: str | None = Field(None, description="column of an identifier that predictions repeat")

@@ -28,7 +28,6 @@ GENERATOR = "generator"  # the generator's folder inside the discriminator's
 TASK = "task.json"  # describes the task of a fine-tuned model
 ROUNDING = 256  # an embedding may have fewer than this many extra rows: sizes are rounded up for speed
 
-Pool = Literal["mean", "first", "tokens"]
 POOLS: dict[str, Callable[[WindowBatch, Tensor], Tensor]] = {  # reduces states (B, L, H) on the device
     "mean": lambda batch, states: batch.sums(states),
     "first": lambda batch, states: states[:, 0],
@@ -169,7 +168,7 @@ class Pretrained:
         return logits[:, : self.tokenizer.vocab_size].softmax(-1).cpu()
 
     def encode(
-        self, texts: Iterable[str], pooling: Pool | None = None, prompt: str | None = None
+        self, texts: Iterable[str], pooling: Literal["mean", "first", "tokens"] | None = None, prompt: str | None = None
     ) -> np.ndarray | list[np.ndarray]:
         """Encode texts as vectors: (texts, H), or with `pooling="tokens"` one (tokens, H) array per text.
 

@@ -69,6 +69,13 @@ def test_a_repeated_text_is_no_negative(place, repeats, hidden):
     torch.testing.assert_close(found, expected.mean())
 
 
+def test_cosines_are_not_rounded_to_bf16():
+    vectors, texts, weights = draw(3), different(3), torch.ones(COUNT)
+    expected = contrast(vectors, texts, weights, TEMPERATURE)
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(contrast(vectors, texts, weights, TEMPERATURE), expected)
+
+
 @pytest.mark.parametrize("scored", [True, False])
 def test_padding_changes_neither_loss_nor_gradient(scored):
     def loss(vectors: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:

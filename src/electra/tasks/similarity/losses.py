@@ -22,7 +22,8 @@ def contrast(vectors: Tensor, texts: Tensor, weights: Tensor, temperature: float
     """
     vectors, count = F.normalize(vectors.float(), dim=-1), len(vectors)
     candidates, numbers = vectors[:, 1:].transpose(0, 1).flatten(0, 1), texts[:, 1:].T.flatten()
-    scores = vectors[:, 0] @ candidates.T / temperature  # (N, (G - 1)N), second texts before negatives
+    with torch.autocast(vectors.device.type, enabled=False):  # the temperature multiplies errors of rounding
+        scores = vectors[:, 0] @ candidates.T / temperature  # (N, (G - 1)N), second texts before negatives
     right = scores.diagonal()
     alike = (numbers == texts[:, :1]) | (numbers == texts[:, 1:2])
     same_first = texts[:, :1] == texts[:, 0]

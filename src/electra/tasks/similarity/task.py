@@ -29,7 +29,6 @@ from electra.tasks.similarity.losses import contrast, of_sizes, rank
 from electra.tasks.similarity.passages import MOST, split_sentences
 from electra.tasks.similarity.retrieval import find_ranks, score_ranks
 from electra.tasks.table.detect import usual_columns
-from electra.tasks.texts.metrics import pearson, spearman
 from electra.tasks.texts.task import frame
 
 SIMCSE_DROPOUT = 0.1
@@ -269,6 +268,8 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
 
     def score(self, examples: Sequence[Similar], predictions: Sequence[Prediction]) -> dict[str, float]:
         """Score retrieval, or correlations of scores: their means over the groups, and those of each group."""
+        from electra.tasks.texts.metrics import pearson, spearman
+
         pairs = list(zip(examples, predictions, strict=True))
         if examples[0].ranked:
             ranks = {example.texts[0]: prediction["ranks"] for example, prediction in pairs}
