@@ -103,12 +103,12 @@ def _print_parts(measured: "Bench") -> None:
 def _print_table(rows: "list[Row]") -> None:
     echo(rows[0].device)
     columns = ("variant", "size", "batch x seq", "ms", "middle half", "tokens/s", "MFU", "GiB", "first step", "ratio")
-    echo("{:<12}{:<12}{:>12}{:>10}{:>19}{:>12}{:>8}{:>8}{:>12}{:>8}".format(*columns))
+    echo("{:<23}{:<12}{:>12}{:>10}{:>19}{:>12}{:>8}{:>8}{:>12}{:>8}".format(*columns))
     for row in rows:
         mfu = "-" if row.mfu is None else f"{row.mfu:.1%}"
         memory = "-" if row.memory_gib is None else f"{row.memory_gib:.1f}"
         echo(
-            f"{row.variant:<12}{row.size:<12}{f'{row.batch} x {row.seq}':>12}{row.ms:>10.1f}"
+            f"{row.variant:<23}{row.size:<12}{f'{row.batch} x {row.seq}':>12}{row.ms:>10.1f}"
             f"{f'{row.ms_low:.1f} - {row.ms_high:.1f}':>19}{row.tokens_s:>12,.0f}{mfu:>8}{memory:>8}"
             f"{row.first_step_s:>10.1f} s{row.ratio:>7.2f}x"
         )

@@ -21,6 +21,7 @@ from electra.model.body import Body
 from electra.model.heads import HEADS, Head, find_head, label_config
 from electra.model.initialize import Undrawn
 from electra.model.networks import Discriminator, EnergyModel, MaskedLM, Network, Problem, TaskNetwork, TokenScorer
+from electra.model.sentences import MODULES, SentenceHead
 from electra.model.tensors import PATTERNS, SAFE, read_tensors, write_tensors
 
 FILES = ("config.json", *PATTERNS)
@@ -44,7 +45,11 @@ def read_network(folder: Path) -> AnyNetwork:
     tensors = {body.current_name(name): tensor for name, tensor in read_tensors(folder).items()}
     _check_sizes(config.shape | {"num_labels": described.get("num_labels", 0)}, tensors, folder)
     with torch.device("meta"), Undrawn():
-        network = _with_head(body(config), tensors.keys(), described, folder / "config.json")
+        network: AnyNetwork
+        if (folder / MODULES).is_file():
+            network = TaskNetwork(body(config), SentenceHead.read(folder, config))
+        else:
+            network = _with_head(body(config), tensors.keys(), described, folder / "config.json")
     weights = {
         ours: _take(network, tensors, theirs, parameter, folder)
         for (ours, parameter), theirs in zip(network.named_parameters(), file_names(network), strict=True)
@@ -68,7 +73,9 @@ def encoder_of(network: AnyNetwork) -> Body:
 
 def architecture_of(network: AnyNetwork) -> str:
     """Return what config.json calls the network."""
-    return f"{network.family}Model" if isinstance(network, Body) else network.head.stored_as
+    if isinstance(network, Body) or not network.head.names:  # a head without weights is not in the file
+        return f"{encoder_of(network).family}Model"
+    return network.head.stored_as
 
 
 def write_network(
@@ -79,8 +86,9 @@ def write_network(
     encoder = encoder_of(network)
     if tokenizer:
         tokenizer.save(folder, types=encoder.config.has_types)
+    architecture = architecture_of(network)
     described = {
-        "architectures": [architecture_of(network)],
+        "architectures": [architecture],
         "model_type": encoder.model_types[0],
         **encoder.describe(encoder.config),
         **{key: getattr(tokenizer, ours, None) for key, ours in encoder.special_ids.items()},
@@ -91,7 +99,7 @@ def write_network(
         **({SCORES: network.scores} if isinstance(network, TokenScorer) else {}),
     }
     write_json(folder / "config.json", described)
-    prefix = "" if isinstance(network, Body) else encoder.prefix
+    prefix = "" if architecture == f"{encoder.family}Model" else encoder.prefix
     tensors: dict[str, Tensor] = {}
     for (ours, parameter), theirs in zip(network.named_parameters(), file_names(network), strict=True):
         for name, part in zip(theirs, parameter.chunk(len(theirs)), strict=True):
@@ -100,6 +108,8 @@ def write_network(
             else:
                 tensors[prefix + name] = part.to(dtype)
     write_tensors(tensors, folder / SAFE)
+    if isinstance(network, TaskNetwork) and isinstance(network.head, SentenceHead):
+        network.head.save(folder, tokenizer.longest if tokenizer else None)
 
 
 def file_names(network: AnyNetwork) -> Iterator[list[str]]:

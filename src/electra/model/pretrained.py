@@ -19,6 +19,8 @@ from electra.model.body import Body
 from electra.model.huggingface import FILES, AnyNetwork, encoder_of, read_network
 from electra.model.networks import Discriminator, MaskedLM, TaskNetwork, TokenScorer
 from electra.model.precision import as_used, find_device
+from electra.model.sentences import FILES as SENTENCE_FILES
+from electra.model.sentences import SentenceHead
 from electra.model.windows import WindowBatch, batches
 
 EMBEDDED = Path(__file__).parents[1] / "embedded"  # the model shipped with the package, including its generator
@@ -166,15 +168,25 @@ class Pretrained:
         return logits[:, : self.tokenizer.vocab_size].softmax(-1).cpu()
 
     def encode(
-        self, texts: Iterable[str], pooling: Literal["mean", "first", "tokens"] = "mean"
+        self, texts: Iterable[str], pooling: Literal["mean", "first", "tokens"] | None = None, prompt: str | None = None
     ) -> np.ndarray | list[np.ndarray]:
         """Encode texts as vectors: (texts, H), or with `pooling="tokens"` one (tokens, H) array per text.
 
-        Texts longer than the model's window are read in consecutive windows; `first` is the [CLS] state of the first
-        one. After pre-training only, vectors say little about text similarity, except with `objective.name=corrective`.
+        By default a model of sentence vectors pools and normalizes as it was trained, and puts its default prompt, or
+        the one named `prompt`, before each text; other models return the mean of the states. Texts longer than the
+        model's window are read in consecutive windows; `first` is the [CLS] state of the first one. After pre-training
+        only, vectors say little about text similarity: see `electra finetune similarity`.
         """
+        sentences = sentence_head(self.network)
+        normalize = pooling is None and sentences is not None and sentences.normalize
+        if pooling is None:
+            pooling = sentences.pooling if sentences else "mean"
         if pooling not in POOLS:
             raise DataError(f"pooling={pooling!r}: choose mean, first or tokens")
+        if sentences and (before := sentences.prompt(prompt)):
+            texts = [before + text for text in texts]
+        elif prompt and not sentences:
+            raise CheckpointError(f"the model has no prompt {prompt!r}: it is not fine-tuned for sentence vectors")
         size = self.window
         windows: list[list[int]] = []
         firsts: list[int] = []  # index of each text's first window
@@ -191,10 +203,11 @@ class Pretrained:
         if not found:
             return np.zeros((0, self.encoder.config.hidden_size), np.float32)
         if pooling == "first":
-            return np.stack([found[first] for first in firsts])
-        counts = np.array([[len(window) + 2] for window in windows], np.float32)
-        vectors: np.ndarray = np.add.reduceat(np.stack(found), firsts) / np.add.reduceat(counts, firsts)
-        return vectors
+            vectors = np.stack([found[first] for first in firsts])
+        else:
+            counts = np.array([[len(window) + 2] for window in windows], np.float32)
+            vectors = np.add.reduceat(np.stack(found), firsts) / np.add.reduceat(counts, firsts)
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(1e-12) if normalize else vectors
 
     @cached_property
     def _used(self) -> AnyNetwork:
@@ -236,7 +249,10 @@ def load(
     generator = read_network(folder / GENERATOR) if (folder / GENERATOR).is_dir() else None
     if not isinstance(generator, MaskedLM | None):
         raise CheckpointError(f"{folder / GENERATOR} is not a generator: it has no masked-LM head")
-    model = Pretrained(network, load_tokenizer(folder), generator, precision)
+    tokenizer, sentences = load_tokenizer(folder), sentence_head(network)
+    if sentences and sentences.longest:
+        tokenizer = tokenizer.of_length(sentences.longest)
+    model = Pretrained(network, tokenizer, generator, precision)
     entries, rows = model.tokenizer.vocab_size, model.encoder.config.vocab_size
     if not fits_vocabulary(rows, entries):
         raise CheckpointError(f"the vocabulary in {folder} has {entries} entries, but the embedding has {rows}")
@@ -248,7 +264,7 @@ def load(
 
 def find_folder(source: str | Path) -> Path:
     """Return the model folder of a run, a Hugging Face folder or a hub name."""
-    folder = locate(source, [*FILES, *TOKENIZER_FILES, f"{GENERATOR}/*", TASK], CheckpointError)
+    folder = locate(source, [*FILES, *TOKENIZER_FILES, *SENTENCE_FILES, f"{GENERATOR}/*", TASK], CheckpointError)
     if (folder / "model").is_dir():
         folder = folder / "model"
     elif (folder / "config.toml").is_file() and not (folder / "config.json").is_file():
@@ -265,6 +281,12 @@ def as_discriminator(network: AnyNetwork) -> Discriminator:
         reason = reasons.get(type(network), "has no discriminator head (Electric's outputs energies)")
         raise CheckpointError(f"cannot detect replaced tokens: this model {reason}")
     return network
+
+
+def sentence_head(network: AnyNetwork) -> SentenceHead | None:
+    """Return how a network makes vectors of texts, or None if it was not fine-tuned for them."""
+    head = network.head if isinstance(network, TaskNetwork) else None
+    return head if isinstance(head, SentenceHead) else None
 
 
 def fits_vocabulary(rows: int, entries: int) -> bool:

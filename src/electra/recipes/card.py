@@ -11,7 +11,7 @@ from electra.errors import CheckpointError
 from electra.model.heads import EXAMPLE
 from electra.model.huggingface import architecture_of
 from electra.model.networks import Discriminator, EnergyModel, MaskedLM, Network, TaskNetwork
-from electra.model.pretrained import Pretrained
+from electra.model.pretrained import Pretrained, sentence_head
 from electra.recipes.results import describe, read_results
 from electra.training.run import read_part, read_records
 
@@ -21,6 +21,7 @@ USES = {
     EnergyModel: "Trained with Electric: every token gets an energy, low if it fits. Intended for fine-tuning.",
     MaskedLM: "A masked language model: it predicts the tokens at [MASK].",
 }
+SENTENCES = "Sentence vectors: the more similar two texts are, the nearer the cosine of their vectors is to 1."
 NO_HEAD = "An encoder without a head, intended for fine-tuning."
 
 
@@ -48,9 +49,14 @@ def model_card(model: Pretrained, dtype: torch.dtype, facts: Mapping[str, str]) 
     """Return the card of a model whose weights are stored as `dtype`, with facts about its training."""
     config = model.encoder.config
     parameters = sum(parameter.numel() for parameter in model.network.parameters())
-    architecture = architecture_of(model.network)
+    architecture, sentences = architecture_of(model.network), sentence_head(model.network)
     loaded_as = "AutoModel" if architecture.startswith("Paper") else architecture
     example = model.network.head.example if isinstance(model.network, Network) else EXAMPLE
+    loading = f"""from transformers import AutoTokenizer, {loaded_as}
+
+tokenizer = AutoTokenizer.from_pretrained(FOLDER)
+model = {loaded_as}.from_pretrained(FOLDER)
+{example}"""
     generator = ""
     if model.generator:
         loaded = f'`{architecture_of(model.generator)}.from_pretrained(FOLDER, subfolder="generator")`'
@@ -61,14 +67,14 @@ def model_card(model: Pretrained, dtype: torch.dtype, facts: Mapping[str, str]) 
     rows = "".join(f"| {name} | {value} |\n" for name, value in facts.items())
     rounded = "" if dtype == torch.float32 else f" with weights rounded to {str(dtype).removeprefix('torch.')}"
     return f"""---
-library_name: transformers
+library_name: {"sentence-transformers" if sentences else "transformers"}
 tags:
 - electra
 {tags}---
 
 # {architecture}
 
-{USES.get(type(model.network), NO_HEAD)}
+{SENTENCES if sentences else USES.get(type(model.network), NO_HEAD)}
 
 | | |
 |---|---|
@@ -78,11 +84,7 @@ tags:
 | maximum length | {model.window + 2} tokens |
 {rows}
 ```python
-from transformers import AutoTokenizer, {loaded_as}
-
-tokenizer = AutoTokenizer.from_pretrained(FOLDER)
-model = {loaded_as}.from_pretrained(FOLDER)
-{example}
+{example if sentences else loading}
 ```
 {generator}
 Written by `electra`, which loaded the files again and got the same logits as the trained model{rounded}.

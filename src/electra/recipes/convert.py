@@ -16,7 +16,7 @@ from electra.data.checksums import write_checksums
 from electra.data.files import atomic_folder, write_json
 from electra.data.reading.hub import locate
 from electra.errors import CheckpointError, ConfigError
-from electra.model.huggingface import FILES, AnyNetwork, encoder_of, read_network, write_network
+from electra.model.huggingface import FILES, AnyNetwork, architecture_of, encoder_of, read_network, write_network
 from electra.model.networks import MaskedLM, TaskNetwork
 from electra.model.pretrained import GENERATOR, TASK, Pretrained, find_folder, load
 from electra.model.task_model import TaskModel, read_task, write_task_model
@@ -80,10 +80,10 @@ def _write_task_model(model: TaskModel, folder: Path, dtype: torch.dtype, facts:
     """Write a fine-tuned model so that `transformers` has a class for it, and check what was written."""
     tuned = model.network
     head = tuned.head.exported(tuned.encoder.config)
-    if not head.stored_as.startswith(tuned.encoder.family):
+    network = TaskNetwork(tuned.encoder, head, tuned.labels, tuned.problem)
+    if not architecture_of(network).startswith(tuned.encoder.family):
         wanted = f"transformers has no {tuned.encoder.family} class with the paper's head"
         raise CheckpointError(f"{wanted}; fine-tune with head=huggingface to export")
-    network = TaskNetwork(tuned.encoder, head, tuned.labels, tuned.problem)
     write_task_model(replace(model, network=network), folder, dtype)
     (folder / "README.md").write_text(model_card(Pretrained(network, model.tokenizer), dtype, facts), encoding="utf-8")
     _check(network, folder)

@@ -22,7 +22,7 @@ from electra.recipes.pairs import BLIMP, compare_pairs
 from electra.recipes.results import Evaluation, scored
 from electra.recipes.tuning import check_length, check_types
 from electra.tasks.base import AnyTask, Feature, Notes, Output, Prediction, Split
-from electra.tasks.batches import encode, evaluation_order, make_batch
+from electra.tasks.batches import evaluation_order, make_batch
 from electra.tasks.build import build_task, serve
 
 FOREIGN = {"head": "huggingface"}  # settings of a model that another program fine-tuned
@@ -145,12 +145,12 @@ def forward(
     device, packs = weight.device, network.encoder.packs(weight.dtype, weight.device)
     outputs: list[Output] = [{}] * len(features)
     lengths = np.array([len(feature.ids) for feature in features])
-    for chosen in evaluation_order(lengths, ROWS, task.group):
+    for chosen in evaluation_order(lengths, ROWS):
         of_batch, longest = [features[index] for index in chosen], int(lengths[chosen].max())
         batch = make_batch(task, of_batch, len(chosen), longest, tokenizer.pad_id, packs)
         batch = {name: tensor.to(device, non_blocking=True) for name, tensor in batch.items()}
         with autocast(config, device):
-            found = task.outputs(network.head, encode(network.encoder, batch), batch)
+            found = task.outputs(network.head, task.states(network.encoder, network.head, batch), batch)
         arrays = {name: _array(tensor) for name, tensor in found.items()}
         if any(np.isnan(array).any() for array in arrays.values()):
             raise TaskError("the network's outputs are NaN: train it again with a lower learning_rate")

@@ -24,7 +24,7 @@ from electra.recipes.hardware import fitting, record_environment
 from electra.recipes.results import Results, chosen_seed, read_seed, scored, summarize_seeds
 from electra.recipes.tuning import Tuning, new_network, prepare
 from electra.tasks.base import Batch
-from electra.tasks.batches import BUCKET, encode, make_batch, rounded_length, training_order
+from electra.tasks.batches import BUCKET, make_batch, rounded_length, training_order
 from electra.training.checkpoint import Checkpoints, NoCheckpoints
 from electra.training.loop import Every, Training, train
 from electra.training.processes import Processes, joined
@@ -50,10 +50,12 @@ class TaskLoss(nn.Module):
     def __init__(self, network: TaskNetwork, tuning: Tuning) -> None:
         super().__init__()
         self.encoder, self.head, self.tuning = network.encoder, network.head, tuning
+        self.recordable = tuning.task.recordable
 
     def forward(self, batch: Batch) -> Outcome:
         """Return the loss of a batch."""
-        return Outcome(self.tuning.task.loss(self.head, encode(self.encoder, batch), batch))
+        task = self.tuning.task
+        return Outcome(task.loss(self.head, task.states(self.encoder, self.head, batch), batch))
 
     def rate(self, name: str) -> float:
         """Return the multiple of the learning rate for a parameter: smaller from block to block downwards."""

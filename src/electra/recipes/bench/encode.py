@@ -1,8 +1,10 @@
-"""Benchmark of encoding texts of mixed lengths, against a `transformers` pipeline and a careful hand-written loop."""
+"""Benchmark of encoding texts of mixed lengths, against `transformers`, sentence-transformers and a careful loop."""
 
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,7 +17,9 @@ from electra.data.tokens.tokenizer import SPECIAL_TOKENS, Tokenizer, wordpiece
 from electra.errors import DataError
 from electra.model.bodies import build_body
 from electra.model.huggingface import write_network
+from electra.model.networks import TaskNetwork
 from electra.model.pretrained import Pretrained
+from electra.model.sentences import SentenceHead
 from electra.recipes.bench.huggingface import import_transformers
 from electra.recipes.bench.timing import Against, Bench, Trial, measured, take_turns
 
@@ -50,10 +54,11 @@ def bench_encode(
     fitting = [text for text, count in zip(chosen, counts, strict=True) if count <= length]
     if not fitting:
         raise DataError(f"none of {len(chosen)} texts has {length} tokens or fewer; raise --length")
-    model = Pretrained(build_body(shape).to(device), tokenizer)
+    encoder = build_body(shape).to(device)
+    model = Pretrained(TaskNetwork(encoder, SentenceHead(shape)), tokenizer)
     trials = {}
     with TemporaryDirectory() as folder:
-        write_network(model.encoder, Path(folder), tokenizer=tokenizer)
+        write_network(model.network, Path(folder), tokenizer=tokenizer)
         for name, build in _variants(model, folder, batch, against).items():
             say(f"{size}, {len(fitting)} texts: warming up {name}")
             trials[name] = Trial(build, fitting, device)
@@ -85,7 +90,21 @@ def _variants(model: Pretrained, folder: str, batch: int, against: Against) -> d
         settings = {"model": folder, "device": model.device, "batch_size": batch}  # as commonly used
         variants["hf_pipeline"] = lambda: import_transformers().pipeline("feature-extraction", **settings)
         variants["hf_careful"] = lambda: CarefulLoop(folder, batch, model.device)
+        if find_spec("sentence_transformers"):
+            variants["sentence_transformers"] = lambda: _sentence_transformer(folder, batch, model.device)
     return variants
+
+
+def _sentence_transformer(folder: str, batch: int, device: torch.device) -> Encode:
+    """Return the encoding of sentence-transformers, in the same precision as ours."""
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(folder, device=str(device), model_kwargs={"dtype": _dtype(device)})
+    return partial(model.encode, batch_size=batch, show_progress_bar=False)
+
+
+def _dtype(device: torch.device) -> torch.dtype:
+    return torch.bfloat16 if device.type == "cuda" else torch.float32
 
 
 class CarefulLoop:
@@ -95,8 +114,7 @@ class CarefulLoop:
         transformers = import_transformers()
         self.batch, self.device = batch, device
         self.tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-        dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-        self.network = transformers.AutoModel.from_pretrained(folder, dtype=dtype).to(device).eval()
+        self.network = transformers.AutoModel.from_pretrained(folder, dtype=_dtype(device)).to(device).eval()
 
     @torch.inference_mode()
     def __call__(self, texts: Texts) -> np.ndarray:
