@@ -42,6 +42,7 @@ class Head(nn.Module):
     role: ClassVar[Role]  # in pre-training, scores or predicts tokens; all others belong to a task
     stored_as: ClassVar[str]  # what config.json says, where that is another class of transformers
     described: ClassVar[Mapping[str, Any]] = {}  # what config.json says besides
+    compares: ClassVar[bool] = False  # in transformers, whether it scores the options (B, C, L) of a question
 
     def __init_subclass__(
         cls,
@@ -54,6 +55,8 @@ class Head(nn.Module):
     ) -> None:
         """Register the head, or refuse one that could not be saved."""
         super().__init_subclass__()
+        if cls.__module__.startswith("torch."):  # a proxy that torch.export makes of a head
+            return
         if architecture is None or names is None:
             definition = f"class {cls.__name__}(Head, architecture=…, names=…)"
             raise TypeError(f"define it as {definition}, so that it can be saved")
@@ -66,6 +69,10 @@ class Head(nn.Module):
     def exported(self, config: ModelConfig) -> "Head":
         """Return the same function as a head that transformers has a class for."""
         return self
+
+    def graph_outputs(self, hidden: Tensor, attention: Tensor) -> dict[str, Tensor]:
+        """Return the outputs as the class in transformers names them; nothing if there is no such class."""
+        return {"logits": self(hidden)}
 
     def to_file(self, name: str, tensor: Tensor) -> Tensor:
         """Return a tensor as a file has it, by its name there."""
@@ -206,6 +213,10 @@ class ModernDiscriminatorHead(
     def expect(self, share: float) -> None:
         """Start from the expectation that this share of the tokens is replaced."""
         nn.init.constant_(self.linear.bias, math.log(share / (1 - share)))
+
+    def graph_outputs(self, hidden: Tensor, attention: Tensor) -> dict[str, Tensor]:
+        scores = self(hidden)
+        return {"logits": torch.stack([torch.zeros_like(scores), scores], dim=-1)}
 
     def to_file(self, name: str, tensor: Tensor) -> Tensor:
         return torch.cat([torch.zeros_like(tensor), tensor]) if name.startswith("classifier.") else tensor

@@ -18,7 +18,7 @@ from electra.errors import CheckpointError, DataError
 from electra.model.body import Body
 from electra.model.huggingface import FILES, AnyNetwork, encoder_of, read_network
 from electra.model.networks import Discriminator, MaskedLM, TaskNetwork, TokenScorer
-from electra.model.precision import as_used, find_device
+from electra.model.precision import as_used, device_of, find_device
 from electra.model.windows import WindowBatch, batches
 
 EMBEDDED = Path(__file__).parents[1] / "embedded"  # the model shipped with the package, including its generator
@@ -73,7 +73,7 @@ class Pretrained:
     @property
     def device(self) -> torch.device:
         """Return the device of the weights."""
-        return next(self.network.parameters()).device
+        return device_of(self.network)
 
     @property
     def window(self) -> int:

@@ -15,7 +15,7 @@ from electra.config.load import gather, validate
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import DataError, TaskError
 from electra.model.networks import TaskNetwork
-from electra.model.precision import as_used, autocast
+from electra.model.precision import as_used, autocast, device_of
 from electra.model.pretrained import find_folder
 from electra.model.task_model import read_task, read_task_model
 from electra.recipes.pairs import BLIMP, compare_pairs
@@ -131,7 +131,7 @@ def forward(
     network: TaskNetwork, task: AnyTask, features: Sequence[Feature[Any]], tokenizer: Tokenizer, config: FinetuneConfig
 ) -> list[Output]:
     """Run a network over features in batches of similar length; return the outputs of each feature, in order."""
-    device = next(network.parameters()).device
+    device = device_of(network)
     outputs: list[Output] = [{}] * len(features)
     lengths = np.array([len(feature.ids) for feature in features])
     for chosen in evaluation_order(lengths, ROWS, task.group):

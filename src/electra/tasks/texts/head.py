@@ -76,3 +76,6 @@ class ModernClassificationHead(
     def forward(self, hidden: Tensor, attention: Tensor | None = None) -> Tensor:
         """Return (B, outputs) logits of (B, L, H) hidden states."""
         return self.read(self.pool(hidden, attention))
+
+    def graph_outputs(self, hidden: Tensor, attention: Tensor) -> dict[str, Tensor]:
+        return {"logits": self(hidden, attention)}
