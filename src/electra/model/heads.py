@@ -42,6 +42,7 @@ class Head(nn.Module):
     role: ClassVar[Role]  # in pre-training, scores or predicts tokens; all others belong to a task
     stored_as: ClassVar[str]  # what config.json says, where that is another class of transformers
     described: ClassVar[Mapping[str, Any]] = {}  # what config.json says besides
+    served_as: ClassVar[str]  # the class of optimum for its ONNX graphs, without the prefix ORTModelFor
     compares: ClassVar[bool] = False  # in transformers, whether it scores the options (B, C, L) of a question
 
     def __init_subclass__(
@@ -52,6 +53,7 @@ class Head(nn.Module):
         labelled: Labelled | None = None,
         role: Role = "task",
         stored_as: str | None = None,
+        served_as: str | None = None,
     ) -> None:
         """Register the head, or refuse one that could not be saved."""
         super().__init_subclass__()
@@ -64,6 +66,7 @@ class Head(nn.Module):
             raise TypeError(f"{cls.__name__}: architecture {architecture} is {HEADS[architecture].__name__}'s already")
         cls.architecture, cls.names, cls.labelled, cls.role = architecture, names, labelled, role
         cls.stored_as = stored_as or architecture
+        cls.served_as = served_as or cls.stored_as.partition("For")[2]
         HEADS[architecture] = cls
 
     def exported(self, config: ModelConfig) -> "Head":
@@ -124,6 +127,7 @@ class DiscriminatorHead(
     architecture="ElectraForPreTraining",
     names={"dense": "discriminator_predictions.dense", "score": "discriminator_predictions.dense_prediction"},
     role="detection",
+    served_as="CustomTasks",
 ):
     """Hidden states to one score per token: positive for replaced."""
 

@@ -91,10 +91,11 @@ def write_onnx(network: AnyNetwork, folder: Path, tokenizer: Tokenizer, int8: bo
     """
     if isinstance(network, MaskedLM):
         raise CheckpointError("a masked language model cannot be exported to ONNX; fine-tune it first")
+    tensors = dict(_file_tensors(network))
     _write_config(network, folder, torch.float32, tokenizer)
     if isinstance(network, Network):
-        head = {network.head.file_name(name) for name, _ in network.head.named_parameters()}
-        write_tensors({name: tensor for name, tensor in _file_tensors(network) if name in head}, folder / HEAD)
+        names = [network.head.file_name(name) for name, _ in network.head.named_parameters()]
+        write_tensors({name: tensors[name] for name in names}, folder / HEAD)
     return write_graph(network, folder / GRAPH, int8)
 
 

@@ -37,6 +37,7 @@ class QuestionAnsweringHead(
     Head,
     architecture="PaperQuestionAnswering",
     names={name: f"paper_spans.{name}" for name in ("start", "end_hidden", "end", "answer_hidden", "answer")},
+    served_as="FeatureExtraction",
 ):
     """The paper's question-answering module: the end is conditioned on the start, answerability is a class."""
 

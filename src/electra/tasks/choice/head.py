@@ -31,7 +31,9 @@ outputs = model(**{name: rows[None] for name, rows in pairs.items()})"""
         return scores.squeeze(-1)
 
 
-class ChoiceHead(ClassificationHead, architecture="PaperChoice", names={"linear": "paper_choice"}):
+class ChoiceHead(
+    ClassificationHead, architecture="PaperChoice", names={"linear": "paper_choice"}, served_as="MultipleChoice"
+):
     """One linear map of the first token, as the paper's heads have it; the paper has no multiple choice."""
 
     compares = True

@@ -14,7 +14,11 @@ from electra.model.initialize import glorot_linear, normal_linear
 
 
 class ClassificationHead(
-    Head, architecture="PaperClassification", names={"linear": "paper_classifier"}, labelled="texts"
+    Head,
+    architecture="PaperClassification",
+    names={"linear": "paper_classifier"},
+    labelled="texts",
+    served_as="SequenceClassification",
 ):
     """The first token's hidden state to class logits, or to one value for regression."""
 
