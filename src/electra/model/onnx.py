@@ -1,7 +1,8 @@
 """ONNX: write a network as a graph for onnxruntime, and run such a graph in place of an encoder.
 
 Inputs and outputs have the names that `optimum` expects. Every graph also returns the hidden states, so that our own
-heads, which are small and stay in PyTorch, work on it unchanged. Shapes: B sequences, C options, L tokens, H hidden size.
+heads, which are small and stay in PyTorch, work on it unchanged.
+Shapes: B sequences, C options, L tokens, H hidden size.
 """
 
 import logging
@@ -113,7 +114,9 @@ class Session:
     def run(self, outputs: list[str], inputs: tuple[Tensor, ...]) -> list[np.ndarray]:
         """Return some outputs for ids, attention mask and token types, of which the graph takes the first ones."""
         feed = dict(zip(INPUTS, (part.cpu().numpy() for part in inputs), strict=False))
-        found: list[np.ndarray] = self._session.run(outputs, {one.name: feed[one.name] for one in self._inputs}, self._fetches)
+        found: list[np.ndarray] = self._session.run(
+            outputs, {one.name: feed[one.name] for one in self._inputs}, self._fetches
+        )
         return found
 
     def hidden(self, ids: Tensor, attention: Tensor | None, types: Tensor | None) -> Tensor:

@@ -113,9 +113,7 @@ def _check_options(precision: str, format: str, int8: bool) -> None:
         raise ConfigError("--int8 is for --format onnx")
 
 
-def _write_onnx(
-    model: Pretrained, folder: Path, int8: bool, task: Mapping[str, Any], facts: Mapping[str, str]
-) -> str:
+def _write_onnx(model: Pretrained, folder: Path, int8: bool, task: Mapping[str, Any], facts: Mapping[str, str]) -> str:
     """Write graph, tokenizer and model card, read the graph back, and return what comparing it found."""
     difference = write_onnx(model.network, folder, model.tokenizer, int8)
     found = f"outputs of onnxruntime differ from PyTorch's by at most {difference:.2g}"
