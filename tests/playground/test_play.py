@@ -25,7 +25,7 @@ def test_a_port_in_use_is_a_one_line_error(tiny_folder):
 
 def test_without_gradio_the_extra_is_named(monkeypatch, tiny_folder):
     monkeypatch.setitem(sys.modules, "gradio", None)
-    with pytest.raises(ConfigError, match=r"pip install -e '\.\[play\]' in the checkout"):
+    with pytest.raises(ConfigError, match=r"pip install '\.\[play\]' in the checkout"):
         electra.play(tiny_folder)
 
 

@@ -15,8 +15,9 @@ from safetensors.torch import load_file
 
 import electra
 from electra.config.load import load_config
-from electra.model.pretrained import EMBEDDED, Pretrained
+from electra.model.pretrained import Pretrained, find_folder
 
+EMBEDDED = find_folder("embedded")
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "runs" / "embedded.sh"
 LIMIT = 8_000_000

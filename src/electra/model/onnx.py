@@ -68,8 +68,7 @@ def write_graph(network: Network | Body, path: Path, int8: bool = False) -> floa
 
     With `int8` the matrices of the encoder become 8-bit integers, a scale for each column; the head stays float32.
     """
-    onnx, quantization = _library("onnx"), _library("onnxruntime.quantization")
-    _library("onnxscript")
+    _library("onnxscript")  # the exporter needs it
     graph = Graph(network)
     example = graph.example()
     expected = graph.outputs(*example)
@@ -79,16 +78,20 @@ def write_graph(network: Network | Body, path: Path, int8: bool = False) -> floa
         program = torch.export.export(graph, example, dynamic_shapes=(shapes,))
         names = {"input_names": INPUTS[: len(example)], "output_names": list(expected)}
         written: Any = torch.onnx.export(program, dynamo=True, verbose=False, **names)
-        model = written.model_proto
         if int8:
-            kept = [node.name for node in _after(model.graph, HIDDEN)]
-            quantization.quantize_dynamic(
-                model, path, weight_type=quantization.QuantType.QInt8, per_channel=True, nodes_to_exclude=kept
-            )
+            quantize(written.model_proto, path)
         else:
-            onnx.save(model, path)
+            _library("onnx").save(written.model_proto, path)
     found = Session(path).run(list(expected), example)
     return _compare(expected, found, int8)
+
+
+def quantize(model: Any, path: Path) -> None:
+    """Write a graph with its matrices as 8-bit integers; the head, which comes after the hidden states, is kept."""
+    quantization = _library("onnxruntime.quantization")
+    kept = [node.name for node in _after(model.graph, HIDDEN)]
+    int8 = quantization.QuantType.QInt8
+    quantization.quantize_dynamic(model, path, weight_type=int8, per_channel=True, nodes_to_exclude=kept)
 
 
 class Session:

@@ -8,10 +8,11 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 import torch
 import torch.nn.functional as F
+from tokenizers import Encoding
 from torch import Tensor
 
 from electra.config.section import Precision
-from electra.data.reading.hub import locate
+from electra.data.reading.hub import EMBEDDED, locate
 from electra.data.tokens.tokenizer import FILES as TOKENIZER_FILES
 from electra.data.tokens.tokenizer import SPACE_SIGN, Tokenizer, load_tokenizer
 from electra.errors import CheckpointError, DataError
@@ -21,7 +22,6 @@ from electra.model.networks import Discriminator, MaskedLM, TaskNetwork, TokenSc
 from electra.model.precision import as_used, device_of, find_device
 from electra.model.windows import WindowBatch, batches
 
-EMBEDDED = Path(__file__).parents[1] / "embedded"  # the model shipped with the package, including its generator
 GENERATOR = "generator"  # the generator's folder inside the discriminator's
 TASK = "task.json"  # describes the task of a fine-tuned model
 ROUNDING = 256  # an embedding may have fewer than this many extra rows: sizes are rounded up for speed
@@ -85,7 +85,7 @@ class Pretrained:
         """Return for each token of a text of any length the probability that it was replaced."""
         if not isinstance(text, str):
             raise DataError(f"detect takes one text as a string, not {type(text).__name__}; call it once per text")
-        encoding = self.tokenizer.encode([text])[0]
+        encoding = self._pieces([text])[0]
         spans = [_shown(*piece, text) for piece in zip(encoding.tokens, encoding.offsets, strict=True)]
         return list(map(Detection, encoding.tokens, self.replaced(encoding.ids), spans))
 
@@ -114,7 +114,7 @@ class Pretrained:
         A discriminator adds log(1 - p(replaced)), Electric the negative energy, a masked LM the log-probability of a
         token where only this one is masked. Longer texts are read in consecutive windows.
         """
-        ids = [encoding.ids for encoding in self.tokenizer.encode(texts)]
+        ids = [encoding.ids for encoding in self._pieces(texts)]
         size = self.window
         windows = [(text, piece[at : at + size]) for text, piece in enumerate(ids) for at in range(0, len(piece), size)]
         scores = np.zeros(len(ids))
@@ -178,7 +178,7 @@ class Pretrained:
         size = self.window
         windows: list[list[int]] = []
         firsts: list[int] = []  # index of each text's first window
-        for encoding in self.tokenizer.encode(texts):
+        for encoding in self._pieces(texts):
             ids = encoding.ids
             firsts.append(len(windows))
             windows += [ids[at : at + size] for at in range(0, max(len(ids), 1), size)]
@@ -195,6 +195,12 @@ class Pretrained:
         counts = np.array([[len(window) + 2] for window in windows], np.float32)
         vectors: np.ndarray = np.add.reduceat(np.stack(found), firsts) / np.add.reduceat(counts, firsts)
         return vectors
+
+    def _pieces(self, texts: Iterable[str]) -> list[Encoding]:
+        """Split texts into pieces, and warn of those that the vocabulary is not made for."""
+        found = self.tokenizer.encode(texts)
+        self.tokenizer.warn_of_foreign(token for encoding in found for token in encoding.ids)
+        return found
 
     @cached_property
     def _used(self) -> AnyNetwork:
@@ -225,7 +231,7 @@ class Pretrained:
 def load(
     source: str | Path = EMBEDDED, device: str | torch.device | None = None, precision: Precision = "auto"
 ) -> Pretrained:
-    """Load a model from a run, a Hugging Face folder or a hub name; by default, the model shipped with the package.
+    """Load a model from a run, a Hugging Face or ONNX folder or a hub name; `embedded` comes with the package.
 
     `device` defaults to the GPU, if there is one; `precision` is float32, bf16 or auto: bf16 on a GPU, else float32.
     The weights stay float32; changing them after the first use in bf16 has no effect on the converted copy.
