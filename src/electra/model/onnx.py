@@ -42,10 +42,10 @@ class Graph(nn.Module):
 
     def outputs(self, ids: Tensor, attention: Tensor, types: Tensor | None = None) -> dict[str, Tensor]:
         """Return the outputs by name; each begins with the leading axes of the ids, (B,) or (B, C)."""
-        rows = [None if part is None else part.flatten(0, -2) for part in (ids, attention, types)]
-        hidden = self.encoder(*rows)
-        named = {} if isinstance(self.network, Body) else self.network.head.graph_outputs(hidden, rows[1])
         leading = ids.shape[:-1]
+        ids, attention = ids.flatten(0, -2), attention.flatten(0, -2)
+        hidden = self.encoder(ids, attention, None if types is None else types.flatten(0, -2))
+        named = {} if isinstance(self.network, Body) else self.network.head.graph_outputs(hidden, attention)
         return {name: output.view(*leading, *output.shape[1:]) for name, output in (named | {HIDDEN: hidden}).items()}
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
@@ -76,14 +76,13 @@ def write_graph(network: Network | Body, path: Path, int8: bool = False) -> floa
     shapes = tuple({number: sizes[axis] for number, axis in enumerate(graph.axes)} for _ in example)
     with _quiet():
         program = torch.export.export(graph, example, dynamic_shapes=(shapes,))
-        names = {"input_names": INPUTS[: len(example)], "output_names": list(expected)}
-        written: Any = torch.onnx.export(program, dynamo=True, verbose=False, **names)
+        inputs, outputs = INPUTS[: len(example)], list(expected)
+        written: Any = torch.onnx.export(program, dynamo=True, verbose=False, input_names=inputs, output_names=outputs)
         if int8:
             quantize(written.model_proto, path)
         else:
             _library("onnx").save(written.model_proto, path)
-    found = Session(path).run(list(expected), example)
-    return _compare(expected, found, int8)
+    return _compare(expected, Session(path).run(outputs, example), int8)
 
 
 def quantize(model: Any, path: Path) -> None:

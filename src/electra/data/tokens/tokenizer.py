@@ -28,7 +28,7 @@ CHOICES = {  # BERT's normalizer: tokenizer_config.json, which takes precedence
     "handle_chinese_chars": "tokenize_chinese_chars",
 }
 INPUTS = ("input_ids", "token_type_ids", "attention_mask")  # inputs of our models as `transformers` names them
-MOST_UNKNOWN_TOKENS, MOST_PIECES = 0.1, 3.5  # of a text, and for a word on average, in a language of the model
+MOST_UNKNOWN_TOKENS, MOST_PIECES = 0.1, 3.0  # of a text, and for a word on average, in a language of the model
 FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "added_tokens.json")
 BERTS = {f"{name}Tokenizer{fast}" for name in ("Bert", "Electra", "DistilBert") for fast in ("", "Fast")}
 PARTS = ("", "tokenizer", "model")  # subfolders with a tokenizer, for a corpus or a run
