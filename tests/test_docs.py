@@ -74,7 +74,9 @@ def test_every_extra_that_pages_and_messages_name_can_be_installed():
     named = {name for text in texts for name in re.findall(r"(?:pip install '\.\[|\(extra: )(\w+)", text)}
     assert named
     assert named <= known.keys()
-    assert not any("pip install -e '.[" in text for text in texts)  # would make the installation an editable one
+    contributing = (ROOT / "CONTRIBUTING.md").read_text()
+    editable = [text for text in texts if "pip install -e '.[" in text]  # turns an installation into an editable one
+    assert editable in ([], [contributing])
     assert not any("electra[" in text for text in texts)  # no index has the package
 
 

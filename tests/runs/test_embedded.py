@@ -112,7 +112,7 @@ def test_embedded_is_a_model_name_everywhere(tmp_path, monkeypatch):
     ("text", "found"),
     [
         ("나는 학교에 갔다. 오늘은 날씨가 좋다.", "75% of the tokens are unknown"),
-        ("Я пошёл в школу", "4.2 pieces for a word"),
+        ("Я пошёл в школу вчера вечером с друзьями.", "needs 3.8 pieces for a word"),
     ],
 )
 def test_text_in_another_language_gets_a_warning(text, found, model):
