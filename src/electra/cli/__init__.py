@@ -8,6 +8,7 @@ import signal
 import sys
 import warnings
 from io import TextIOWrapper
+from typing import TextIO
 
 from electra.cli.stop import AGAIN, Stop
 from electra.errors import ElectraError, ForeignText, Stopped, reason, remedy
@@ -43,10 +44,18 @@ def _stopped(error: BaseException, number: int | None) -> BaseException:
     return Stopped(AGAIN, number or signal.SIGINT)
 
 
-def _show_warning(message: Warning | str, category: type[Warning], file: str, line: int, *rest: object) -> None:
-    """Print a warning in one line; those of libraries with the place they come from."""
-    known = issubclass(category, ForeignText)
-    print(f"warning: {message}" if known else f"{file}:{line}: {category.__name__}: {message}", file=sys.stderr)
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Print one of our warnings in one line, and those of libraries as usual."""
+    ours = issubclass(category, ForeignText)
+    text = f"warning: {message}\n" if ours else warnings.formatwarning(message, category, filename, lineno, line)
+    (file or sys.stderr).write(text)
 
 
 def _show(error: BaseException) -> int:
