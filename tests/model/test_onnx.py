@@ -1,5 +1,6 @@
 """Graphs for onnxruntime: the same outputs as PyTorch's, and folders with a graph used like any other."""
 
+import json
 import shutil
 import sys
 
@@ -101,11 +102,23 @@ def test_a_damaged_graph_is_named(folder, tmp_path, monkeypatch):
     with pytest.raises(CheckpointError, match=r"model\.onnx has changed"):
         electra.load(damaged)
     (damaged / "checksums.json").unlink()
-    with pytest.raises(CheckpointError, match=r"model\.onnx is not a usable ONNX file"):
+    with pytest.raises(CheckpointError, match=r"model\.onnx does not run: .*; export it again"):
         electra.load(damaged)
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(ConfigError, match=r"ONNX needs an extra; run: pip install '\.\[onnx\]' in the checkout"):
         electra.load(folder)
+
+
+def test_a_graph_of_another_shape_than_its_config_is_refused(folder, tmp_path):
+    other = shutil.copytree(folder, tmp_path / "other", ignore=lambda *_: ["checksums.json", HEAD])
+    config = json.loads((other / "config.json").read_text())
+    (other / "config.json").write_text(json.dumps(config | {"hidden_size": 64}))
+    with pytest.raises(CheckpointError, match=r"has hidden states of width 128, but its config\.json says 64"):
+        electra.load(other)
+    (other / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 4000}))
+    tall = read_network(other)
+    with pytest.raises(CheckpointError, match=r"model\.onnx does not run"):
+        tall(torch.zeros(1, 4000, dtype=torch.long))
 
 
 def test_a_graph_without_hidden_states_is_refused(folder, tmp_path):

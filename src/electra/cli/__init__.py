@@ -8,7 +8,6 @@ import signal
 import sys
 import warnings
 from io import TextIOWrapper
-from typing import TextIO
 
 from electra.cli.stop import AGAIN, Stop
 from electra.errors import ElectraError, ForeignText, Stopped, reason, remedy
@@ -49,13 +48,13 @@ def _show_warning(
     category: type[Warning],
     filename: str,
     lineno: int,
-    file: TextIO | None = None,
+    file: object = None,
     line: str | None = None,
 ) -> None:
     """Print one of our warnings in one line, and those of libraries as usual."""
     ours = issubclass(category, ForeignText)
     text = f"warning: {message}\n" if ours else warnings.formatwarning(message, category, filename, lineno, line)
-    (file or sys.stderr).write(text)
+    sys.stderr.write(text)
 
 
 def _show(error: BaseException) -> int:

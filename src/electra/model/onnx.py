@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from electra.config.bodies import ModelConfig
-from electra.errors import CheckpointError, ConfigError
+from electra.errors import CheckpointError, ConfigError, remedy
 from electra.model.body import Body
 from electra.model.networks import Network
 
@@ -89,6 +89,7 @@ def quantize(model: Any, path: Path) -> None:
     """Write a graph with its matrices as 8-bit integers; the head, which comes after the hidden states, is kept."""
     quantization = _library("onnxruntime.quantization")
     kept = [node.name for node in _after(model.graph, HIDDEN)]
+    del model.graph.value_info[:]  # the library transposes matrices and infers all shapes again
     int8 = quantization.QuantType.QInt8
     quantization.quantize_dynamic(model, path, weight_type=int8, per_channel=True, nodes_to_exclude=kept)
 
@@ -97,28 +98,27 @@ class Session:
     """An ONNX file in onnxruntime, on the CPU; copies share it."""
 
     def __init__(self, path: Path) -> None:
-        runtime = _library("onnxruntime")
+        self.path, runtime = path, _library("onnxruntime")
         options = runtime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
-        options.log_severity_level = 3  # errors
-        try:
+        options.log_severity_level = 4  # errors are raised
+        with self._reported():
             self._session = runtime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-        except Exception as problem:  # the library's errors have no class in common
-            raise CheckpointError(f"{path} is not a usable ONNX file: {str(problem).splitlines()[0]}") from None
         self._inputs = self._session.get_inputs()
-        lacking = HIDDEN not in [output.name for output in self._session.get_outputs()]
-        if lacking or not {given.name for given in self._inputs} <= set(INPUTS):
+        hidden = [output for output in self._session.get_outputs() if output.name == HIDDEN]
+        if not hidden or not {given.name for given in self._inputs} <= set(INPUTS):
             hint = "write one with: electra export MODEL --format onnx"
             raise CheckpointError(f"{path} has other inputs, or no output {HIDDEN}; {hint}")
+        self.width = hidden[0].shape[-1]
         self._fetches = runtime.RunOptions()
         self._fetches.only_execute_path_to_fetches = True
 
     def run(self, outputs: list[str], inputs: tuple[Tensor, ...]) -> list[np.ndarray]:
         """Return some outputs for ids, attention mask and token types, of which the graph takes the first ones."""
-        feed = dict(zip(INPUTS, (part.cpu().numpy() for part in inputs), strict=False))
-        found: list[np.ndarray] = self._session.run(
-            outputs, {one.name: feed[one.name] for one in self._inputs}, self._fetches
-        )
+        named = dict(zip(INPUTS, inputs, strict=False))
+        feed = {given.name: named[given.name].cpu().numpy() for given in self._inputs}
+        with self._reported():
+            found: list[np.ndarray] = self._session.run(outputs, feed, self._fetches)
         return found
 
     def hidden(self, ids: Tensor, attention: Tensor | None, types: Tensor | None) -> Tensor:
@@ -132,6 +132,18 @@ class Session:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self
+
+    @contextmanager
+    def _reported(self) -> Iterator[None]:
+        """Report an error of onnxruntime in one line; its errors have no class in common."""
+        try:
+            yield
+        except Exception as problem:
+            if remedy(problem):
+                raise
+            raise CheckpointError(
+                f"{self.path} does not run: {str(problem).splitlines()[0]}; export it again"
+            ) from None
 
 
 class OnnxEncoder(Body):
@@ -154,7 +166,11 @@ class OnnxEncoder(Body):
 
 def onnx_encoder(body: type[Body], config: ModelConfig, path: Path) -> Body:
     """Return a body of a class, computed by an ONNX file."""
-    made: Body = type(f"Onnx{body.__name__}", (OnnxEncoder, body), {})(config, Session(path))
+    session = Session(path)
+    if session.width != config.hidden_size:
+        found = f"{path} has hidden states of width {session.width}"
+        raise CheckpointError(f"{found}, but its config.json says {config.hidden_size}; export it again")
+    made: Body = type(f"Onnx{body.__name__}", (OnnxEncoder, body), {})(config, session)
     return made
 
 
