@@ -81,8 +81,6 @@ COMMANDS = [  # in an order in which each finds what it reads
     Command("detect", "detect run the_cat_ate_soup --json", ("run",)),
     Command("page", "page run data/sentence.txt", ("run", "data/sentence.txt")),
     Command("export", "export run --out hf", ("run",), ("hf",), once=True),
-    Command("export onnx", "export run --format onnx --out onnx", ("run",), ("onnx",), once=True),
-    Command("detect onnx", "detect onnx the_cat_ate_soup --json", ("onnx",)),
     Command("import", "import hf --out imported", ("hf",), ("imported",), once=True),
     _finetune("classification", "glue", "task=rte"),
     _finetune("regression", "glue", "task=sts-b", "double_unordered=false"),
