@@ -66,9 +66,7 @@ def onnx_card(model: Pretrained, int8: bool, checked: str, facts: Mapping[str, s
     network = model.network
     served = network.head.served_as if isinstance(network, Network) else "FeatureExtraction"
     loaded_as = f"ORTModelFor{served}"
-    loading = _loading(
-        f"from optimum.onnxruntime import {loaded_as}\nfrom transformers import AutoTokenizer", loaded_as
-    )
+    imports = f"from optimum.onnxruntime import {loaded_as}\nfrom transformers import AutoTokenizer"
     numbers = "int8 matrices, the rest float32" if int8 else "float32"
     return _card(
         model, "optimum", _loading(imports, loaded_as), "", f"ran it: {checked}", {"numbers": numbers, **facts}
