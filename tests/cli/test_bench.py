@@ -40,7 +40,7 @@ def test_all_variants_encode_the_given_texts(tmp_path):
     (tmp_path / "texts.txt").write_text("a cat sat\nit was good\n")
     result = electra_bench("encode", "--text", str(tmp_path / "texts.txt"), "--json")
     rows = [json.loads(line) for line in result.stdout.splitlines()]
-    assert [row["variant"] for row in rows] == ["electra", "hf_pipeline", "hf_careful"]
+    assert [row["variant"] for row in rows] == ["electra", "hf_pipeline", "hf_careful", "sentence_transformers"]
     assert all((row["work"], row["seq"]) == ("encode", 5) for row in rows)
 
 
