@@ -74,6 +74,8 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
         kinds = {"scored": "pairs with a score", "labelled": "pairs with a label", "pairs": "pairs of similar texts"}
         negatives = f", with up to {self.group - 2} negatives" if self.group > 2 else ""
         self._detected = [str(columns), f"{kinds[columns.kind]}{negatives}"]
+        if self._table.texts != columns.texts:
+            self._detected = [f"{len(rows):,} pairs of passages of raw text"]
         if on_dev != columns:
             self._detected.append(f"dev: {on_dev}, {kinds[on_dev.kind]}")
 
@@ -136,8 +138,8 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
             names = list(row.cells)
             if self._table_settings.pair or len(names) == 2 or usual_columns(names, ANCHORS):
                 text, *pair = find_texts([row], self._table_settings)
-                (example,) = Columns("pairs", text, tuple(pair)).read([row], notes)
-                yield example._replace(ranked=False)
+                for example in Columns("pairs", text, tuple(pair)).read([row], notes):
+                    yield example._replace(ranked=False)
             else:
                 yield Similar((str(row.cells[find_column(row.cells, self._table_settings.text, row.where)]),))
 
