@@ -3,7 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import cache
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -213,7 +213,8 @@ class Pairs(Table):
     """The rows of each split; a folder of raw text is a training split, one of SemEval's files a dev and test split."""
 
     def __init__(self, config: FinetuneConfig, known: Known) -> None:
-        super().__init__(config, known, partial(read_file, config=config))
+        # Raw text takes a while, and each split reads the training file.
+        super().__init__(config, known, cache(lambda source: list(read_file(source, config))))
 
     def find(self, split: Split) -> str | None:
         found, folder = super().find(split), Path(self._data or "-").expanduser()
