@@ -31,6 +31,18 @@ def test_pairs_are_read_from_any_table(make_task, tmp_path, ending):
     assert task.detected() == ["table.text=query table.pair=answer", "pairs of similar texts"]
 
 
+def test_a_cell_may_hold_several_texts(make_task, tmp_path):
+    rows = [{"query": "the cat", "pos": ["a cat", "cat"], "neg": ["dog", "mat"]}, {"query": "x", "pos": "y", "neg": []}]
+    for split in ("train", "dev"):
+        write(tmp_path / f"{split}.jsonl", rows)
+    examples = read(make_task(f"data={tmp_path}"))[0]
+    assert [example.texts for example in examples] == [
+        ("the cat", "a cat", "dog", "mat"),
+        ("the cat", "cat", "dog", "mat"),
+        ("x", "y"),
+    ]
+
+
 def test_columns_can_be_set_by_hand(make_task, tmp_path):
     rows = [{"title": n, "x": f"cat {n}", "y": "a dog", "z": "mat", "v": n % 3} for n in range(9)]
     write(tmp_path / "t.csv", rows)
@@ -93,7 +105,7 @@ def test_raw_text_becomes_pairs(make_task, tmp_path, kind):
     pairs = [example.texts for example in examples]
     assert (("All about cats", passages[0] + f" {pairs[0][1][-1]}") in pairs) == (kind in (None, "titles"))
     assert all(one == two for one, two in pairs) == (kind == "dropout")
-    assert task.metric == "ndcg_10"
+    assert (task.metric, task.detected()) == ("ndcg_10", [f"{2 * counts[kind]} pairs of passages of raw text"])
 
 
 def test_a_table_of_documents_is_raw_text(make_task, tmp_path):

@@ -141,6 +141,7 @@ def test_settings_that_would_change_the_vectors_are_refused_in_one_line(tuned, t
 
 def test_the_form_finds_the_nearest_sentence(tuned):
     model = load_tuned(tuned)
+    assert model.task.title == "Compare"
     html = answer(model, ["the cat was good", "a soup and soup. a cat and cat. a mat and mat."])
     assert 'class="answer" role="status">a cat and cat.<' in html
     assert html.count('scope="row"') == 3

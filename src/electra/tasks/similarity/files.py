@@ -3,7 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import cache
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -83,9 +83,12 @@ class Columns:
     def _pairs(self, rows: Sequence[Row], notes: Notes) -> list[Similar]:
         found = []
         for row in rows:
-            texts = self._texts(row)
-            notes.add(f"negatives beyond {MOST_NEGATIVES} of an example", max(0, len(texts) - 2 - MOST_NEGATIVES))
-            found.append(Similar(texts[: 2 + MOST_NEGATIVES], ranked=True, id=self._id(row)))
+            (first,), seconds, *others = (self._cell(row, name) for name in self.texts)
+            negatives = [text for texts in others for text in texts]
+            notes.add(f"negatives beyond {MOST_NEGATIVES} of an example", max(0, len(negatives) - MOST_NEGATIVES))
+            for second in seconds:
+                texts = (first, second, *negatives[:MOST_NEGATIVES])
+                found.append(Similar(texts, ranked=True, id=self._id(row)))
         return found
 
     def _scored(self, rows: Sequence[Row], notes: Notes) -> list[Similar]:
@@ -97,7 +100,7 @@ class Columns:
                 continue
             score = Value(0, 1).parse(raw, row.where)
             group = str(row.cells.get("year", "")) if STS.match(Path(row.where).name) else ""  # also a column of STS-B
-            found.append(Similar(self._texts(row)[:2], score, group=group, id=self._id(row)))
+            found.append(Similar(self._pair(row), score, group=group, id=self._id(row)))
         return found
 
     def _labelled(self, rows: Sequence[Row], notes: Notes, training: bool) -> list[Similar]:
@@ -109,7 +112,7 @@ class Columns:
         different: dict[str, list[str]] = defaultdict(list)
         for row in rows:
             label = _label_name(self._label(row), (self.text, self.pair[0]))
-            texts = self._texts(row)[:2]
+            texts = self._pair(row)
             if label in SIMILAR:
                 similar.append(Similar(texts, ranked=True, id=self._id(row)))
             elif label in DIFFERENT:
@@ -128,18 +131,20 @@ class Columns:
             notes.add("texts with only different ones, not searched for", len(lonely))
         return [one._replace(texts=(*one.texts, *different[one.texts[0]][:MOST_NEGATIVES])) for one in similar]
 
-    def _texts(self, row: Row) -> tuple[str, ...]:
-        cells = {self.text: find_cell(row, self.text, "table.text")}
-        cells |= {name: find_cell(row, name, "table.pair") for name in self.pair}
-        found = [(name, text) for name, cell in cells.items() for text in (cell if isinstance(cell, list) else [cell])]
-        for name, text in found:
-            if isinstance(text, (list, dict)):
-                raise TaskError(f"{row.where}: a list or a record instead of a text in column {name!r}")
-            if text is None or not str(text).strip():
-                raise TaskError(f"{row.where}: the text in column {name!r} is empty; fill it in, or remove the row")
-        if len(found) < 2:
-            raise TaskError(f"{row.where}: no text in column {self.pair[0]!r}")
-        return tuple(str(text).strip() for _, text in found)
+    def _pair(self, row: Row) -> tuple[str, str]:
+        (first,), (second,) = self._cell(row, self.text), self._cell(row, self.pair[0])
+        return first, second
+
+    def _cell(self, row: Row, name: str) -> list[str]:
+        """Return the texts of a cell: one, or in the columns of second texts and negatives of pairs a list of them."""
+        cell = find_cell(row, name, "table.text" if name == self.text else "table.pair")
+        several = isinstance(cell, list) and self.kind == "pairs" and name != self.text
+        texts = cell if several else [cell]
+        if any(isinstance(text, (list, dict)) for text in texts):
+            raise TaskError(f"{row.where}: a list or a record instead of a text in column {name!r}")
+        if not all(text is not None and str(text).strip() for text in texts) or (not texts and name == self.pair[0]):
+            raise TaskError(f"{row.where}: the text in column {name!r} is empty; fill it in, or remove the row")
+        return [str(text).strip() for text in texts]
 
     def _label(self, row: Row) -> Any:
         assert self.label
@@ -208,7 +213,8 @@ class Pairs(Table):
     """The rows of each split; a folder of raw text is a training split, one of SemEval's files a dev and test split."""
 
     def __init__(self, config: FinetuneConfig, known: Known) -> None:
-        super().__init__(config, known, partial(read_file, config=config))
+        # Raw text takes a while, and each split reads the training file.
+        super().__init__(config, known, cache(lambda source: list(read_file(source, config))))
 
     def find(self, split: Split) -> str | None:
         found, folder = super().find(split), Path(self._data or "-").expanduser()

@@ -7,6 +7,7 @@ from electra.config.tasks import TextPairs
 from electra.data.reading.records import Row
 from electra.data.reading.sentences import split_sentences
 from electra.data.reading.text import read_documents
+from electra.errors import TaskError
 
 SHORTEST, LONGEST = 20, 250  # characters of a passage; sentences are joined until it has this many
 TITLE = 80  # most characters of a title
@@ -19,13 +20,17 @@ def read_pairs(source: str, kind: TextPairs | None) -> Iterator[Row]:
 
     By default, all pairs of the first two kinds, and passages without a neighbour twice.
     """
-    text = ""
-    number = 0
+    text, documents, found = "", 0, 0
     for part in read_documents([source]):
         text = part.text if part.first else f"{text}\n{part.text}"
         if part.last:
-            yield from _pairs(text, f"{source} document {number}", kind)
-            number += 1
+            documents += 1
+            for pair in _pairs(text, f"{source} document {documents}", kind):
+                found += 1
+                yield pair
+    if not found:
+        advice = "use another similarity.text_pairs" if kind else f"passages have at least {SHORTEST} characters"
+        raise TaskError(f"{source}: no pairs of {kind or 'passages'}; {advice}")
 
 
 def _pairs(text: str, where: str, kind: TextPairs | None) -> Iterator[Row]:

@@ -57,7 +57,8 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
             self.defaults = Defaults(dropout=SIMCSE_DROPOUT)
         self._detected: list[str] = []
         self.metric = "spearman"
-        self._columns = Columns(**known["columns"]) if known.get("columns") else None  # of the training file
+        stored = known.get("columns") if "prompts" in known else None  # else of another family
+        self._columns = Columns(**stored) if stored else None  # of the training file
         self._table.texts = known.get("texts", ())
         if not known:
             self._learn()
@@ -75,6 +76,9 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
         kinds = {"scored": "pairs with a score", "labelled": "pairs with a label", "pairs": "pairs of similar texts"}
         negatives = f", with up to {self.group - 2} negatives" if self.group > 2 else ""
         self._detected = [str(columns), f"{kinds[columns.kind]}{negatives}"]
+        if self._table.texts != columns.texts:
+            rest = "; the rest of the text is not read" if len(rows) == MOST else ""
+            self._detected = [f"{len(rows):,} pairs of passages of raw text{rest}"]
         if on_dev != columns:
             self._detected.append(f"dev: {on_dev}, {kinds[on_dev.kind]}")
 
@@ -119,7 +123,6 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
         rows = self._table.read(split, notes)
         columns = self._columns_of(rows)
         examples = columns.read(rows, notes, training=split == "train")
-        notes.add("pairs of raw text; the rest is not read", MOST if len(rows) == MOST else 0)
         if split == "test" and self._scored and columns.kind == "pairs":  # hidden scores
             return [example._replace(ranked=False) for example in examples]
         return examples
@@ -137,8 +140,8 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
             names = list(row.cells)
             if self._table_settings.pair or len(names) == 2 or usual_columns(names, ANCHORS):
                 text, *pair = find_texts([row], self._table_settings)
-                (example,) = Columns("pairs", text, tuple(pair)).read([row], notes)
-                yield example._replace(ranked=False)
+                for example in Columns("pairs", text, tuple(pair)).read([row], notes):
+                    yield example._replace(ranked=False)
             else:
                 yield Similar((str(row.cells[find_column(row.cells, self._table_settings.text, row.where)]),))
 
