@@ -15,11 +15,13 @@ from electra.config.schema import PretrainConfig
 from electra.data.checksums import write_checksums
 from electra.data.files import atomic_folder, write_json
 from electra.data.reading.hub import locate
+from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import CheckpointError, ConfigError
 from electra.model.huggingface import FILES, AnyNetwork, architecture_of, encoder_of, read_network, write_network
 from electra.model.networks import MaskedLM, TaskNetwork
 from electra.model.pretrained import GENERATOR, TASK, Pretrained, find_folder, load
 from electra.model.task_model import TaskModel, read_task, write_task_model
+from electra.model.vocabulary import with_vocabulary
 from electra.recipes.card import model_card, training_facts
 
 DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16}
@@ -46,14 +48,21 @@ def export(source: str | Path, out: str | Path, precision: Literal["float32", "b
     return Path(out)
 
 
-def import_model(source: str | Path, out: str | Path, generator: str | Path | None = None) -> Pretrained:
-    """Import an ELECTRA, BERT or ModernBERT, with its generator if there is one, as a folder to continue from."""
+def import_model(
+    source: str | Path, out: str | Path, generator: str | Path | None = None, tokenizer: Tokenizer | None = None
+) -> Pretrained:
+    """Import an ELECTRA, BERT or ModernBERT, with its generator if there is one, as a folder to continue from.
+
+    With `tokenizer`, its vocabulary replaces that of the model: new pieces are composed from old ones.
+    """
     model = load(source, device="cpu")
     if generator:
         network = read_network(locate(generator, FILES, CheckpointError))
         if not isinstance(network, MaskedLM):
             raise CheckpointError(f"{generator} is not a generator: it has no masked-LM head")
         model = Pretrained(model.network, model.tokenizer, network)
+    if tokenizer:
+        model = with_vocabulary(model, tokenizer)
     with atomic_folder(Path(out)) as folder:
         place = folder / "model"
         place.mkdir()

@@ -4,11 +4,11 @@ The loop that calls it is `electra.training.loop`; together they are all there i
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -23,8 +23,10 @@ from electra.data.mix import mix
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import CheckpointError, ConfigError, ElectraError
 from electra.model.body import Embeddings
-from electra.model.networks import MaskedLM
-from electra.model.pretrained import Pretrained, load
+from electra.model.huggingface import read_shape
+from electra.model.networks import MaskedLM, TaskNetwork
+from electra.model.pretrained import Pretrained, find_folder, load
+from electra.model.sentences import MODULES, SentenceHead
 from electra.objectives.base import Objective, Stage, Step
 from electra.objectives.build import build_objective, objective_class
 from electra.objectives.draws import Draws, draw
@@ -41,7 +43,7 @@ from electra.training.checkpoint import Checkpoints
 from electra.training.loop import Every, Training, train
 from electra.training.processes import Processes, joined
 from electra.training.progress import watched
-from electra.training.run import Listener, Record, Run, check_place, read_records
+from electra.training.run import START, Listener, Record, Run, check_place, read_records
 from electra.training.schedule import length_at, micro_batches, micro_batches_before, total_steps
 from electra.training.trackers import trackers
 from electra.training.update import Network
@@ -127,8 +129,8 @@ class Pretraining(Training):
 
     def work(self) -> None:
         """Run the loop until the budget is spent."""
-        for listener in self.listeners if self.processes.first and self.stage.announcement else ():
-            listener({"step": 0, "detected": self.stage.announcement})
+        if self.stage.announcement:
+            self._announce(self.stage.announcement)
         if (self.run.folder / "model").is_dir() and not self.checkpoints.hold_updates():
             raise CheckpointError(f"{self.run.folder} has a model but no checkpoint to resume from; choose another out")
         size = self.config.train.smallest_batch
@@ -136,7 +138,13 @@ class Pretraining(Training):
         with fitting(f"micro-batches of {size} x {self.config.train.length} tokens", f"halve them: {halved}"):
             self.module = self._objective().to(self.processes.device)
             self.heldout = self._heldout()
+            if self.heldout and not self.checkpoints.hold_updates():
+                self._announce("measuring the held-out loss before the first update")
             train(self, self.config.train, self.run, self.checkpoints, self.processes)
+
+    def _announce(self, what: str) -> None:
+        for listener in self.listeners if self.processes.first else ():
+            listener({"step": 0, "detected": what})
 
     def _objective(self) -> Objective:
         """Build the objective; a new run starts from the stage before, from `init` or from random weights."""
@@ -247,10 +255,25 @@ class Pretraining(Training):
 
     def finish(self) -> None:
         """Write the model folder: the main network, and the generator where Hugging Face has a class for it."""
-        tokenizer = self.corpora.tokenizer.of_length(self.config.train.length)
-        objective: Any = self.module
+        tokenizer, length, objective = self.corpora.tokenizer, self.config.train.length, cast(Objective, self.module)
+        if self.config.init is not None:  # a model that has learned longer sequences still knows them
+            length = max(length, tokenizer.longest or 0)
+        model = trained_model(objective, tokenizer.of_length(length))
+        if head := self._sentence_head():
+            model = Pretrained(TaskNetwork(model.encoder, head), model.tokenizer, model.generator)
         with atomic_folder(self.run.folder / "model", overwrite=True) as folder:
-            write_model(trained_model(objective, tokenizer), folder, facts=training_facts(self.run.folder))
+            write_model(model, folder, facts=training_facts(self.run.folder))
+
+    def _sentence_head(self) -> SentenceHead | None:
+        """Return how the model that the run started from makes sentence vectors, if it does: the result does the same.
+
+        A run that resumes may have lost that model, unless it has a copy of it.
+        """
+        for place in filter(None, (self.run.folder / START, self.config.init)):
+            with suppress(CheckpointError):
+                folder = find_folder(place)
+                return SentenceHead.read(folder, read_shape(folder)) if (folder / MODULES).is_file() else None
+        return None
 
     def _watch(self, record: Record) -> None:
         """Store the samples of an evaluation, and warn of metrics that look ill."""
