@@ -4,7 +4,7 @@ The loop that calls it is `electra.training.loop`; together they are all there i
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -23,10 +23,9 @@ from electra.data.mix import mix
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import CheckpointError, ConfigError, ElectraError
 from electra.model.body import Embeddings
-from electra.model.huggingface import read_shape
 from electra.model.networks import MaskedLM, TaskNetwork
-from electra.model.pretrained import Pretrained, find_folder, load
-from electra.model.sentences import MODULES, SentenceHead
+from electra.model.pretrained import Pretrained, load, sentence_head
+from electra.model.sentences import SentenceHead
 from electra.objectives.base import Objective, Stage, Step
 from electra.objectives.build import build_objective, objective_class
 from electra.objectives.draws import Draws, draw
@@ -43,7 +42,7 @@ from electra.training.checkpoint import Checkpoints
 from electra.training.loop import Every, Training, train
 from electra.training.processes import Processes, joined
 from electra.training.progress import watched
-from electra.training.run import START, Listener, Record, Run, check_place, read_records
+from electra.training.run import Listener, Record, Run, check_place, read_records
 from electra.training.schedule import length_at, micro_batches, micro_batches_before, total_steps
 from electra.training.trackers import trackers
 from electra.training.update import Network
@@ -51,6 +50,7 @@ from electra.training.update import Network
 DRY = "the text runs dry"
 FIXED = 20_200_323  # the seed of held-out masks: the same for every run, so that runs compare
 FIRST_STAGE = "first_stage"  # folder of the stage before the last, inside the run's
+SENTENCES = "sentences"  # how a model of sentence vectors, from which the run started, makes them
 Input = tuple[Batch[Tensor], Draws]  # a micro-batch and the random numbers for it
 
 
@@ -159,7 +159,10 @@ class Pretraining(Training):
         if stage_before.is_dir():
             objective.adopt(load(stage_before, device="cpu"))
         elif config.init is not None:
-            self.warnings += [f"{config.init} {lack}" for lack in objective.adopt(load(config.init, device="cpu"))]
+            model = load(config.init, device="cpu")
+            self.warnings += [f"{config.init} {lack}" for lack in objective.adopt(model)]
+            if self.processes.first and (head := sentence_head(model.network)):
+                head.save(self.run.folder / SENTENCES, head.longest)
         elif config.embeddings == "cooccurrence":
             pairs = self.corpora.token_pairs(config.model.vocab_size)
             for table in objective.modules():
@@ -259,21 +262,11 @@ class Pretraining(Training):
         if self.config.init is not None:  # a model that has learned longer sequences still knows them
             length = max(length, tokenizer.longest or 0)
         model = trained_model(objective, tokenizer.of_length(length))
-        if head := self._sentence_head():
+        if (self.run.folder / SENTENCES).is_dir():
+            head = SentenceHead.read(self.run.folder / SENTENCES, self.config.model)
             model = Pretrained(TaskNetwork(model.encoder, head), model.tokenizer, model.generator)
         with atomic_folder(self.run.folder / "model", overwrite=True) as folder:
             write_model(model, folder, facts=training_facts(self.run.folder))
-
-    def _sentence_head(self) -> SentenceHead | None:
-        """Return how the model that the run started from makes sentence vectors, if it does: the result does the same.
-
-        A run that resumes may have lost that model, unless it has a copy of it.
-        """
-        for place in filter(None, (self.run.folder / START, self.config.init)):
-            with suppress(CheckpointError):
-                folder = find_folder(place)
-                return SentenceHead.read(folder, read_shape(folder)) if (folder / MODULES).is_file() else None
-        return None
 
     def _watch(self, record: Record) -> None:
         """Store the samples of an evaluation, and warn of metrics that look ill."""
