@@ -136,6 +136,7 @@ def test_a_model_continues_with_the_objective_of_its_run_or_one_that_fits_its_he
         ),
         ({"init": "./nowhere"}, CheckpointError, r"^no file or folder \./nowhere$"),
         ({"overrides": ["train.length=32"]}, ConfigError, r"^train\.length 32 exceeds model\.max_length 16$"),
+        ({"overrides": ["model.layers=1"]}, ConfigError, r"^init: .*/tiny has layers 2, the config says 1$"),
         ({"overrides": ["init=x"]}, ConfigError, "^init cannot be set here; use --init instead$"),
         ({"old_text": "./nowhere.txt"}, DataError, r"^no file or folder \./nowhere\.txt"),
     ],

@@ -11,7 +11,7 @@ from electra.data.settings import Building, Reading, Vocabulary
 
 EXAMPLES = (
     "electra train my_texts/ --hours 1 --out runs/mine",
-    "electra train contracts/ --init google/electra-small-discriminator --hours 2 --out runs/legal --dry-run",
+    "electra train my_domain/ --hours 2 --init hf/small --out runs/domain --dry-run",
 )
 
 

@@ -1,4 +1,8 @@
-"""Move a model to another vocabulary: shared pieces keep their embeddings, new ones are composed from old pieces."""
+"""Move a model to another vocabulary: shared pieces keep their embeddings, new ones are composed from old pieces.
+
+Pieces that no old piece spells, such as those of another script, start from which tokens follow each other in the text,
+rotated into the space of the old embeddings.
+"""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -10,17 +14,23 @@ from torch import Tensor, nn
 
 from electra.data.tokens.tokenizer import SPACE_SIGN, Tokenizer
 from electra.model.huggingface import AnyNetwork, encoder_of
+from electra.model.initialize import cooccurrence_vectors
 from electra.model.networks import MaskedLM
 from electra.model.pretrained import Pretrained
 
-SEED = 0  # of the embeddings that have no old piece: equal for networks that share their embeddings
+SEED = 0  # of what is drawn: networks that share their embeddings still do so afterwards
 
 
-def with_vocabulary(model: Pretrained, tokenizer: Tokenizer) -> Pretrained:
-    """Return the model with another tokenizer; all weights but those of the vocabulary stay as they are."""
+def with_vocabulary(model: Pretrained, tokenizer: Tokenizer, pairs: Tensor) -> Pretrained:
+    """Return the model with another tokenizer; all weights but those of the vocabulary stay as they are.
+
+    `pairs`, a sparse (V, V) tensor, counts which of the new tokens follow each other in text: pieces that no old one
+    spells start from that.
+    """
     sources = compose(model.tokenizer, tokenizer)
-    generator: Any = model.generator and _moved(model.generator, sources)
-    return Pretrained(_moved(model.network, sources), tokenizer.of_length(model.tokenizer.longest), generator)
+    generator: Any = model.generator and _moved(model.generator, sources, pairs)
+    network = _moved(model.network, sources, pairs)
+    return Pretrained(network, tokenizer.of_length(model.tokenizer.longest), generator)
 
 
 def compose(old: Tokenizer, new: Tokenizer) -> list[list[int]]:
@@ -73,24 +83,44 @@ def _parts(spelled: bytes, known: dict[bytes, int]) -> list[int]:
 
 
 @torch.no_grad()
-def _moved(network: AnyNetwork, sources: Sequence[Sequence[int]]) -> AnyNetwork:
+def _moved(network: AnyNetwork, sources: Sequence[Sequence[int]], pairs: Tensor) -> AnyNetwork:
     """Return a copy of a network whose rows of the vocabulary are composed of old ones."""
     network = deepcopy(network)
     encoder: Any = encoder_of(network)
-    config = encoder.config.model_copy(update={"vocab_size": len(sources)})
-    encoder.config = encoder.embeddings.config = config
-    words = _rows(encoder.vocabulary, sources)
-    encoder.embeddings.words = nn.Embedding(*words.shape, _weight=words)
+    words = encoder.vocabulary
+    known = torch.tensor([bool(ids) for ids in sources])
+    center, spread = words.mean(0), words.std(0)
+    rows = _means(words, sources)
+    unknown = center + spread * _aligned(_vectors(pairs, words.size(1)), rows - center, known)
+    rows = torch.where(known[:, None], rows, unknown)
+    encoder.embeddings.words = nn.Embedding(*rows.shape, _weight=rows)
+    encoder.config = encoder.embeddings.config = encoder.config.model_copy(update={"vocab_size": len(sources)})
     if isinstance(network, MaskedLM):
         head: Any = network.head
-        head.bias = nn.Parameter(_rows(head.bias[:, None], sources)[:, 0])
+        biases = _means(head.bias[:, None], sources)[:, 0]
+        head.bias = nn.Parameter(torch.where(known, biases, head.bias.mean()))
     return network
 
 
-def _rows(table: Tensor, sources: Sequence[Sequence[int]]) -> Tensor:
-    """Return the mean of the rows that make up each new one; those without any are drawn like the old ones."""
+def _means(table: Tensor, sources: Sequence[Sequence[int]]) -> Tensor:
+    """Return the mean of the rows that make up each new one; zeros for those without any."""
     ids = torch.tensor([number for numbers in sources for number in numbers])
     sizes = torch.tensor([len(numbers) for numbers in sources])
-    means = F.embedding_bag(ids, table, sizes.cumsum(0) - sizes, mode="mean")
-    random = torch.randn(means.shape, generator=torch.Generator().manual_seed(SEED))
-    return torch.where(sizes[:, None] > 0, means, table.mean(0) + table.std(0) * random)
+    return F.embedding_bag(ids, table, sizes.cumsum(0) - sizes, mode="mean")
+
+
+def _vectors(pairs: Tensor, size: int) -> Tensor:
+    """Return (V, size) vectors of which tokens follow each other; those that do not occur are drawn."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(SEED)
+        vectors = torch.randn(len(pairs), size)
+        counted = pairs.coalesce().indices().unique()
+        vectors[counted] = cooccurrence_vectors(pairs, size, 1.0)[counted]
+    return vectors
+
+
+def _aligned(vectors: Tensor, wanted: Tensor, known: Tensor) -> Tensor:
+    """Rotate vectors so that the known ones point like the wanted ones (orthogonal Procrustes); standardize them."""
+    left, _, right = torch.linalg.svd(F.normalize(vectors[known]).T @ F.normalize(wanted[known]))
+    turned = vectors @ left @ right
+    return (turned - turned.mean(0)) / turned.std(0).clamp(min=1e-6)

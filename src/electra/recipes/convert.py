@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -15,13 +15,11 @@ from electra.config.schema import PretrainConfig
 from electra.data.checksums import write_checksums
 from electra.data.files import atomic_folder, write_json
 from electra.data.reading.hub import locate
-from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import CheckpointError, ConfigError
 from electra.model.huggingface import FILES, AnyNetwork, architecture_of, encoder_of, read_network, write_network
 from electra.model.networks import MaskedLM, TaskNetwork
 from electra.model.pretrained import GENERATOR, TASK, Pretrained, find_folder, load
 from electra.model.task_model import TaskModel, read_task, write_task_model
-from electra.model.vocabulary import with_vocabulary
 from electra.recipes.card import model_card, training_facts
 
 DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16}
@@ -48,29 +46,27 @@ def export(source: str | Path, out: str | Path, precision: Literal["float32", "b
     return Path(out)
 
 
-def import_model(
-    source: str | Path, out: str | Path, generator: str | Path | None = None, tokenizer: Tokenizer | None = None
-) -> Pretrained:
-    """Import an ELECTRA, BERT or ModernBERT, with its generator if there is one, as a folder to continue from.
-
-    With `tokenizer`, its vocabulary replaces that of the model: new pieces are composed from old ones.
-    """
+def import_model(source: str | Path, out: str | Path, generator: str | Path | None = None) -> Pretrained:
+    """Import an ELECTRA, BERT or ModernBERT, with its generator if there is one, as a folder to continue from."""
     model = load(source, device="cpu")
     if generator:
         network = read_network(locate(generator, FILES, CheckpointError))
         if not isinstance(network, MaskedLM):
             raise CheckpointError(f"{generator} is not a generator: it has no masked-LM head")
         model = Pretrained(model.network, model.tokenizer, network)
-    if tokenizer:
-        model = with_vocabulary(model, tokenizer)
-    with atomic_folder(Path(out)) as folder:
+    write_start(model, Path(out), read_task(find_folder(source)))
+    return model
+
+
+def write_start(model: Pretrained, out: Path, task: Mapping[str, Any] | None = None) -> None:
+    """Write a folder that training can start from: a model, what it was fine-tuned for, if at all, and its config."""
+    with atomic_folder(out) as folder:
         place = folder / "model"
         place.mkdir()
-        if task := read_task(find_folder(source)):
+        if task:
             write_json(place / TASK, task)
         write_model(model, place)
         (folder / "config.toml").write_text(dump_config(config_of(model)), encoding="utf-8")
-    return model
 
 
 def write_model(

@@ -18,6 +18,7 @@ from electra.data.reading.sources import LOOKED_FOR
 from electra.data.reading.text import Tally, read_documents
 from electra.data.settings import Reading
 from electra.errors import ConfigError, DataError, ElectraError
+from electra.model.body import check_shape
 from electra.model.precision import find_device
 from electra.objectives.build import objective_class
 from electra.recipes.flops import count_parameters, flops, on_meta
@@ -107,6 +108,8 @@ def make_plan(
     device = find_device(load_layers(base or "tiny", shape, overrides).device)
     sources: Sources = {start.source: base} if start else {name: name for name in SIZES[device.type]}
     candidates = _candidates(sources, shape, overrides)
+    if start:
+        _check_start(start, candidates[start.source])
     if any(len(objective_class(c.objective).stages(c.objective)) > 1 for c in candidates.values()):
         raise ConfigError("electra train plans one stage of training; for objectives with two use electra pretrain")
     parameters = {n: count_parameters(on_meta(c.model, c.objective))["joint"] for n, c in candidates.items()}
@@ -157,6 +160,12 @@ def _continued(start: Start, text_bytes: int) -> list[str]:
     """Return the settings to continue a model: its own sizes, and sequences that are not longer than it can read."""
     size = [f"model.vocab_size={vocabulary(text_bytes)}"] if start.new_vocabulary else []
     return [text_override("init", start.source), *size, f"train.length={min(LENGTH, start.config.train.length)}"]
+
+
+def _check_start(start: Start, config: PretrainConfig) -> None:
+    """Refuse overrides of the shape of the model to start from; only its vocabulary may change."""
+    changed = {"vocab_size": config.model.vocab_size} if start.new_vocabulary else {}
+    check_shape(config.model, start.config.model.model_copy(update=changed), start.source)
 
 
 def _candidates(sources: Sources, shape: list[str], overrides: Sequence[str]) -> dict[str, PretrainConfig]:

@@ -21,9 +21,10 @@ from electra.data.settings import Building, Invalid, Reading, Vocabulary
 from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 from electra.data.tokens.vocab import MOST_UNKNOWN, REPORT, read_report, train_vocab
 from electra.errors import CheckpointError, ConfigError, DataError
-from electra.model.pretrained import find_folder
-from electra.model.vocabulary import compose
-from electra.recipes.convert import import_model
+from electra.model.pretrained import load
+from electra.model.vocabulary import compose, with_vocabulary
+from electra.recipes.convert import write_start
+from electra.recipes.corpora import Corpora
 from electra.recipes.plan import Case, Plan, describe, make_plan, measure_text, written_time
 from electra.recipes.pretrain import pretrain
 from electra.recipes.start import compare, find_start, replaced_pairs
@@ -115,12 +116,16 @@ def _prepare(folder: Path, plan: Plan, heldout: float, reading: Reading, say: Ca
     building = Building(length=plan.config().train.length, heldout=heldout, reading=reading)
     for line in describe(plan):
         say(line)
-    tokenizer = _vocabulary(folder / "tokenizer", plan, reading, say) if plan.trains_vocabulary else None
-    if plan.init:
-        tokenizer = _start(folder / START, plan.init, tokenizer, say)
+    start = folder / START if (folder / START).is_dir() else plan.init
+    tokenizer = load_tokenizer(start) if start else None
+    if plan.trains_vocabulary:
+        longest = tokenizer.longest if tokenizer else None
+        tokenizer = _vocabulary(folder / "tokenizer", plan, reading, say).of_length(longest)
     assert tokenizer is not None
     corpus = _corpus(names, tokenizer, building, folder / "corpus")
     say(f"{folder / 'corpus'}: {corpus.manifest.tokens:,} tokens in {corpus.manifest.sequences:,} sequences")
+    if plan.init and not (folder / START).is_dir():
+        _write_start(folder, plan, tokenizer, say)
     unknown = corpus.manifest.report["unknown_tokens"] / max(1, corpus.manifest.report["tokens_read"])
     if not plan.trains_vocabulary and unknown > MOST_UNKNOWN:
         say(f"warning: {unknown:.1%} of the tokens are unknown to {plan.init}; add --new-vocabulary")
@@ -143,16 +148,18 @@ def _vocabulary(folder: Path, plan: Plan, reading: Reading, say: Callable[[str],
     return tokenizer
 
 
-def _start(folder: Path, source: str, tokenizer: Tokenizer | None, say: Callable[[str], None]) -> Tokenizer:
-    """Copy the model to start from into the run unless it is there, and return its tokenizer: its own or a new one."""
-    if not folder.is_dir():
-        import_model(source, folder, tokenizer=tokenizer)
-    if tokenizer:
-        parts = [len(ids) for ids in compose(load_tokenizer(find_folder(source)), tokenizer)]
-        kept, drawn = sum(count == 1 for count in parts), parts.count(0)
-        composed = len(parts) - kept - drawn
-        say(f"{folder}: {kept:,} pieces keep their embeddings, {composed:,} are composed, {drawn:,} start at random")
-    return load_tokenizer(folder)
+def _write_start(folder: Path, plan: Plan, tokenizer: Tokenizer, say: Callable[[str], None]) -> None:
+    """Copy the model to start from into the run, with the new vocabulary if it gets one."""
+    assert plan.init is not None
+    model = load(plan.init, device="cpu")
+    if plan.new_vocabulary:
+        parts = [len(ids) for ids in compose(model.tokenizer, tokenizer)]
+        kept, new = parts.count(1), parts.count(0)
+        composed = f"{kept:,} pieces keep their embeddings, {len(parts) - kept - new:,} are composed of old pieces"
+        say(f"{folder / START}: {composed}, {new:,} start from the text")
+        corpora = Corpora(plan.config(text_override("data", folder / "corpus")))
+        model = with_vocabulary(model, tokenizer, corpora.token_pairs(tokenizer.vocab_size))
+    write_start(model, folder / START)
 
 
 def planned(
