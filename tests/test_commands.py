@@ -18,7 +18,8 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
 SHORTER = {  # the same commands, in seconds
     r"^electra demo": "electra demo --minutes 0.1",
-    r"--hours \S+": "--hours 1 --set train.steps=2 --set model.layers=1",
+    r"--hours \S+(?= --init)": "--hours 1 --set train.steps=2 --set train.batch_size=4",
+    r"--hours \S+(?! --set)": "--hours 1 --set train.steps=2 --set model.layers=1",
     r"train\.(hours|steps|tokens)=\S+": "train.steps=2",
     r"train\.warmup_steps=\S+": "train.warmup_steps=1",
     r"^electra pretrain (\S+) (data|init)": r"electra pretrain \1 train.batch_size=4 evaluate.batches=1 \2",

@@ -10,6 +10,7 @@ def show_outcome(folder: Path) -> None:
     """Print the verdict on a run and the next command: its use only if it has learned something."""
     from electra.config.load import load_config
     from electra.config.objectives import Detecting
+    from electra.model.sentences import MODULES
     from electra.recipes.verdict import verdict
 
     run, found = quote(str(folder)), verdict(folder)
@@ -18,6 +19,8 @@ def show_outcome(folder: Path) -> None:
     echo(f"{folder}: the model is in {folder / 'model'}")
     if found and found.learned == "nothing":
         echo(f"Next: electra report {run} --out report.html")
+    elif (folder / "model" / MODULES).is_file():
+        echo(f"Next: electra finetune similarity data=PAIRS.csv model={run} out=runs/tuned")
     elif isinstance(load_config(folder).objective, Detecting):
         echo(f'Next: electra detect {run} "a sentence with a wrong word in it"')
     else:

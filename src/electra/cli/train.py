@@ -11,7 +11,7 @@ from electra.data.settings import Building, Reading, Vocabulary
 
 EXAMPLES = (
     "electra train my_texts/ --hours 1 --out runs/mine",
-    "electra train wiki/*.txt.xz --hours 12 --out runs/wiki --set objective.mask_fraction=0.25 --dry-run",
+    "electra train my_domain/ --hours 2 --init hf/small --out runs/domain --dry-run",
 )
 
 
@@ -26,13 +26,25 @@ def train(
     heldout: Heldout = Building.heldout,
     lowercase: Cased = Vocabulary.lowercase,
     invalid: Invalid = Reading.invalid,
+    init: Annotated[
+        str | None,
+        Option(
+            metavar="MODEL", help="Continue this ELECTRA, BERT or ModernBERT: run, Hugging Face folder or hub name."
+        ),
+    ] = None,
+    new_vocabulary: Annotated[
+        bool, Option("--new-vocabulary", help="Give MODEL a vocabulary of TEXT, for another language.")
+    ] = False,
+    old_text: Annotated[
+        list[str] | None, Option(metavar="TEXT", help="Text that MODEL knows: measure what it forgets; repeatable.")
+    ] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Print the plan and exit.")] = False,
     quiet: Quiet = False,
 ) -> None:
     """Train a model on text within a time budget.
 
-    Trains a vocabulary, builds a corpus, plans for the machine and the time, and pre-trains. Run the same command again
-    to resume. RUN/model is a Hugging Face folder.
+    Trains a vocabulary, builds a corpus, plans for the machine and the time, and pre-trains. With --init, continues a
+    model instead. Run the same command again to resume. RUN/model is a Hugging Face folder.
     """
     from electra.recipes.plan import describe
     from electra.recipes.train import planned
@@ -40,15 +52,16 @@ def train(
     from electra.training.progress import LiveLine
 
     chosen: dict[str, Any] = {"hours": hours, "overrides": overrides or [], "heldout": heldout}
-    chosen |= {"lowercase": lowercase, "invalid": invalid}
+    chosen |= {"lowercase": lowercase, "invalid": invalid, "init": init, "new_vocabulary": new_vocabulary}
     if dry_run:
         from electra.data.tokens.vocab import preview_vocab
 
         plan, _ = planned(sources, out=out.expanduser(), **chosen)
-        vocabulary = Vocabulary(plan.vocab_size, lowercase=lowercase, reading=Reading(invalid=invalid))
         echo("\n".join(describe(plan)))
-        echo(f"vocabulary  {preview_vocab(sources, vocabulary).kind} (judging by the first megabyte of text)")
+        if plan.trains_vocabulary:
+            vocabulary = Vocabulary(plan.vocab_size, lowercase=lowercase, reading=Reading(invalid=invalid))
+            echo(f"vocabulary  {preview_vocab(sources, vocabulary).kind} (judging by the first megabyte of text)")
         return
     with LiveLine(quiet) as live:
-        folder = run(sources, out=out, listeners=[live], say=echo, **chosen)
+        folder = run(sources, out=out, listeners=[live], say=echo, old_text=old_text or (), **chosen)
     show_outcome(folder)

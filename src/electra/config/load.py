@@ -38,7 +38,7 @@ def load_config(source: str | Path, overrides: Iterable[str] = ()) -> PretrainCo
     return load_layers(source, overrides)
 
 
-def load_layers(source: str | Path, *overrides: Iterable[str]) -> PretrainConfig:
+def load_layers(source: str | Path | Mapping[str, Any], *overrides: Iterable[str]) -> PretrainConfig:
     """Load a pre-training config with several lists of `key=value`; later ones take precedence."""
     return validate(PretrainConfig, gather(PretrainConfig, source, *overrides))
 

@@ -132,14 +132,14 @@ vectors = model.encode(["the chef ate the meal", "a cook had dinner"])"""
             {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
             for number, (kind, path) in enumerate(parts)
         ]
+        for _, path in parts[1:]:
+            (folder / path).mkdir(parents=True, exist_ok=True)
         write_json(folder / MODULES, modules)
         write_json(folder / LENGTHS, {"max_seq_length": longest or self.longest, "do_lower_case": False})
         usage = _Usage(
             prompts=self.prompts, default_prompt_name=self.default_prompt, similarity_fn_name=self.similarity
         )
         write_json(folder / USAGE, usage.model_dump())
-        for _, path in parts[1:]:
-            (folder / path).mkdir(exist_ok=True)
         pooling = folder / PARTS[1][1]
         flags = {flag: mode == self.pooling for flag, mode in FLAGS.items()}
         write_json(pooling / "config.json", {"word_embedding_dimension": self.width, **flags})

@@ -75,14 +75,19 @@ def import_model(source: str | Path, out: str | Path, generator: str | Path | No
         if not isinstance(network, MaskedLM):
             raise CheckpointError(f"{generator} is not a generator: it has no masked-LM head")
         model = Pretrained(model.network, model.tokenizer, network)
-    with atomic_folder(Path(out)) as folder:
+    write_start(model, Path(out), read_task(find_folder(source)))
+    return model
+
+
+def write_start(model: Pretrained, out: Path, task: Mapping[str, Any] | None = None) -> None:
+    """Write a folder that training can start from: a model, what it was fine-tuned for, if at all, and its config."""
+    with atomic_folder(out) as folder:
         place = folder / "model"
         place.mkdir()
-        if task := read_task(find_folder(source)):
+        if task:
             write_json(place / TASK, task)
         write_model(model, place)
         (folder / "config.toml").write_text(dump_config(config_of(model)), encoding="utf-8")
-    return model
 
 
 def write_model(

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -23,8 +23,9 @@ from electra.data.mix import mix
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import CheckpointError, ConfigError, ElectraError
 from electra.model.body import Embeddings
-from electra.model.networks import MaskedLM
-from electra.model.pretrained import Pretrained, load
+from electra.model.networks import MaskedLM, TaskNetwork
+from electra.model.pretrained import Pretrained, load, sentence_head
+from electra.model.sentences import SentenceHead
 from electra.objectives.base import Objective, Stage, Step
 from electra.objectives.build import build_objective, objective_class
 from electra.objectives.draws import Draws, draw
@@ -49,6 +50,7 @@ from electra.training.update import Network
 DRY = "the text runs dry"
 FIXED = 20_200_323  # the seed of held-out masks: the same for every run, so that runs compare
 FIRST_STAGE = "first_stage"  # folder of the stage before the last, inside the run's
+SENTENCES = "sentences"  # how a model of sentence vectors, from which the run started, makes them
 Input = tuple[Batch[Tensor], Draws]  # a micro-batch and the random numbers for it
 
 
@@ -127,8 +129,8 @@ class Pretraining(Training):
 
     def work(self) -> None:
         """Run the loop until the budget is spent."""
-        for listener in self.listeners if self.processes.first and self.stage.announcement else ():
-            listener({"step": 0, "detected": self.stage.announcement})
+        if self.stage.announcement:
+            self._announce(self.stage.announcement)
         if (self.run.folder / "model").is_dir() and not self.checkpoints.hold_updates():
             raise CheckpointError(f"{self.run.folder} has a model but no checkpoint to resume from; choose another out")
         size = self.config.train.smallest_batch
@@ -136,7 +138,13 @@ class Pretraining(Training):
         with fitting(f"micro-batches of {size} x {self.config.train.length} tokens", f"halve them: {halved}"):
             self.module = self._objective().to(self.processes.device)
             self.heldout = self._heldout()
+            if self.heldout and not self.checkpoints.hold_updates():
+                self._announce("measuring the held-out loss before the first update")
             train(self, self.config.train, self.run, self.checkpoints, self.processes)
+
+    def _announce(self, what: str) -> None:
+        for listener in self.listeners if self.processes.first else ():
+            listener({"step": 0, "detected": what})
 
     def _objective(self) -> Objective:
         """Build the objective; a new run starts from the stage before, from `init` or from random weights."""
@@ -151,7 +159,10 @@ class Pretraining(Training):
         if stage_before.is_dir():
             objective.adopt(load(stage_before, device="cpu"))
         elif config.init is not None:
-            self.warnings += [f"{config.init} {lack}" for lack in objective.adopt(load(config.init, device="cpu"))]
+            model = load(config.init, device="cpu")
+            self.warnings += [f"{config.init} {lack}" for lack in objective.adopt(model)]
+            if self.processes.first and (head := sentence_head(model.network)):
+                head.save(self.run.folder / SENTENCES, head.longest)
         elif config.embeddings == "cooccurrence":
             pairs = self.corpora.token_pairs(config.model.vocab_size)
             for table in objective.modules():
@@ -247,10 +258,15 @@ class Pretraining(Training):
 
     def finish(self) -> None:
         """Write the model folder: the main network, and the generator where Hugging Face has a class for it."""
-        tokenizer = self.corpora.tokenizer.of_length(self.config.train.length)
-        objective: Any = self.module
+        tokenizer, length, objective = self.corpora.tokenizer, self.config.train.length, cast(Objective, self.module)
+        if self.config.init is not None:  # a model that has learned longer sequences still knows them
+            length = max(length, tokenizer.longest or 0)
+        model = trained_model(objective, tokenizer.of_length(length))
+        if (self.run.folder / SENTENCES).is_dir():
+            head = SentenceHead.read(self.run.folder / SENTENCES, self.config.model)
+            model = Pretrained(TaskNetwork(model.encoder, head), model.tokenizer, model.generator)
         with atomic_folder(self.run.folder / "model", overwrite=True) as folder:
-            write_model(trained_model(objective, tokenizer), folder, facts=training_facts(self.run.folder))
+            write_model(model, folder, facts=training_facts(self.run.folder))
 
     def _watch(self, record: Record) -> None:
         """Store the samples of an evaluation, and warn of metrics that look ill."""

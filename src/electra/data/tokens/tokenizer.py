@@ -35,6 +35,9 @@ PARTS = ("", "tokenizer", "model")  # subfolders with a tokenizer, for a corpus 
 FEWEST = 3  # tokens: [CLS], one token of text, [SEP]
 GROWTH = {"ByteLevel": 4, "Precompiled": 100}  # letters that a step of a tokenizer may write for each that it reads
 MOST_GROWTH = 1000  # of all steps together: a chain of a few lines could make terabytes of a word
+PRINTED = [*range(33, 127), *range(161, 173), *range(174, 256)]  # bytes that byte-level BPE writes as themselves
+BYTES = {chr(byte): byte for byte in PRINTED}
+BYTES |= {chr(256 + number): byte for number, byte in enumerate(byte for byte in range(256) if byte not in PRINTED)}
 UNLIMITED = 1_000_000  # tokens; `transformers` uses larger values for no limit
 
 
@@ -174,6 +177,13 @@ class Tokenizer:
         if isinstance(self.backend.decoder, decoders.ByteLevel) and piece not in self.names:
             return str(self.backend.decoder.decode([piece]))
         return piece.replace(SPACE_SIGN, " ")
+
+    def spell_bytes(self, token_id: int) -> bytes:
+        """Return the text of an id in UTF-8; a piece of byte-level BPE may begin or end inside a character."""
+        piece = self.token(token_id)
+        if isinstance(self.backend.decoder, decoders.ByteLevel) and BYTES.keys() >= set(piece):
+            return bytes(BYTES[sign] for sign in piece)
+        return self.spell(token_id).encode()
 
     def word_starts(self) -> list[bool]:
         """Return for each id whether it begins a word."""
