@@ -187,7 +187,7 @@ def test_a_dry_run_prints_the_fitted_sizes(another, tokenizer, tmp_path, capsys,
 
 def test_a_corpus_of_another_length_is_refused_in_one_line(config, corpus):
     with pytest.raises(
-        ConfigError, match=r"has sequences of 16 tokens, train\.length is 8: drop train\.length, or"
+        ConfigError, match=r"has sequences of 16 tokens, train\.length is 8: set train\.length=16, or"
     ) as e:
         pretrain(config("train.length=8"))
     assert "\n" not in str(e.value)
