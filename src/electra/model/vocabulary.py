@@ -93,7 +93,7 @@ def _moved(network: AnyNetwork, sources: Sequence[Sequence[int]], pairs: Tensor)
     rows = _means(words, sources)
     unknown = center + spread * _aligned(_vectors(pairs, words.size(1)), rows - center, known)
     rows = torch.where(known[:, None], rows, unknown)
-    encoder.embeddings.words = nn.Embedding(*rows.shape, _weight=rows)
+    encoder.embeddings.words = nn.Embedding(len(rows), rows.size(1), _weight=rows)
     encoder.config = encoder.embeddings.config = encoder.config.model_copy(update={"vocab_size": len(sources)})
     if isinstance(network, MaskedLM):
         head: Any = network.head
@@ -114,7 +114,7 @@ def _vectors(pairs: Tensor, size: int) -> Tensor:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
         vectors = torch.randn(len(pairs), size)
-        counted = pairs.coalesce().indices().unique()
+        counted = pairs.coalesce().indices().flatten()
         vectors[counted] = cooccurrence_vectors(pairs, size, 1.0)[counted]
     return vectors
 
@@ -122,5 +122,5 @@ def _vectors(pairs: Tensor, size: int) -> Tensor:
 def _aligned(vectors: Tensor, wanted: Tensor, known: Tensor) -> Tensor:
     """Rotate vectors so that the known ones point like the wanted ones (orthogonal Procrustes); standardize them."""
     left, _, right = torch.linalg.svd(F.normalize(vectors[known]).T @ F.normalize(wanted[known]))
-    turned = vectors @ left @ right
+    turned: Tensor = vectors @ left @ right
     return (turned - turned.mean(0)) / turned.std(0).clamp(min=1e-6)
