@@ -30,6 +30,10 @@ class TaskError(ElectraError):
     """A fine-tuning task or its data cannot be used."""
 
 
+class ForeignText(UserWarning):
+    """A text is not in a language of the model."""
+
+
 class Stopped(ElectraError):
     """A signal stopped the command, which can be run again."""
 

@@ -287,6 +287,16 @@ def test_a_corrupted_model_is_a_one_line_error(electra, tiny_folder, tmp_path):
     assert_refused(electra("detect", str(copy), "the"), "has changed since it was written")
 
 
+@pytest.mark.filterwarnings("default::electra.errors.ForeignText")
+def test_a_warning_is_one_line(electra):
+    result = electra("detect", "embedded", "나는 학교에 갔다")
+    assert (
+        result.stderr
+        == "warning: 100% of the tokens are unknown to the model's vocabulary; use a model of this language\n"
+    )
+    assert result.returncode == 0
+
+
 def test_export_and_import_print_what_they_wrote(electra, tiny_folder, tmp_path):
     result = electra("export", str(tiny_folder), "--out", str(tmp_path / "hf"))
     assert result.stdout == f"{tmp_path / 'hf'}: exported, reads back with equal logits\n"

@@ -42,7 +42,7 @@ def test_a_terminal_shows_at_once_that_the_page_is_loading(monkeypatch, capsys):
 
 def test_without_gradio_the_extra_is_named(monkeypatch, tiny_folder):
     monkeypatch.setitem(sys.modules, "gradio", None)
-    with pytest.raises(ConfigError, match=r"pip install -e '\.\[play\]' in the checkout"):
+    with pytest.raises(ConfigError, match=r"pip install '\.\[play\]' in the checkout"):
         electra.play(tiny_folder)
 
 

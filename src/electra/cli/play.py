@@ -5,13 +5,14 @@ from typing import Annotated
 from typer import Option, echo
 
 from electra.cli.options import AnyModel
+from electra.data.reading.hub import EMBEDDED
 from electra.playground import PORT
 
 EXAMPLES = ("electra play", "electra play runs/mrpc --port 8000 --no-browser")
 
 
 def play(
-    model: AnyModel = None,
+    model: AnyModel = EMBEDDED,
     port: Annotated[int, Option(min=1, max=65_535, help="Port to serve the page on, at 127.0.0.1.")] = PORT,
     no_browser: Annotated[bool, Option("--no-browser", help="Do not open a browser.")] = False,
 ) -> None:
@@ -19,11 +20,10 @@ def play(
     from rich.console import Console
 
     with Console(stderr=True).status("loading the model and the page") as status:
-        from electra.model.pretrained import EMBEDDED
         from electra.playground.play import play as serve
 
         def ready(address: str) -> None:
             status.stop()
             echo(f"{address}  (Ctrl+C to stop)")
 
-        serve(model or EMBEDDED, port, not no_browser, ready)
+        serve(model, port, not no_browser, ready)

@@ -40,7 +40,9 @@ class FinetuneConfig(Root):
     example: ClassVar[str] = "seeds=5"
 
     task: str | None = Field(None, description="name of the task, such as mrpc")
-    model: str | None = Field(None, description="model to start from: a run, a Hugging Face folder or a hub name")
+    model: str | None = Field(
+        None, description="model to start from: a run, a Hugging Face folder, a hub name or embedded"
+    )
     data: str | None = Field(
         None, description="folder with the files of the task, your own table, or a dataset of the hub"
     )

@@ -8,22 +8,22 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 import torch
 import torch.nn.functional as F
+from tokenizers import Encoding
 from torch import Tensor
 
 from electra.config.section import Precision
-from electra.data.reading.hub import locate
+from electra.data.reading.hub import EMBEDDED, locate
 from electra.data.tokens.tokenizer import FILES as TOKENIZER_FILES
 from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 from electra.errors import CheckpointError, DataError
 from electra.model.body import Body
 from electra.model.huggingface import FILES, AnyNetwork, encoder_of, read_network
 from electra.model.networks import Discriminator, MaskedLM, TaskNetwork, TokenScorer
-from electra.model.precision import as_used, find_device
+from electra.model.precision import as_used, computing_type, device_of, find_device
 from electra.model.sentences import FILES as SENTENCE_FILES
 from electra.model.sentences import SentenceHead
 from electra.model.windows import WindowBatch, batches
 
-EMBEDDED = Path(__file__).parents[1] / "embedded"  # the model shipped with the package, including its generator
 GENERATOR = "generator"  # the generator's folder inside the discriminator's
 TASK = "task.json"  # describes the task of a fine-tuned model
 ROUNDING = 256  # an embedding may have fewer than this many extra rows: sizes are rounded up for speed
@@ -75,7 +75,7 @@ class Pretrained:
     @property
     def device(self) -> torch.device:
         """Return the device of the weights."""
-        return next(self.network.parameters()).device
+        return device_of(self.network)
 
     @property
     def window(self) -> int:
@@ -87,7 +87,7 @@ class Pretrained:
         """Return for each token of a text of any length the probability that it was replaced."""
         if not isinstance(text, str):
             raise DataError(f"detect takes one text as a string, not {type(text).__name__}; call it once per text")
-        encoding = self.tokenizer.encode([text])[0]
+        encoding = self._pieces([text])[0]
         spans = self.tokenizer.spans(encoding, text)
         return list(map(Detection, encoding.tokens, self.replaced(encoding.ids), spans))
 
@@ -116,7 +116,7 @@ class Pretrained:
         A discriminator adds log(1 - p(replaced)), Electric the negative energy, a masked LM the log-probability of a
         token where only this one is masked. Longer texts are read in consecutive windows.
         """
-        ids = [encoding.ids for encoding in self.tokenizer.encode(texts)]
+        ids = [encoding.ids for encoding in self._pieces(texts)]
         size = self.window
         windows = [(text, piece[at : at + size]) for text, piece in enumerate(ids) for at in range(0, len(piece), size)]
         scores = np.zeros(len(ids))
@@ -190,7 +190,7 @@ class Pretrained:
         size = self.window
         windows: list[list[int]] = []
         firsts: list[int] = []  # index of each text's first window
-        for encoding in self.tokenizer.encode(texts):
+        for encoding in self._pieces(texts):
             ids = encoding.ids
             firsts.append(len(windows))
             windows += [ids[at : at + size] for at in range(0, max(len(ids), 1), size)]
@@ -209,6 +209,12 @@ class Pretrained:
             vectors = np.add.reduceat(np.stack(found), firsts) / np.add.reduceat(counts, firsts)
         return vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(1e-12) if normalize else vectors
 
+    def _pieces(self, texts: Iterable[str]) -> list[Encoding]:
+        """Split texts into pieces, and warn of those that the vocabulary is not made for."""
+        found = self.tokenizer.encode(texts)
+        self.tokenizer.warn_of_foreign(token for encoding in found for token in encoding.ids)
+        return found
+
     @cached_property
     def _used(self) -> AnyNetwork:
         return as_used(self.network, self)
@@ -221,7 +227,7 @@ class Pretrained:
     def _run(self, windows: Sequence[Sequence[int]], compute: Callable[[WindowBatch], Tensor]) -> list[np.ndarray]:
         """Add [CLS] and [SEP] to windows, compute them in batches, and return one row per window."""
         framed = [[self.tokenizer.cls_id, *window, self.tokenizer.sep_id] for window in windows]
-        packs = encoder_of(self._used).packs(next(self._used.parameters()).dtype, self.device)
+        packs = self.encoder.packs(computing_type(self, self.device), self.device)
         # Copies to the host do not block either, so that a GPU always has the next batches queued.
         fetched = [
             (batch.windows, compute(batch).float().to("cpu", non_blocking=True))
@@ -239,7 +245,7 @@ class Pretrained:
 def load(
     source: str | Path = EMBEDDED, device: str | torch.device | None = None, precision: Precision = "auto"
 ) -> Pretrained:
-    """Load a model from a run, a Hugging Face folder or a hub name; by default, the model shipped with the package.
+    """Load a model from a run, a Hugging Face or ONNX folder or a hub name; `embedded` comes with the package.
 
     `device` defaults to the GPU, if there is one; `precision` is float32, bf16 or auto: bf16 on a GPU, else float32.
     The weights stay float32; changing them after the first use in bf16 has no effect on the converted copy.

@@ -74,7 +74,7 @@ class _Pooling(BaseModel, extra="allow"):
         return [named] if isinstance(named, str) else named
 
 
-class SentenceHead(Head, architecture="SentenceTransformer", names={}):
+class SentenceHead(Head, architecture="SentenceTransformer", names={}, served_as="FeatureExtraction"):
     """States to one vector for each text. It has no weights: files hold the bare encoder and how to pool its states."""
 
     example = """from sentence_transformers import SentenceTransformer
@@ -107,6 +107,9 @@ vectors = model.encode(["the chef ate the meal", "a cook had dinner"])"""
             counts = real.sum(1, dtype=torch.float32).clamp(min=1)  # a row of padding has none
             vectors = (hidden * real[..., None]).sum(1, dtype=torch.float32) / counts[:, None]
         return F.normalize(vectors, dim=-1) if self.normalize else vectors
+
+    def graph_outputs(self, hidden: Tensor, attention: Tensor) -> dict[str, Tensor]:
+        return {"sentence_embedding": self(hidden, attention)}
 
     def prompt(self, name: str | None) -> str:
         """Return the text to put before each text: a stored prompt, or the default one."""

@@ -1,6 +1,6 @@
 """Import from and export to Hugging Face folders, and check that nothing changed on the way."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -16,22 +16,39 @@ from electra.data.checksums import write_checksums
 from electra.data.files import atomic_folder, write_json
 from electra.data.reading.hub import locate
 from electra.errors import CheckpointError, ConfigError
-from electra.model.huggingface import FILES, AnyNetwork, architecture_of, encoder_of, read_network, write_network
+from electra.model.huggingface import (
+    FILES,
+    AnyNetwork,
+    architecture_of,
+    encoder_of,
+    read_network,
+    write_network,
+    write_onnx,
+)
 from electra.model.networks import MaskedLM, TaskNetwork
 from electra.model.pretrained import GENERATOR, TASK, Pretrained, find_folder, load
 from electra.model.task_model import TaskModel, read_task, write_task_model
-from electra.recipes.card import model_card, training_facts
+from electra.recipes.card import model_card, onnx_card, training_facts
 
 DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16}
+FORMATS = ("huggingface", "onnx")
 
 
-def export(source: str | Path, out: str | Path, precision: Literal["float32", "bf16"] = "float32") -> Path:
+def export(
+    source: str | Path,
+    out: str | Path,
+    precision: Literal["float32", "bf16"] = "float32",
+    format: Literal["huggingface", "onnx"] = "huggingface",
+    int8: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> Path:
     """Write a model as a plain Hugging Face folder, its generator at `out/generator`, and check what was written.
 
     In bf16 the files are half as large: the weights are rounded, and the rounded model must read back unchanged.
+    With `format="onnx"` the folder has a `model.onnx` for onnxruntime instead of weights, and no generator; `int8`
+    rounds the encoder's matrices to 8 bits, which is faster on a CPU. `say` is called with what the check found.
     """
-    if precision not in DTYPES:
-        raise ConfigError(f"unknown precision {precision!r}; use {' or '.join(DTYPES)}")
+    _check_options(precision, format, int8)
     dtype = DTYPES[precision]
     model = load(source, device="cpu")
     for network in filter(None, (model.network, model.generator)):
@@ -39,10 +56,14 @@ def export(source: str | Path, out: str | Path, precision: Literal["float32", "b
     with atomic_folder(Path(out)) as folder:
         place = find_folder(source)
         facts = training_facts(place.parent)
-        if isinstance(model.network, TaskNetwork):
+        found = "reads back with equal logits"
+        if format == "onnx":
+            found = _write_onnx(model, folder, int8, read_task(place), facts)
+        elif isinstance(model.network, TaskNetwork):
             _write_task_model(TaskModel(model.network, model.tokenizer, read_task(place)), folder, dtype, facts)
         else:
             write_model(model, folder, dtype, facts)
+    say(found if precision == "float32" else f"{found} (of the weights rounded to {precision})")
     return Path(out)
 
 
@@ -92,6 +113,29 @@ def _write_task_model(model: TaskModel, folder: Path, dtype: torch.dtype, facts:
     write_task_model(replace(model, network=network), folder, dtype)
     (folder / "README.md").write_text(model_card(Pretrained(network, model.tokenizer), dtype, facts), encoding="utf-8")
     _check(network, folder)
+
+
+def _check_options(precision: str, format: str, int8: bool) -> None:
+    if precision not in DTYPES:
+        raise ConfigError(f"unknown precision {precision!r}; use {' or '.join(DTYPES)}")
+    if format not in FORMATS:
+        raise ConfigError(f"unknown format {format!r}; use {' or '.join(FORMATS)}")
+    if format == "onnx" and precision != "float32":
+        raise ConfigError(f"an ONNX model has float32 weights, or --int8; drop --precision {precision}")
+    if int8 and format != "onnx":
+        raise ConfigError("--int8 is for --format onnx")
+
+
+def _write_onnx(model: Pretrained, folder: Path, int8: bool, task: Mapping[str, Any], facts: Mapping[str, str]) -> str:
+    """Write graph, tokenizer and model card, read the graph back, and return what comparing it found."""
+    difference = write_onnx(model.network, folder, model.tokenizer, int8)
+    found = f"outputs of onnxruntime differ from PyTorch's by at most {difference:.2g}"
+    (folder / "README.md").write_text(onnx_card(model, int8, found, facts), encoding="utf-8")
+    if task:
+        write_json(folder / TASK, task)
+    write_checksums(folder)
+    read_network(folder)
+    return found
 
 
 def config_of(model: Pretrained) -> PretrainConfig:

@@ -15,7 +15,7 @@ from electra.config.load import Settings, gather, validate
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import DataError, TaskError
 from electra.model.networks import TaskNetwork
-from electra.model.precision import as_used, autocast
+from electra.model.precision import as_used, autocast, computing_type, device_of
 from electra.model.pretrained import find_folder
 from electra.model.task_model import read_task, read_task_model
 from electra.recipes.pairs import BLIMP, compare_pairs
@@ -141,8 +141,8 @@ def forward(
     network: TaskNetwork, task: AnyTask, features: Sequence[Feature[Any]], tokenizer: Tokenizer, config: FinetuneConfig
 ) -> list[Output]:
     """Run a network over features in batches of similar length; return the outputs of each feature, in order."""
-    weight = next(network.parameters())
-    device, packs = weight.device, network.encoder.packs(weight.dtype, weight.device)
+    device = device_of(network)
+    packs = network.encoder.packs(computing_type(config, device), device)
     outputs: list[Output] = [{}] * len(features)
     lengths = np.array([len(feature.ids) for feature in features])
     for chosen in evaluation_order(lengths, ROWS):

@@ -17,7 +17,7 @@ from electra.data.files import atomic_folder, read_table, write_json
 from electra.data.mix import mix
 from electra.errors import CheckpointError, ConfigError
 from electra.model.networks import TaskNetwork
-from electra.model.precision import as_used, in_bf16
+from electra.model.precision import as_used, computing_type
 from electra.model.task_model import TaskModel, write_task_model
 from electra.recipes.evaluate import forward
 from electra.recipes.hardware import fitting, record_environment
@@ -237,8 +237,7 @@ class _Seed(Training):
         tuning, config, device = self.tuning, self.tuning.config, self.processes.device
         assert config.max_length is not None
         rows, group, pad_id = tuning.batch_size * tuning.task.group, tuning.task.group, tuning.start.tokenizer.pad_id
-        dtype = torch.bfloat16 if in_bf16(config, device) else torch.float32
-        packs = self.network.encoder.packs(dtype, device)
+        packs = self.network.encoder.packs(computing_type(config, device), device)
         bucket = 1 if packs else BUCKET  # without padding, a batch may have texts of any length
         while True:
             epoch, place = divmod(self.step, tuning.steps_per_epoch)

@@ -85,7 +85,7 @@ class Tuning:
 def prepare(config: FinetuneConfig) -> Tuning:
     """Load the model, read the task's files and complete the config."""
     if config.model is None:
-        raise ConfigError("no model: set model=MODEL to a run, a Hugging Face folder or a hub name")
+        raise ConfigError("no model: set model=MODEL to a run, a Hugging Face folder, a hub name or embedded")
     folder = find_folder(config.model)
     start = load(folder, device="cpu")
     config = with_head(config, start)
@@ -105,6 +105,8 @@ def prepare(config: FinetuneConfig) -> Tuning:
             why = "".join(f"; {count:,} {what}" for what, count in notes.counts.items())
             raise TaskError(f"no usable {split} data among {len(examples):,} examples{why}")
         check_types(features, start.encoder.config)
+        if split == "train":
+            start.tokenizer.warn_of_foreign(token for feature in features for token in feature.ids)
         parts[split] = Examples(examples, features, dict(notes.counts))
     return Tuning(completed, task, start, tuned_on, parts["train"], parts["dev"])
 

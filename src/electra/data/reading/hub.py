@@ -6,9 +6,16 @@ from pathlib import Path
 from electra.data.files import exists
 from electra.errors import ElectraError
 
+EMBEDDED = "embedded"  # the name of the model that comes with the package
+
 
 def locate(name: str | Path, patterns: Sequence[str], error: type[ElectraError]) -> Path:
-    """Return the local path of a file, folder or hub repository; of the latter, only `patterns` are fetched."""
+    """Return the local path of a file, folder or hub repository; of the latter, only `patterns` are fetched.
+
+    `embedded` is the model that comes with the package; a folder of that name is `./embedded`.
+    """
+    if name == EMBEDDED:
+        return Path(__file__).parents[2] / EMBEDDED
     path = Path(name)
     if exists(path) and str(name).strip():
         return path.expanduser()

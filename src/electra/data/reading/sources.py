@@ -187,7 +187,7 @@ def readable(name: str, begins: str = "cannot read {name}") -> Iterator[None]:
     except DataError:
         raise
     except ImportError as problem:
-        hint = "; run: pip install -e '.[text]' in the checkout" if problem.name in ("datasets", "pyarrow") else ""
+        hint = "; run: pip install '.[text]' in the checkout" if problem.name in ("datasets", "pyarrow") else ""
         raise DataError(f"reading {name} needs a package that is not installed: {problem}{hint}") from None
     except Exception as problem:  # every format and file system has its own errors
         raise DataError(f"{begins.format(name=name)}: {reason(problem)}") from None
