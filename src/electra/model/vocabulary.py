@@ -72,13 +72,14 @@ def _normalized(spelled: bytes, tokenizer: Tokenizer) -> bytes:
 
 
 def _parts(spelled: bytes, known: dict[bytes, int]) -> list[int]:
-    """Split a piece into known ones from the left, longest first, as WordPiece does; skip what none of them spells."""
+    """Split a piece into known ones from the left, longest first, as WordPiece does; none if a part is unknown."""
     parts, start = [], 0
     while start < len(spelled):
         end = next((end for end in range(len(spelled), start, -1) if spelled[start:end] in known), None)
-        if end:
-            parts.append(known[spelled[start:end]])
-        start = end or start + 1
+        if end is None:
+            return []
+        parts.append(known[spelled[start:end]])
+        start = end
     return parts
 
 
