@@ -124,6 +124,12 @@ COMMANDS = [  # in an order in which each finds what it reads
         ("data/text.txt",),
         ("trained/tokenizer", "trained/corpus", "trained/config.toml", "trained/model"),
     ),
+    Command(
+        "train --init",
+        f"{TRAIN.replace('trained', 'moved')} --init run --new-vocabulary --set train.steps=4 --set train.batch_size=4",
+        ("data/text.txt", "run"),
+        ("moved/tokenizer", "moved/start", "moved/corpus", "moved/config.toml", "moved/model"),
+    ),
 ]
 
 

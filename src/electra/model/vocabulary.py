@@ -72,13 +72,14 @@ def _normalized(spelled: bytes, tokenizer: Tokenizer) -> bytes:
 
 
 def _parts(spelled: bytes, known: dict[bytes, int]) -> list[int]:
-    """Split a piece into known ones from the left, longest first, as WordPiece does; skip what none of them spells."""
+    """Split a piece into known ones from the left, longest first, as WordPiece does; none if a part is unknown."""
     parts, start = [], 0
     while start < len(spelled):
         end = next((end for end in range(len(spelled), start, -1) if spelled[start:end] in known), None)
-        if end:
-            parts.append(known[spelled[start:end]])
-        start = end or start + 1
+        if end is None:
+            return []
+        parts.append(known[spelled[start:end]])
+        start = end
     return parts
 
 
@@ -93,7 +94,7 @@ def _moved(network: AnyNetwork, sources: Sequence[Sequence[int]], pairs: Tensor)
     rows = _means(words, sources)
     unknown = center + spread * _aligned(_vectors(pairs, words.size(1)), rows - center, known)
     rows = torch.where(known[:, None], rows, unknown)
-    encoder.embeddings.words = nn.Embedding(*rows.shape, _weight=rows)
+    encoder.embeddings.words = nn.Embedding(len(rows), rows.size(1), _weight=rows)
     encoder.config = encoder.embeddings.config = encoder.config.model_copy(update={"vocab_size": len(sources)})
     if isinstance(network, MaskedLM):
         head: Any = network.head
@@ -114,7 +115,7 @@ def _vectors(pairs: Tensor, size: int) -> Tensor:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
         vectors = torch.randn(len(pairs), size)
-        counted = pairs.coalesce().indices().unique()
+        counted = pairs.coalesce().indices().flatten()
         vectors[counted] = cooccurrence_vectors(pairs, size, 1.0)[counted]
     return vectors
 
@@ -122,5 +123,5 @@ def _vectors(pairs: Tensor, size: int) -> Tensor:
 def _aligned(vectors: Tensor, wanted: Tensor, known: Tensor) -> Tensor:
     """Rotate vectors so that the known ones point like the wanted ones (orthogonal Procrustes); standardize them."""
     left, _, right = torch.linalg.svd(F.normalize(vectors[known]).T @ F.normalize(wanted[known]))
-    turned = vectors @ left @ right
+    turned: Tensor = vectors @ left @ right
     return (turned - turned.mean(0)) / turned.std(0).clamp(min=1e-6)

@@ -22,7 +22,7 @@ from electra.recipes.convert import config_of
 
 RATE_SHARE = 0.2  # of the learning rate from random weights, so that less is forgotten
 COMPARISON = "comparison.json"
-SENTENCES = 200  # on which two models are compared
+SENTENCES = 400  # on which two models are compared
 FEWEST_WORDS, MOST_WORDS = 5, 30  # in such a sentence
 SIMILAR = 0.9  # correlation of similarities before and after training, below which sentence vectors have changed
 
@@ -71,7 +71,7 @@ def replaced_pairs(names: Sequence[str], reading: Reading | None = None) -> Pair
     return pairs
 
 
-def compare(run: Path, start: Path, names: Sequence[str], old: Pairs, reading: Reading) -> Iterator[str]:
+def compare(start: str | Path, run: Path, names: Sequence[str], old: Pairs, reading: Reading) -> Iterator[str]:
     """Compare a trained model with the one that it started from; yield the findings, which are also stored."""
     before, after = load(start), load(run)
     found: dict[str, float] = {}
@@ -88,8 +88,7 @@ def compare(run: Path, start: Path, names: Sequence[str], old: Pairs, reading: R
         said = f"similarities of sentences correlate by {found['similarity']:.2f} with those before training"
         advice = "; fine-tune it again: electra finetune similarity" if found["similarity"] < SIMILAR else ""
         yield f"{'warning: ' if advice else ''}{said}{advice}"
-    if found:
-        write_json(run / COMPARISON, found)
+    write_json(run / COMPARISON, found)
 
 
 def _sentences(names: Sequence[str], reading: Reading | None) -> Iterator[str]:

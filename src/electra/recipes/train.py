@@ -22,6 +22,7 @@ from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 from electra.data.tokens.vocab import MOST_UNKNOWN, REPORT, read_report, train_vocab
 from electra.errors import CheckpointError, ConfigError, DataError
 from electra.model.pretrained import load
+from electra.model.sentences import MODULES
 from electra.model.vocabulary import compose, with_vocabulary
 from electra.recipes.convert import write_start
 from electra.recipes.corpora import Corpora
@@ -79,8 +80,10 @@ def train(
                 write_json(folder / PLAN, asdict(plan))
             _prepare(folder, plan, heldout, reading, say)
         _pretrain(folder, plan, began, heard)
-        for line in compare(folder, folder / START, names, pairs, reading) if plan.init else ():
-            say(line)
+        if plan.init and (pairs or (folder / START / "model" / MODULES).is_file()):
+            before = plan.init if plan.new_vocabulary else folder / START
+            for line in compare(before, folder, names, pairs, reading):
+                say(line)
     return folder
 
 
