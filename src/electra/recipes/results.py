@@ -33,7 +33,7 @@ class Evaluation:
 def scored(task: AnyTask, examples: Sequence[Any], predictions: Sequence[Prediction]) -> dict[str, float]:
     """Return the scores of predictions; the first is the one that ranks seeds and settings."""
     scores = task.score(examples, predictions)
-    return {task.metric: scores[task.metric]} | scores
+    return dict(sorted(scores.items(), key=lambda score: score[0] != task.metric))
 
 
 class _Seed(BaseModel):
