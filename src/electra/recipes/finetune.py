@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from electra.config.finetune import FinetuneConfig
 from electra.config.load import load_finetune_config
 from electra.data.checksums import is_intact
-from electra.data.files import atomic_folder, read_table, write_json
+from electra.data.files import atomic_folder, read_table, write_json, write_sealed
 from electra.data.mix import mix
 from electra.errors import CheckpointError, ConfigError
 from electra.model.networks import TaskNetwork
@@ -167,13 +167,7 @@ class _Seed(Training):
     def result(self) -> dict[str, Any]:
         """Return the scores, after training if necessary."""
         self._fit()
-        path = self.folder / "result.json"
-        try:
-            found = read_seed(path)
-            found["metrics"][self.tuning.task.metric]
-        except (CheckpointError, KeyError):
-            raise CheckpointError(f"{path} is damaged; remove {self.folder} to train this seed again") from None
-        return found
+        return read_seed(self.folder / "result.json")
 
     def move_model(self, place: Path) -> None:
         """Make this seed's model that of the run; train it again if it was not kept."""
@@ -220,7 +214,7 @@ class _Seed(Training):
         if self.best.get("constant"):
             run.report({"step": self.step, "warning": f"seed {self.seed}: {CONSTANT}"})
         speed = {"seconds": round(state.seconds, 3), "tokens_per_second": round(state.tokens / state.seconds, 1)}
-        write_json(self.folder / "result.json", {"seed": self.seed, **self.best, **speed})
+        write_sealed(self.folder / "result.json", {"seed": self.seed, **self.best, **speed})
 
     def _tell(self, record: Record) -> None:
         for listener in self.listeners:

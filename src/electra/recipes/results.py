@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 from scipy.special import stdtrit
 
-from electra.data.files import read_table
+from electra.data.files import read_sealed, read_table
 from electra.errors import CheckpointError
 from electra.tasks.base import AnyTask, Prediction, Split
 
@@ -58,8 +58,11 @@ class _Stored(BaseModel):
 
 
 def read_seed(path: Path) -> dict[str, Any]:
-    """Read the `result.json` of a seed."""
-    return read_table(path, "the result of a seed", CheckpointError, _Seed)
+    """Read the `result.json` of a seed, which must be what was written."""
+    found = read_sealed(path)
+    if found is None:
+        raise CheckpointError(f"{path} is damaged; remove {path.parent} to train this seed again")
+    return found
 
 
 def read_results(path: Path) -> Results:
