@@ -157,6 +157,7 @@ def test_the_median_model_is_trained_again_where_it_was_not_kept(tune, tmp_path)
     assert electra.evaluate(tmp_path / "run").metrics == results["seeds"][results["kept"]]["metrics"]
 
 
+@pytest.mark.slow
 def test_a_median_model_whose_second_training_was_stopped_is_not_kept_half_trained(tune, tmp_path):
     keys = ["seeds=2", "early_stopping=9", "epochs=3.0"]
     tune(*keys, "keep=best")
