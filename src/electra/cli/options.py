@@ -7,7 +7,7 @@ from typer import Argument, Option
 from electra.config import presets_of
 from electra.data import settings
 
-MODEL = "Run, Hugging Face or ONNX folder, hub name, or embedded: the model shipped with electra"
+EMBEDDED = "hub name, or embedded: the model shipped with electra"
 TEXTS = "Files, folders, globs, - for standard input, URLs such as s3://…, or a hub dataset OWNER/NAME[:CONFIG[:SPLIT]]"
 
 PRESETS, TUNING_PRESETS = (
@@ -22,8 +22,8 @@ Overrides = Annotated[
 TuningOverrides = Annotated[
     list[str] | None, Argument(metavar="KEY=VALUE", help="Config keys to set, such as batch_size=16.")
 ]
-Model = Annotated[str, Argument(metavar="MODEL", help=f"{MODEL}.")]
-AnyModel = Annotated[str, Argument(metavar="MODEL", help=f"{MODEL}.")]
+Model = Annotated[str, Argument(metavar="MODEL", help=f"Run, Hugging Face folder, {EMBEDDED}.")]
+AnyModel = Annotated[str, Argument(metavar="MODEL", help=f"Run, Hugging Face or ONNX folder, {EMBEDDED}.")]
 TunedModel = Annotated[
     str, Argument(metavar="RUN", help="Run folder of electra finetune, or fine-tuned Hugging Face folder.")
 ]
