@@ -5,7 +5,6 @@ docs/pretraining.md lists all the rules of thumb.
 
 import math
 from collections.abc import Sequence
-from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -41,7 +40,8 @@ OPTIONS = {"train.hours": "--hours", "init": "--init"}  # of `electra train`, in
 SAMPLE_BYTES = 1 << 26  # of text read to estimate its size
 Case = Literal["uncased", "cased"]
 Sources = dict[str, str | dict[str, Any]]  # a model's name: its preset, or its settings
-SIZES = dict.fromkeys(("cpu", "mps"), ("nano", "tiny", "quick")) | {"cuda": ("nano", "tiny", "quick", "base")}
+MODERN = ("modern-7x256", "modern-12x256", "modern-10x384", "modern-19x512", "modern-22x768")
+SIZES = dict.fromkeys(("cpu", "mps"), ("nano", "tiny", "quick")) | {"cuda": ("nano", "tiny", *MODERN)}
 
 
 @dataclass(frozen=True)
@@ -169,11 +169,15 @@ def _check_start(start: Start, config: PretrainConfig) -> None:
 
 
 def _candidates(sources: Sources, shape: list[str], overrides: Sequence[str]) -> dict[str, PretrainConfig]:
-    """Return the presets to choose from; `nano`, which has another body and no generator, only if the overrides fit."""
+    """Return the presets to choose from: those that have the body and the generator whose keys are set."""
     fitting: dict[str, PretrainConfig] = {}
     for name, source in sources.items():
-        with suppress(ConfigError) if source == "nano" else nullcontext():
+        try:
             fitting[name] = load_layers(source, shape, overrides)
+        except ConfigError as problem:
+            unfit = problem
+    if not fitting:
+        raise unfit
     return fitting
 
 
