@@ -1,8 +1,4 @@
-import os
 import runpy
-import socket
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +10,8 @@ from electra.config.load import load_config
 from electra.errors import ConfigError
 from electra.training.processes import Processes
 from electra.training.update import Update
+
+RANKS = Path(__file__).with_name("ranks.py")
 
 
 @dataclass(frozen=True)
@@ -72,24 +70,28 @@ def test_micro_batches_count_by_their_shares():
     torch.testing.assert_close(one.weight, two.weight)
 
 
-def test_two_processes_with_unlike_padding_update_as_one_process_does(tmp_path):
+@pytest.fixture(scope="module")
+def alone():
+    return runpy.run_path(str(RANKS))["updated"](Processes(0, 1, torch.device("cpu")))
+
+
+@pytest.mark.parametrize(("count", "sharding"), [(2, "none"), (4, "optimizer")])
+def test_processes_with_unlike_padding_update_as_one_process_does(count, sharding, alone, launch, tmp_path):
     """Of every objective: a mean over the processes' own means would weigh padded rows as much as full ones."""
-    program, out = Path(__file__).with_name("ranks.py"), tmp_path / "found"
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    shared = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
-    started = [subprocess.Popen([sys.executable, program, out], env={**shared, "RANK": rank}) for rank in "01"]
-    alone = runpy.run_path(str(program))["updated"](Processes(0, 1, torch.device("cpu")))
-    assert [process.wait(timeout=600) for process in started] == [0, 0]
-    together = torch.load(out)
+    started = launch(RANKS, count, out=tmp_path / "found", overrides=[f"train.sharding={sharding}"])
+    for process in started:
+        process.join()
+    assert [process.exitcode for process in started] == [0] * count
+    together = torch.load(tmp_path / "found")
     assert len(alone) == len(together) > 10
-    for objective, (gradient, values, loss) in alone.items():
+    for objective, (gradients, values, numbers) in alone.items():
         ours, weights, mean = together[objective]
-        assert gradient.abs().max() > 0.01, objective
-        torch.testing.assert_close(ours, gradient, rtol=1e-4, atol=1e-5 * gradient.abs().max().item(), msg=objective)
+        largest = max(gradient.abs().max().item() for gradient in gradients.values())
+        assert largest > 0.01, objective
+        if sharding == "none":  # otherwise a process divides only its share by the scale
+            torch.testing.assert_close(ours, gradients, rtol=1e-4, atol=1e-5 * largest, msg=objective)
         torch.testing.assert_close(weights, values, rtol=0, atol=1e-5, msg=objective)
-        torch.testing.assert_close(mean, loss, rtol=1e-5, atol=0, msg=objective)
+        torch.testing.assert_close(mean, numbers, rtol=1e-5, atol=0, msg=objective)
 
 
 @pytest.mark.gpu

@@ -5,7 +5,7 @@ The loop that calls it is `electra.training.loop`; together they are all there i
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -45,7 +45,7 @@ from electra.training.progress import watched
 from electra.training.run import Listener, Record, Run, check_place, read_records
 from electra.training.schedule import length_at, micro_batches, micro_batches_before, total_steps
 from electra.training.trackers import trackers
-from electra.training.update import Network
+from electra.training.update import MicroBatches, Network
 
 DRY = "the text runs dry"
 FIXED = 20_200_323  # the seed of held-out masks: the same for every run, so that runs compare
@@ -175,7 +175,7 @@ class Pretraining(Training):
             self.run.write_config(self.config)
             record_environment(self.run.folder, self.processes)
 
-    def updates(self, step: int) -> Iterator[tuple[int, Iterator[Input]]]:
+    def updates(self, step: int) -> Iterator[tuple[int, MicroBatches]]:
         train = self.config.train
         number = micro_batches_before(train, step)
         loader = Loader(
@@ -190,7 +190,10 @@ class Pretraining(Training):
         stream = loader.batches(number)
         while True:
             count, length = micro_batches(train, step), length_at(train, step)
-            yield count * train.smallest_batch * train.length, self._inputs(stream, number, count, length)
+            yield (
+                count * train.smallest_batch * train.length,
+                _Counted(count, self._inputs(stream, number, count, length)),
+            )
             number += count
             step += 1
 
@@ -295,6 +298,20 @@ class Pretraining(Training):
         if record.get("tokens", 0) <= MOST_EPOCHS * self.text_tokens:
             return []
         return [f"{DRY}: it was read {MOST_EPOCHS} times; use more text or fewer hours"]
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """Inputs that are made one at a time, each right before it is used: dropout depends on it."""
+
+    count: int
+    inputs: Iterator[Input]
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[Input]:
+        return self.inputs
 
 
 def trained_model(objective: Objective, tokenizer: Tokenizer) -> Pretrained:

@@ -5,7 +5,7 @@ import signal
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from types import FrameType
@@ -19,7 +19,7 @@ from electra.training.checkpoint import Checkpoints
 from electra.training.processes import Processes
 from electra.training.run import Record, Run
 from electra.training.schedule import learning_rate, total_steps
-from electra.training.update import Inputs, Network, Update
+from electra.training.update import MicroBatches, Network, Update
 
 MOST_BAD_STEPS = 20  # consecutive updates without a finite gradient before a run gives up
 
@@ -42,7 +42,7 @@ class Training(ABC):
     warnings: list[str]  # reported before the first step
 
     @abstractmethod
-    def updates(self, step: int) -> Iterator[tuple[int, Iterable[Inputs]]]:
+    def updates(self, step: int) -> Iterator[tuple[int, MicroBatches]]:
         """Yield the tokens and micro-batches of every update from a step on."""
 
     @abstractmethod

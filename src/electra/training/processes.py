@@ -1,10 +1,10 @@
 """The workers that train together: a single process, or those that torchrun started."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -13,40 +13,65 @@ from torch import Tensor
 from electra.errors import ConfigError, ElectraError
 from electra.model.precision import find_device
 
+Work = dist.Work  # an operation on a tensor of all processes that has begun
+
 
 @dataclass(frozen=True)
 class Processes:
-    """This process, its rank among all workers and its device."""
+    """This process, its rank among all workers, its device, and its neighbors: the workers on the same machine."""
 
     rank: int
     world_size: int
     device: torch.device
+    grouped: bool = False  # whether they communicate; torchrun makes a group of even a single process
+    neighbors: int = 1  # workers on this machine, this one included; the same number on each machine
+    machine: dist.ProcessGroup | None = None  # their group
 
     @property
     def first(self) -> bool:
         """Return whether this process writes the files."""
         return self.rank == 0
 
+    @property
+    def place(self) -> int:
+        """Return the rank among the neighbors."""
+        return self.rank % self.neighbors
+
     def largest(self, value: float) -> float:
         """Return the largest value of all processes."""
-        if self.world_size == 1:
+        if not self.grouped:
             return value
         shared = torch.tensor(value, dtype=torch.float64)  # on the CPU: no process has to wait for its GPU
         dist.all_reduce(shared, op=dist.ReduceOp.MAX)
         return shared.item()
 
+    def first_ones(self, values: Sequence[int]) -> list[int]:
+        """Return the values of the first process; every process has equally many."""
+        shared = torch.tensor(values, dtype=torch.int64)
+        dist.broadcast(shared, src=0)
+        return shared.tolist()
+
     def add_up(self, tensor: Tensor) -> None:
         """Sum a tensor over all processes, in place."""
-        if self.world_size > 1:
+        if self.grouped:
             dist.all_reduce(tensor)
+
+    def begin_adding_up(self, tensor: Tensor) -> Work:
+        """Begin to sum a tensor over all processes, in place; on a GPU besides its other work. Wait before reading."""
+        return cast(Work, dist.all_reduce(tensor, async_op=True))
+
+    def collect(self, tensor: Tensor) -> None:
+        """Fill a tensor from the neighbors: each has written its share, one of equal parts in the order of places."""
+        gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor  # renamed in torch 2.13
+        gather(tensor, tensor.chunk(self.neighbors)[self.place], group=self.machine)
 
     def mean(self, value: Tensor | float) -> Any:
         """Return the mean of a value over all processes, without gradient."""
-        if self.world_size == 1:
+        if not self.grouped:
             return value
-        shared = torch.as_tensor(value, device=self.device).detach().clone()
-        dist.all_reduce(shared)
-        return shared / self.world_size
+        given = value.detach().clone() if isinstance(value, Tensor) else torch.full((), value, device=self.device)
+        dist.all_reduce(given)
+        return given / self.world_size
 
     def wait(self) -> None:
         """Wait until all processes get here."""
@@ -77,11 +102,21 @@ def joined(device: str) -> Iterator[Processes]:
     if chosen.type == "mps":  # neither gloo nor nccl can reduce its tensors
         raise ConfigError("an Apple GPU trains in a single process; start it without torchrun, or add device=cpu")
     dist.init_process_group("cpu:gloo,cuda:nccl" if chosen.type == "cuda" else "gloo")
+    rank, ranks, neighbors = dist.get_rank(), dist.get_world_size(), _neighbors(dist.get_world_size())
+    machine, _ = dist.new_subgroups(neighbors)  # type: ignore[no-untyped-call]
     try:
-        yield Processes(dist.get_rank(), dist.get_world_size(), chosen)
+        yield Processes(rank, ranks, chosen, grouped=True, neighbors=neighbors, machine=machine)
     except RuntimeError as problem:
         if "gloo" not in str(problem) and not isinstance(problem, dist.DistError):
             raise
         raise ElectraError("a worker exited (its error is above); restart all of them to resume") from problem
     finally:
         dist.destroy_process_group()
+
+
+def _neighbors(ranks: int) -> int:
+    """Return the number of workers on this machine; all of them share work as if on one if machines differ in it."""
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", ranks))
+    alike = torch.tensor([here, -here])
+    dist.all_reduce(alike, op=dist.ReduceOp.MAX)
+    return here if alike.tolist() == [here, -here] and ranks % here == 0 else ranks

@@ -20,7 +20,7 @@ START = "start"  # folder of the model that `electra train` starts from, inside 
 PREPARED = {"text", "tokenizer", START, "corpus", "corpus.partial", "plan.json", "first_stage"}  # of earlier stages
 FREE_TO_CHANGE = (
     *("train.steps", "train.tokens", "train.hours", "checkpoint.", "evaluate.", "log.", "device", "out"),
-    *("train.micro_batch_size", "train.execution"),  # another machine may have less memory, or no GPU
+    *("train.micro_batch_size", "train.execution", "train.sharding"),  # another machine may have less memory, or no GPU
     # Remedies for a diverging run, which is resumed from an earlier checkpoint.
     *("train.learning_rate", "train.warmup_steps", "train.clip_norm", "train.precision"),
     *("seeds", "keep", "checkpoint_every", "log_every"),  # of a fine-tuning
