@@ -22,6 +22,7 @@ OBJECTIVES = [
     *(f"objective.generator.{key}" for key in ("sharing=gdes", "kind=uniform", "kind=two_tower")),
 ]
 SHAPE = "layers=1 hidden_size=16 heads=1 embedding_size=8 feed_forward_size=32 max_length=32 vocab_size=64".split()
+TRAIN = ["train.length=24", "train.clip_norm=1000.0", "train.optimizer=muon"]
 WORDS = wordpiece([*SPECIAL_TOKENS, *map(str, range(64 - len(SPECIAL_TOKENS)))])
 
 
@@ -39,11 +40,11 @@ def micro_batches(rank, ranks):
 
 
 def updated(processes, *overrides):
-    """Return for each objective its gradient and its weights after two updates, its loss and the gradient's norm."""
+    """Return for each objective loss and gradient norm, the weights and the optimizer's state after two updates."""
     found = {}
     for override in OBJECTIVES:
         shape = [f"model.{key}" for key in SHAPE]
-        config = load_config("tiny", [*shape, "train.length=24", "train.clip_norm=1000.0", override, *overrides])
+        config = load_config("tiny", [*shape, *TRAIN, override, *overrides])
         torch.manual_seed(0)
         objective = build_objective(config.objective, config.model, WORDS)
         for parameter in objective.parameters():
@@ -52,9 +53,7 @@ def updated(processes, *overrides):
         for _ in range(2):  # from the second on, sums begin during the backward pass
             _, loss = update(list(micro_batches(processes.rank, processes.world_size)), 1e-3)
         numbers = torch.stack([torch.as_tensor(processes.mean(loss.detach())), update.optimizer.norm])
-        vectors = update.weights.gradient, update.weights.values
-        gradient, values = ({name: view.clone() for name, view in update.weights.views(v).items()} for v in vectors)
-        found[override] = gradient, values, numbers
+        found[override] = numbers, dict(objective.named_parameters()), update.optimizer.tensors()
     return found
 
 

@@ -38,7 +38,7 @@ from electra.recipes.flops import count_flops
 from electra.recipes.hardware import fitting, matrix_peak, record_environment
 from electra.recipes.plan import MOST_EPOCHS
 from electra.recipes.verdict import doctor
-from electra.training.checkpoint import Checkpoints
+from electra.training.checkpoint import make_checkpoints
 from electra.training.loop import Every, Training, train
 from electra.training.processes import Processes, joined
 from electra.training.progress import watched
@@ -99,7 +99,7 @@ class Pretraining(Training):
         self.listeners = listeners
         self.run = Run(Path(config.out or ""), [*listeners, self._watch])
         self.again = again or f"electra pretrain {self.run.config}"  # also for a run that `electra train` began
-        self.checkpoints = Checkpoints(self.run.folder / "checkpoints", config.checkpoint.keep)
+        self.checkpoints = make_checkpoints(self.run.folder / "checkpoints", config.checkpoint.keep, processes)
         self.every = Every(config.evaluate.every, config.checkpoint.every, config.log.every)
         self.remedy = (
             "lower train.learning_rate or raise train.warmup_steps, and resume from the last good checkpoint: "

@@ -156,6 +156,7 @@ class _Trainer:
         self._evaluate()
         evaluated = time.monotonic()
         self._save()
+        self.checkpoints.wait()
         saved = time.monotonic()
         # Writing the model takes as long as a checkpoint.
         self.state.ending = (evaluated - began) + 2 * (saved - evaluated)
@@ -202,6 +203,7 @@ class _Trainer:
             self._save()
             if self.processes.first and state.step:
                 training.finish()
+        self.checkpoints.wait()
         self.processes.wait()
         if progress < 1 and not training.enough():  # an error, so that a script does not continue with half a model
             again = "resumes it" if self.checkpoints.hold_updates() else "starts it again"
@@ -274,9 +276,10 @@ class _Trainer:
         if found:
             if self.processes.first:
                 self.run.report({**position, **{f"heldout_{name}": value for name, value in found.items()}})
-            best = math.inf if self.state.best is None else self.state.best
-            if self.state.step and found.get("loss", math.inf) < best:
-                self.state.best = found["loss"]
+            best, loss = math.inf if self.state.best is None else self.state.best, found.get("loss", math.inf)
+            # All processes save, or none: their losses may differ in the last digit.
+            if self.state.step and self.processes.largest(float(loss < best)):
+                self.state.best = loss
                 self._save(best=True)
         self.logged = (self.logged[0] + time.monotonic() - began, self.logged[1])
 
@@ -302,5 +305,4 @@ class _Trainer:
         self.saved_at = self.state.step
         self._count_skipped()
         self.state.seconds = time.monotonic() - self.started
-        if self.processes.first:
-            self.checkpoints.save(self.training.module, self.optimizer, asdict(self.state), best)
+        self.checkpoints.save(self.training.module, self.optimizer, asdict(self.state), best)

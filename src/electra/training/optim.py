@@ -109,12 +109,35 @@ class Optimizer:
         return [weights.values, weights.gradient, *copies, self.means, self.squares, *counts]
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the state that the next update depends on besides the weights, as live tensors by name."""
+        """Return the state that the next update depends on besides the weights, by name; all processes call it."""
         weights = self.weights
-        means = {f"mean.{name}": view for name, view in weights.views(self.means).items()}
-        views = weights.views(self.squares).items()
+        means = {f"mean.{name}": view for name, view in weights.views(self._collected(self.means)).items()}
+        views = weights.views(self._collected(self.squares)).items()
         squares = {f"square.{name}": view for name, view in views if not weights.group_of[name].matrix}  # not of Muon
         return {"updates": self.updates, **means, **squares}
+
+    @torch.no_grad()
+    def adopt(self, tensors: dict[str, Tensor]) -> None:
+        """Continue from a state as `tensors` returns it."""
+        self.updates.copy_(tensors["updates"])
+        for kind, vector in (("mean", self.means), ("square", self.squares)):
+            full = torch.zeros_like(self.weights.values)
+            for name, view in self.weights.views(full).items():
+                if (key := f"{kind}.{name}") in tensors:
+                    view.copy_(tensors[key])
+            for group, own in self.own.items():
+                vector[self.kept[group]] = full[own]
+
+    def _collected(self, state: Tensor) -> Tensor:
+        """Return a state with one number per weight, from the shares of all processes of the machine."""
+        if self.own == self.weights.groups:
+            return state
+        full = torch.zeros_like(self.weights.values)
+        for group, own in self.own.items():
+            full[own] = state[self.kept[group]]
+            if self._is_divided(group):
+                self.processes.collect(self._shares(group, full))
+        return full
 
 
 def build_optimizer(

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -26,6 +27,7 @@ class Processes:
     grouped: bool = False  # whether they communicate; torchrun makes a group of even a single process
     neighbors: int = 1  # workers on this machine, this one included; the same number on each machine
     machine: dist.ProcessGroup | None = None  # their group
+    writers: dist.ProcessGroup | None = None  # all processes, for what they do in the background
 
     @property
     def first(self) -> bool:
@@ -64,6 +66,14 @@ class Processes:
         """Fill a tensor from the neighbors: each has written its share, one of equal parts in the order of places."""
         gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor  # renamed in torch 2.13
         gather(tensor, tensor.chunk(self.neighbors)[self.place], group=self.machine)
+
+    def write(self, tensors: dict[str, Tensor], folder: Path) -> None:
+        """Write tensors that all processes have to a folder, each process some of them to a file of its own."""
+        from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter  # takes a second
+        from torch.distributed.checkpoint.state_dict_saver import save
+
+        storage = HuggingFaceStorageWriter(str(folder), save_distributed=True)
+        save(tensors, storage_writer=storage, process_group=self.writers)
 
     def mean(self, value: Tensor | float) -> Any:
         """Return the mean of a value over all processes, without gradient."""
@@ -104,8 +114,9 @@ def joined(device: str) -> Iterator[Processes]:
     dist.init_process_group("cpu:gloo,cuda:nccl" if chosen.type == "cuda" else "gloo")
     rank, ranks, neighbors = dist.get_rank(), dist.get_world_size(), _neighbors(dist.get_world_size())
     machine, _ = dist.new_subgroups(neighbors)  # type: ignore[no-untyped-call]
+    writers = dist.new_group(backend="gloo")
     try:
-        yield Processes(rank, ranks, chosen, grouped=True, neighbors=neighbors, machine=machine)
+        yield Processes(rank, ranks, chosen, True, neighbors, machine, writers)
     except RuntimeError as problem:
         if "gloo" not in str(problem) and not isinstance(problem, dist.DistError):
             raise
