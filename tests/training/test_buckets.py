@@ -4,7 +4,7 @@ from torch import nn
 
 from electra.training import buckets
 from electra.training.buckets import Buckets
-from electra.training.processes import Processes, joined
+from electra.training.processes import Processes
 from electra.training.weights import Group, Weights
 
 EVENTS: list[str] = []
@@ -27,12 +27,8 @@ def weights(monkeypatch):
 
 
 @pytest.fixture
-def processes(monkeypatch):
-    """A single process with a group."""
-    for name, value in {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}.items():
-        monkeypatch.setenv(name, value)
-    with joined("cpu") as one:
-        yield Listening(**vars(one))
+def processes(group_of_one):
+    return Listening(**vars(group_of_one))
 
 
 def test_buckets_are_slices_without_gaps_that_hold_every_weight(weights, processes):

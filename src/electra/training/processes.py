@@ -1,6 +1,7 @@
 """The workers that train together: a single process, or those that torchrun started."""
 
 import os
+import platform
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from electra.errors import ConfigError, ElectraError
+from electra.errors import CheckpointError, ConfigError, ElectraError
 from electra.model.precision import find_device
 
 Work = dist.Work  # an operation on a tensor of all processes that has begun
@@ -28,6 +29,7 @@ class Processes:
     neighbors: int = 1  # workers on this machine, this one included; the same number on each machine
     machine: dist.ProcessGroup | None = None  # their group
     writers: dist.ProcessGroup | None = None  # all processes, for what they do in the background
+    hosts: Sequence[str] = (platform.node(),)  # the machine of each process
 
     @property
     def first(self) -> bool:
@@ -69,11 +71,17 @@ class Processes:
 
     def write(self, tensors: dict[str, Tensor], folder: Path) -> None:
         """Write tensors that all processes have to a folder, each process some of them to a file of its own."""
-        from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter  # takes a second
+        from torch.distributed.checkpoint.api import CheckpointException  # takes a second
+        from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
         from torch.distributed.checkpoint.state_dict_saver import save
 
         storage = HuggingFaceStorageWriter(str(folder), save_distributed=True)
-        save(tensors, storage_writer=storage, process_group=self.writers)
+        try:
+            save(tensors, storage_writer=storage, process_group=self.writers)
+        except CheckpointException as problem:
+            rank, (cause, _) = next(iter(problem.failures.items()))
+            where = f"rank {rank} on {self.hosts[rank]}"
+            raise CheckpointError(f"cannot write {folder}: {where}: {str(cause).partition(chr(10))[0]}") from None
 
     def mean(self, value: Tensor | float) -> Any:
         """Return the mean of a value over all processes, without gradient."""
@@ -115,8 +123,10 @@ def joined(device: str) -> Iterator[Processes]:
     rank, ranks, neighbors = dist.get_rank(), dist.get_world_size(), _neighbors(dist.get_world_size())
     machine, _ = dist.new_subgroups(neighbors)  # type: ignore[no-untyped-call]
     writers = dist.new_group(backend="gloo")
+    hosts = [""] * ranks
+    dist.all_gather_object(hosts, platform.node(), group=writers)
     try:
-        yield Processes(rank, ranks, chosen, True, neighbors, machine, writers)
+        yield Processes(rank, ranks, chosen, True, neighbors, machine, writers, hosts)
     except RuntimeError as problem:
         if "gloo" not in str(problem) and not isinstance(problem, dist.DistError):
             raise
