@@ -9,6 +9,8 @@ import pytest
 import electra
 from electra.errors import Stopped
 from electra.recipes.pretrain import pretrain
+from electra.recipes.report.gather import gather
+from electra.training.run import read_records
 
 PROGRAM = Path(__file__).with_name("pretrain_ranks.py")
 VARIANTS = [
@@ -54,7 +56,16 @@ def check_same(alone, shared, held_out, records):
 def test_two_processes_train_what_one_trains(together, config, held_out, records, override):
     together(2, override, "model.dropout=0.0", out="two")
     alone = pretrain(config(override, "model.dropout=0.0", out="one"))
-    check_same(alone, alone.with_name("two"), held_out, records)
+    run = alone.with_name("two")
+    check_same(alone, run, held_out, records)
+    logged = [record for record in read_records(run / "metrics.jsonl") if "slowest_lag" in record]
+    paces = [json.loads(line) for line in (run / "ranks.jsonl").read_text().splitlines()]
+    assert [record["step"] for record in logged] == [line["step"] for line in paces] == list(range(1, 11))
+    assert all(len(line["seconds"]) == 2 and min(line["seconds"]) > 0 for line in paces)
+    assert not (alone / "ranks.jsonl").exists()
+    (found,) = gather([run])
+    assert (found["environment"][0]["processes"], found["environment"][0]["machines"]) == (2, 1)
+    assert len(found["curves"]["training"]["slowest_lag"]) == 10
 
 
 def test_a_run_goes_on_in_any_number_of_processes(together, config, held_out, records):

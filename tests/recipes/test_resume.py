@@ -1,6 +1,7 @@
 """A run that is killed, stopped or spread over processes gives what an undisturbed one gives."""
 
 import os
+import platform
 import re
 import signal
 import socket
@@ -193,7 +194,8 @@ def test_a_process_that_is_gone_is_no_bug_of_the_others(arguments, config):
     second.communicate()
     _, errors = first.communicate(timeout=PATIENCE)
     assert first.returncode == 2
-    assert errors.splitlines()[-1] == "electra: a worker exited (its error is above); restart all of them to resume"
+    gone = f"rank 1 on {platform.node()} exited or cannot be reached"
+    assert errors.splitlines()[-1] == f"electra: {gone}; restart all processes to resume"
 
 
 def test_a_refusal_by_the_first_process_is_no_bug_of_the_others(arguments, tmp_path):

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from electra.config.schema import TrainConfig
 from electra.errors import CheckpointError, ElectraError, Stopped
 from electra.training.checkpoint import Checkpoints
+from electra.training.pace import Stragglers
 from electra.training.processes import Processes
 from electra.training.run import Record, Run
 from electra.training.schedule import learning_rate, total_steps
@@ -124,6 +125,7 @@ class _Trainer:
         self.training, self.config, self.run = training, config, run
         self.checkpoints, self.processes = checkpoints, processes
         self.stop = _Stop()
+        self.stragglers = Stragglers(processes.hosts)
         self.update = Update[Any](training.module, config, processes)
         self.optimizer = self.update.optimizer
         self.steps = total_steps(config)
@@ -248,6 +250,7 @@ class _Trainer:
         position = self._position()
         loss = loss.detach().clone()
         self.processes.add_up(loss)
+        paces = self.processes.everyones(self.update.pace.seconds())
         if not self.processes.first:
             return
         now, (then, tokens_then) = time.monotonic(), self.logged
@@ -258,11 +261,16 @@ class _Trainer:
             "gradient_norm": norm,
             "skipped": self.state.skipped,
             "tokens_per_second": round(speed, 1),
+            **(self.stragglers.measure(paces) if len(paces) > 1 else {}),
             **self.training.metrics(result, speed),
             "loss": loss.item() / self.processes.world_size,
         }
         self.logged = (time.monotonic(), self.state.tokens)
         self.run.report(record)
+        if len(paces) > 1:
+            self.run.note_paces({"step": self.state.step, "seconds": [round(seconds, 6) for seconds in paces]})
+        for warning in self.stragglers.warnings(paces):
+            self.run.report({"step": self.state.step, "warning": warning})
 
     def _evaluate(self) -> None:
         """Evaluate on held-out data, in every process: none waits for another."""

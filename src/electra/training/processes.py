@@ -2,19 +2,26 @@
 
 import os
 import platform
+import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 
+from electra import __version__
 from electra.errors import CheckpointError, ConfigError, ElectraError
 from electra.model.precision import find_device
+from electra.training.pulse import Pulse
 
+MEETING = timedelta(minutes=5)  # within which all processes must have started
 Work = dist.Work  # an operation on a tensor of all processes that has begun
 
 
@@ -60,6 +67,14 @@ class Processes:
         if self.grouped:
             dist.all_reduce(tensor)
 
+    def everyones(self, value: float) -> list[float]:
+        """Return the values of all processes by rank."""
+        shared = torch.zeros(self.world_size, dtype=torch.float64)
+        shared[self.rank] = value
+        if self.grouped:
+            dist.all_reduce(shared)
+        return shared.tolist()
+
     def begin_adding_up(self, tensor: Tensor) -> Work:
         """Begin to sum a tensor over all processes, in place; on a GPU besides its other work. Wait before reading."""
         return cast(Work, dist.all_reduce(tensor, async_op=True))
@@ -81,7 +96,7 @@ class Processes:
         except CheckpointException as problem:
             rank, (cause, _) = next(iter(problem.failures.items()))
             where = f"rank {rank} on {self.hosts[rank]}"
-            raise CheckpointError(f"cannot write {folder}: {where}: {str(cause).partition(chr(10))[0]}") from None
+            raise CheckpointError(f"cannot write {folder}: {where}: {_line(cause)}") from None
 
     def mean(self, value: Tensor | float) -> Any:
         """Return the mean of a value over all processes, without gradient."""
@@ -119,20 +134,50 @@ def joined(device: str) -> Iterator[Processes]:
         torch.cuda.set_device(chosen)
     if chosen.type == "mps":  # neither gloo nor nccl can reduce its tensors
         raise ConfigError("an Apple GPU trains in a single process; start it without torchrun, or add device=cpu")
-    dist.init_process_group("cpu:gloo,cuda:nccl" if chosen.type == "cuda" else "gloo")
-    rank, ranks, neighbors = dist.get_rank(), dist.get_world_size(), _neighbors(dist.get_world_size())
-    machine, _ = dist.new_subgroups(neighbors)  # type: ignore[no-untyped-call]
-    writers = dist.new_group(backend="gloo")
-    hosts = [""] * ranks
-    dist.all_gather_object(hosts, platform.node(), group=writers)
+    with _grouped(chosen) as processes:
+        yield processes
+
+
+@contextmanager
+def _grouped(device: torch.device) -> Iterator[Processes]:
+    """Join the group; if it breaks, report which process is gone."""
+    address, port = os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
     try:
-        yield Processes(rank, ranks, chosen, True, neighbors, machine, writers, hosts)
+        socket.getaddrinfo(address, None)
+        store, rank, ranks = next(iter(rendezvous("env://", timeout=MEETING)))
+    except (OSError, dist.DistError) as problem:
+        raise ConfigError(f"cannot meet the other processes at {address}:{port}: {_line(problem)}") from None
+    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+    dist.init_process_group(backend, store=PrefixStore("group", store), rank=rank, world_size=ranks)
+    pulse, hosts = Pulse(store, rank, ranks), [""] * ranks
+    try:
+        writers = dist.new_group(backend="gloo")
+        hosts = _hosts(writers, ranks)
+        neighbors = _neighbors(ranks)
+        machine, _ = dist.new_subgroups(neighbors)  # type: ignore[no-untyped-call]
+        yield Processes(rank, ranks, device, True, neighbors, machine, writers, hosts)
     except RuntimeError as problem:
         if "gloo" not in str(problem) and not isinstance(problem, dist.DistError):
             raise
-        raise ElectraError("a worker exited (its error is above); restart all of them to resume") from problem
+        lost = " and ".join(f"rank {rank} on {hosts[rank]}" for rank in pulse.lost()) or "a process"
+        raise ElectraError(f"{lost} exited or cannot be reached; restart all processes to resume") from problem
     finally:
+        pulse.stop()
         dist.destroy_process_group()
+
+
+def _hosts(group: dist.ProcessGroup | None, ranks: int) -> list[str]:
+    """Return the machine of each process; raise an error if they run different software."""
+    found: list[tuple[str, str]] = [("", "")] * ranks
+    dist.all_gather_object(found, (platform.node(), f"electra {__version__} with torch {torch.__version__}"), group)
+    hosts, software = zip(*found, strict=True)
+    for rank, version in enumerate(software):
+        if version != software[0]:
+            raise ConfigError(
+                f"rank {rank} on {hosts[rank]} has {version}, but rank 0 on {hosts[0]} has {software[0]}; "
+                "install the same on all machines"
+            )
+    return list(hosts)
 
 
 def _neighbors(ranks: int) -> int:
@@ -141,3 +186,7 @@ def _neighbors(ranks: int) -> int:
     alike = torch.tensor([here, -here])
     dist.all_reduce(alike, op=dist.ReduceOp.MAX)
     return here if alike.tolist() == [here, -here] and ranks % here == 0 else ranks
+
+
+def _line(problem: BaseException) -> str:
+    return str(problem).partition("\n")[0]

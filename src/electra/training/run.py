@@ -68,12 +68,16 @@ def held(folder: Path) -> AbstractContextManager[None]:
 
 
 class Run:
-    """Writes a run: `config.toml` before step 1, a line of `metrics.jsonl` per report, examples to `samples.jsonl`."""
+    """Writes a run: `config.toml` before step 1, a line of `metrics.jsonl` per report, examples to `samples.jsonl`.
+
+    Several processes also leave their paces in `ranks.jsonl`.
+    """
 
     def __init__(self, folder: Path, listeners: list[Listener]) -> None:
         self.folder, self.listeners = folder, listeners
         self.config, self.inputs = folder / "config.toml", folder / INPUTS
         self.metrics, self.samples = folder / "metrics.jsonl", folder / "samples.jsonl"
+        self.ranks = folder / "ranks.jsonl"
 
     @contextmanager
     def open(self, config: Root, load: Callable[[Path], Root]) -> Iterator[None]:
@@ -132,6 +136,10 @@ class Run:
     def show(self, record: Record) -> None:
         """Write a record of samples."""
         _append(record, self.samples)
+
+    def note_paces(self, record: Record) -> None:
+        """Write how long each of several processes computed in an update before it first waited for the others."""
+        _append(record, self.ranks)
 
 
 class _Line(BaseModel):

@@ -13,6 +13,7 @@ from electra.model.precision import autocast, in_bf16
 from electra.training.buckets import Buckets
 from electra.training.capture import Captured
 from electra.training.optim import build_optimizer
+from electra.training.pace import Pace
 from electra.training.processes import Processes
 
 Inputs = tuple[Any, ...]  # arguments of the module
@@ -66,6 +67,7 @@ class Update(Generic[Result]):
         self.optimizer = build_optimizer(module, config, working, module.rate, processes)
         self.weights = self.optimizer.weights
         self.buckets = Buckets(self.weights, processes)
+        self.pace = Pace(processes)
         self._network: Network = torch.compile(self.weights.call) if how == "compiled" else self.weights.call
         self._passes: dict[tuple[bool, bool], Callable[..., tuple[Result, Tensor]]] = {
             (first, last): partial(self._forward_and_backward, first, last)
@@ -81,6 +83,7 @@ class Update(Generic[Result]):
 
     def __call__(self, micro_batches: MicroBatches, rate: float) -> tuple[Result, Tensor]:
         """Update with the weighted mean gradient of some micro-batches; return result and loss of the last one."""
+        self.pace.begin()
         for number, inputs in enumerate(micro_batches, 1):
             last = self.processes.grouped and number == len(micro_batches)  # the sum over the processes follows it
             result = self._passes[number == 1, last](*inputs)
@@ -97,6 +100,8 @@ class Update(Generic[Result]):
     def _forward_and_backward(self, first: bool, last: bool, *inputs: Any) -> tuple[Result, Tensor]:
         with autocast(self.config, self.processes.device):
             result: Result = self._network(*inputs)
+            if first:
+                self.pace.arrive()
             loss = average_loss(result, self.processes)
             share = self.processes.mean(self.module.share(*inputs))
         (self.buckets if last else self.weights).take_gradient(loss * share, first)
