@@ -5,7 +5,7 @@ The loop that calls it is `electra.training.loop`; together they are all there i
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -207,23 +207,30 @@ class Pretraining(Training):
 
     @torch.no_grad()
     def evaluate(self, network: Network) -> dict[str, float]:
-        """Measure on held-out text with the same masks and samples each time, without dropout."""
+        """Measure on held-out text with the same masks and samples each time, without dropout; each process a share."""
         if self.heldout is None:
             return {}
         objective: Any = self.module.eval()
         steps: list[Step] = []
         shares: list[Tensor] = []
-        parts = self.config.train.batch_size // self._heldout_rows
-        for micro in range(self.config.evaluate.batches * parts):
+        parts, rank, ranks = (
+            self.config.train.batch_size // self._heldout_rows,
+            self.processes.rank,
+            self.processes.world_size,
+        )
+        for micro in range(rank, self.config.evaluate.batches * parts, ranks):
             batch = self.heldout.batch(micro)
             number, part = divmod(micro, parts)
             draws = draw(FIXED, number, *batch.ids.shape, part=part, parts=parts, device=batch.ids.device)
-            steps.append(network(batch, draws))
-            shares.append(objective.share(batch, draws))
+            step = network(batch, draws)
             if micro == 0:
-                self.samples = take_samples(steps[0], batch, self.corpora.tokenizer)
+                self.samples = take_samples(step, batch, self.corpora.tokenizer)
+            steps.append(replace(step, shown=step.shown[:0]))
+            shares.append(objective.share(batch, draws))
         self.module.train()
-        return summarize(steps, [share.item() for share in shares])
+        found = self.processes.gathered((tuple(steps), [share.item() for share in shares]))
+        ordered = ([each for turn in zip(*parts, strict=True) for each in turn] for parts in zip(*found, strict=True))
+        return self.processes.shared(summarize(*ordered) if found else {})
 
     def _heldout(self) -> Loader | None:
         counts = [sum(map(len, corpus.shards("heldout"))) for corpus in self.corpora]
@@ -245,7 +252,7 @@ class Pretraining(Training):
 
     @property
     def _heldout_rows(self) -> int:
-        """Sequences of a held-out micro-batch: every process reads all of them, as many at once as in training."""
+        """Sequences of a held-out micro-batch: as many at once as in training."""
         return self.config.train.smallest_batch // self.processes.world_size
 
     def metrics(self, result: Step, tokens_per_second: float) -> dict[str, float]:

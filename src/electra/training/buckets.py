@@ -40,7 +40,7 @@ class Buckets:
         passing = _Pass(self, first)
         self.weights.compute_gradient(loss, passing.arrived)
         passing.finish()
-        self.order = self.order or self.processes.first_ones(passing.filled)
+        self.order = self.order or self.processes.shared(passing.filled)
 
 
 class _Pass:

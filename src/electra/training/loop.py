@@ -48,7 +48,7 @@ class Training(ABC):
 
     @abstractmethod
     def evaluate(self, network: Network) -> dict[str, float]:
-        """Measure the module on held-out data; `loss`, if present, ranks the checkpoints."""
+        """Measure the module on held-out data, the same in all processes; `loss`, if present, ranks the checkpoints."""
 
     def begin(self) -> None:  # noqa: B027
         """Prepare for the first update of this process; not called when the budget is spent already."""
@@ -273,7 +273,7 @@ class _Trainer:
             self.run.report({"step": self.state.step, "warning": warning})
 
     def _evaluate(self) -> None:
-        """Evaluate on held-out data, in every process: none waits for another."""
+        """Evaluate on held-out data."""
         began = time.monotonic()
         try:
             found = self.training.evaluate(self._judge)
@@ -284,10 +284,9 @@ class _Trainer:
         if found:
             if self.processes.first:
                 self.run.report({**position, **{f"heldout_{name}": value for name, value in found.items()}})
-            best, loss = math.inf if self.state.best is None else self.state.best, found.get("loss", math.inf)
-            # All processes save, or none: their losses may differ in the last digit.
-            if self.state.step and self.processes.largest(float(loss < best)):
-                self.state.best = loss
+            best = math.inf if self.state.best is None else self.state.best
+            if self.state.step and found.get("loss", math.inf) < best:
+                self.state.best = found["loss"]
                 self._save(best=True)
         self.logged = (self.logged[0] + time.monotonic() - began, self.logged[1])
 

@@ -38,7 +38,7 @@ class Pace:
     def seconds(self) -> float:
         """Return the time of the latest update, which the device must have finished."""
         if self.measured and self.on_cuda:
-            return self.start.elapsed_time(self.end) / 1000
+            return float(self.start.elapsed_time(self.end)) / 1000
         return self.arrived - self.began
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -19,9 +19,11 @@ from torch.distributed.rendezvous import rendezvous
 from electra import __version__
 from electra.errors import CheckpointError, ConfigError, ElectraError
 from electra.model.precision import find_device
+from electra.training.capture import mapped
 from electra.training.pulse import Pulse
 
 MEETING = timedelta(minutes=5)  # within which all processes must have started
+Value = TypeVar("Value")
 Work = dist.Work  # an operation on a tensor of all processes that has begun
 
 
@@ -56,11 +58,20 @@ class Processes:
         dist.all_reduce(shared, op=dist.ReduceOp.MAX)
         return shared.item()
 
-    def first_ones(self, values: Sequence[int]) -> list[int]:
-        """Return the values of the first process; every process has equally many."""
-        shared = torch.tensor(values, dtype=torch.int64)
-        dist.broadcast(shared, src=0)
-        return shared.tolist()
+    def shared(self, value: Value) -> Value:
+        """Return the value of the first process."""
+        box = [value]
+        if self.grouped:
+            dist.broadcast_object_list(box, src=0)
+        return box[0]
+
+    def gathered(self, value: Value) -> list[Value]:
+        """Return the values of all processes in the first one, with their tensors on the CPU; none in the others."""
+        if not self.grouped:
+            return [value]
+        found = [value] * self.world_size if self.first else None
+        dist.gather_object(mapped(value, Tensor.cpu), found, dst=0)
+        return found or []
 
     def add_up(self, tensor: Tensor) -> None:
         """Sum a tensor over all processes, in place."""
