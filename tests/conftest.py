@@ -49,11 +49,12 @@ def launch():
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["electra.recipes.pretrain"])
 
-    def start(program: Path, count: int, **given):
+    def start(program: Path, count: int, machines: int = 1, **given):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = str(free.getsockname()[1])
         shared = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        shared["LOCAL_WORLD_SIZE"] = str(count // machines)
         ranks = [{**shared, "RANK": str(rank)} for rank in range(count)]
         named = [{"ENVIRONMENT": environment, **given} for environment in ranks]
         started = [

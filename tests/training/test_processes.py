@@ -30,14 +30,14 @@ def test_an_incomplete_launch_names_the_missing_variable(monkeypatch):
 
 
 def test_processes_with_different_software_do_not_begin(monkeypatch, group_of_one):
-    def gathered(found, own, group):
+    def gathered(found, own):
         found[:] = [own, ("node7", "electra 0.0 with torch 1.0")]
 
     monkeypatch.setattr("torch.distributed.all_gather_object", gathered)
     with pytest.raises(
         ConfigError, match=r"^rank 1 on node7 has electra 0.0 with torch 1.0, but rank 0 on .* the same"
     ):
-        _hosts(None, 2)
+        _hosts(2)
 
 
 def test_an_address_that_nobody_answers_is_named(monkeypatch):

@@ -131,7 +131,10 @@ class NoCheckpoints(Checkpoints):
 
 
 class SharedCheckpoints(Checkpoints):
-    """The checkpoints of several processes, which all call it: each writes some of the tensors, in the background."""
+    """The checkpoints of several processes, which all call it: those of the first machine write, in the background.
+
+    Each of them writes some of the tensors. Together they have all, since only the processes of a machine divide them.
+    """
 
     def __init__(self, folder: Path, keep: int, processes: Processes) -> None:
         super().__init__(folder, keep)
@@ -142,6 +145,8 @@ class SharedCheckpoints(Checkpoints):
     def save(self, module: nn.Module, optimizer: Optimizer, state: dict[str, Any], best: bool) -> None:
         """Copy the tensors and begin to write them; an error in writing is raised by the next call or `wait`."""
         self.wait()
+        if not self.processes.writes:
+            return
         kinds = _tensors_of(module, optimizer).items()
         copies = {f"{kind}.{name}": _copied(tensor) for kind, found in kinds for name, tensor in found.items()}
         self.writing = self.writer.submit(self._write, copies, state, best)

@@ -37,13 +37,18 @@ class Processes:
     grouped: bool = False  # whether they communicate; torchrun makes a group of even a single process
     neighbors: int = 1  # workers on this machine, this one included; the same number on each machine
     machine: dist.ProcessGroup | None = None  # their group
-    writers: dist.ProcessGroup | None = None  # all processes, for what they do in the background
+    writers: dist.ProcessGroup | None = None  # the processes of the first machine, for what they do in the background
     hosts: Sequence[str] = (platform.node(),)  # the machine of each process
 
     @property
     def first(self) -> bool:
-        """Return whether this process writes the files."""
+        """Return whether this process writes all files but checkpoints."""
         return self.rank == 0
+
+    @property
+    def writes(self) -> bool:
+        """Return whether this process writes a part of the checkpoints: those of the first machine do."""
+        return self.rank < self.neighbors
 
     @property
     def place(self) -> int:
@@ -96,7 +101,7 @@ class Processes:
         gather(tensor, tensor.chunk(self.neighbors)[self.place], group=self.machine)
 
     def write(self, tensors: dict[str, Tensor], folder: Path) -> None:
-        """Write tensors that all processes have to a folder, each process some of them to a file of its own."""
+        """Write tensors that all writers have to a folder, each process some of them to a file of its own."""
         from torch.distributed.checkpoint.api import CheckpointException  # takes a second
         from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
         from torch.distributed.checkpoint.state_dict_saver import save
@@ -162,10 +167,9 @@ def _grouped(device: torch.device) -> Iterator[Processes]:
     dist.init_process_group(backend, store=PrefixStore("group", store), rank=rank, world_size=ranks)
     pulse, hosts = Pulse(store, rank, ranks), [""] * ranks
     try:
-        writers = dist.new_group(backend="gloo")
-        hosts = _hosts(writers, ranks)
-        neighbors = _neighbors(ranks)
+        hosts, neighbors = _hosts(ranks), _neighbors(ranks)
         machine, _ = dist.new_subgroups(neighbors)  # type: ignore[no-untyped-call]
+        writers = dist.new_group(list(range(neighbors)), backend="gloo")
         yield Processes(rank, ranks, device, True, neighbors, machine, writers, hosts)
     except RuntimeError as problem:
         if "gloo" not in str(problem) and not isinstance(problem, dist.DistError):
@@ -177,10 +181,10 @@ def _grouped(device: torch.device) -> Iterator[Processes]:
         dist.destroy_process_group()
 
 
-def _hosts(group: dist.ProcessGroup | None, ranks: int) -> list[str]:
+def _hosts(ranks: int) -> list[str]:
     """Return the machine of each process; raise an error if they run different software."""
     found: list[tuple[str, str]] = [("", "")] * ranks
-    dist.all_gather_object(found, (platform.node(), f"electra {__version__} with torch {torch.__version__}"), group)
+    dist.all_gather_object(found, (platform.node(), f"electra {__version__} with torch {torch.__version__}"))
     hosts, software = zip(*found, strict=True)
     for rank, version in enumerate(software):
         if version != software[0]:
