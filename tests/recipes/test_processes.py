@@ -69,7 +69,7 @@ def test_two_processes_train_what_one_trains(together, config, held_out, records
 
 
 def test_a_run_goes_on_in_any_number_of_processes(together, config, held_out, records):
-    """One, then two on each of two machines that share the optimizer's state, then two, then one: with equal batches."""
+    """One, then two on each of two machines that share the optimizer's state, then two, then one."""
     settings = ["model.dropout=0.0", "train.optimizer=muon", "checkpoint.keep=9"]
     alone = pretrain(config(*settings, out="one"))
     with pytest.raises(Stopped):
