@@ -16,6 +16,7 @@
 #SBATCH --open-mode=append
 #SBATCH --output=%x-%j.log
 set -eu
+export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 # otherwise a restart on other machines finds addresses of the last attempt
 all=$SLURM_JOB_NUM_NODES
 first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 exec srun --kill-on-bad-exit=0 torchrun --nnodes "${LEAST:-$all}:$all" --nproc-per-node "${SLURM_GPUS_ON_NODE:-gpu}" \

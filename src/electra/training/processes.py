@@ -2,7 +2,9 @@
 
 import os
 import platform
+import signal
 import socket
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -164,8 +166,10 @@ def _grouped(device: torch.device) -> Iterator[Processes]:
     except (OSError, dist.DistError) as problem:
         raise ConfigError(f"cannot meet the other processes at {address}:{port}: {_line(problem)}") from None
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
-    dist.init_process_group(backend, store=PrefixStore("group", store), rank=rank, world_size=ranks)
-    pulse, hosts = Pulse(store, rank, ranks), [""] * ranks
+    # torchrun keeps the store when it starts the processes again: the last attempt's addresses are still in it.
+    attempt = PrefixStore(f"{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)} of {ranks}", store)
+    dist.init_process_group(backend, store=PrefixStore("group", attempt), rank=rank, world_size=ranks)
+    pulse, hosts = Pulse(attempt, rank, ranks), [""] * ranks
     try:
         hosts, neighbors = _hosts(ranks), _neighbors(ranks)
         machine, _ = dist.new_subgroups(neighbors)  # type: ignore[no-untyped-call]
@@ -174,6 +178,8 @@ def _grouped(device: torch.device) -> Iterator[Processes]:
     except RuntimeError as problem:
         if "gloo" not in str(problem) and not isinstance(problem, dist.DistError):
             raise
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun sends it, and gives us time to say why
         lost = " and ".join(f"rank {rank} on {hosts[rank]}" for rank in pulse.lost()) or "a process"
         raise ElectraError(f"{lost} exited or cannot be reached; restart all processes to resume") from problem
     finally:
