@@ -1,15 +1,22 @@
 """A run gives the same in any number of processes, also when the number changes on the way."""
 
 import json
+import os
+import platform
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
+import torch
 
 import electra
-from electra.errors import Stopped
-from electra.recipes.pretrain import pretrain
+from electra.errors import ConfigError, Stopped
+from electra.recipes.pretrain import check_division, pretrain
 from electra.recipes.report.gather import gather
+from electra.training.processes import Processes
 from electra.training.run import read_records
 
 PROGRAM = Path(__file__).with_name("pretrain_ranks.py")
@@ -68,6 +75,16 @@ def test_two_processes_train_what_one_trains(together, config, held_out, records
     assert len(found["curves"]["training"]["slowest_lag"]) == 10
 
 
+@pytest.mark.parametrize(
+    ("size", "named"), [(None, "train.batch_size=8"), (4, "train.micro_batch_size=4"), (2, "train.micro_batch_size=2")]
+)
+def test_processes_that_cannot_divide_the_batch_are_refused(config, size, named):
+    small = config(*([f"train.micro_batch_size={size}"] if size else []))
+    check_division(small, Processes(0, 2, torch.device("cpu")))
+    with pytest.raises(ConfigError, match=rf"^3 processes cannot divide {named} evenly; start another number"):
+        check_division(small, Processes(0, 3, torch.device("cpu")))
+
+
 def test_a_run_goes_on_in_any_number_of_processes(together, config, held_out, records):
     """One, then two on each of two machines that share the optimizer's state, then two, then one."""
     settings = ["model.dropout=0.0", "train.optimizer=muon", "checkpoint.keep=9"]
@@ -82,3 +99,22 @@ def test_a_run_goes_on_in_any_number_of_processes(together, config, held_out, re
     assert steps["3"] == ["optimizer.safetensors", "state.json", "weights.safetensors"]
     assert [len(steps[step]) for step in "68"] == [3, 3]  # only the first machine writes, a file for each process
     assert [entry["processes"] for entry in json.loads((run / "environment.json").read_text())] == [1, 4, 2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shared_store", ["0", "1"])
+def test_torchrun_starts_all_again_after_a_death(arguments, tmp_path, shared_store):
+    many = [*arguments("train.steps=300", "checkpoint.every=20", "evaluate.every=300"), "--quiet"]
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "1"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": shared_store}
+    command = [sys.executable, *launcher, "-m", "electra", "pretrain", *many]
+    started = subprocess.Popen(command, env=environment, text=True, stderr=subprocess.PIPE)
+    while not (tmp_path / "run/checkpoints/step-00000020").exists():
+        assert started.poll() is None
+        time.sleep(0.1)
+    children = Path(f"/proc/{started.pid}/task/{started.pid}/children").read_text().split()
+    os.kill(int(children[-1]), signal.SIGKILL)
+    _, errors = started.communicate(timeout=600)
+    assert started.returncode == 0, errors
+    assert f" on {platform.node()} exited or cannot be reached; restart all processes to resume" in errors
+    assert any(record.get("progress") == 1 for record in read_records(tmp_path / "run/metrics.jsonl"))

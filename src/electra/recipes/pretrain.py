@@ -62,9 +62,11 @@ def pretrain(config: PretrainConfig, listeners: Sequence[Listener] | None = None
     if not config.data or config.out is None:
         raise ConfigError("pretrain needs data=CORPUS and out=RUN")
     with joined(config.device) as processes, watched(listeners) as listeners:
+        check_division(config, processes)
         corpora = Corpora(config)
         config = corpora.fit(config)
-        corpora.check_files()  # in every process: machines may have copies of their own
+        if processes.place == 0:  # on every machine: each may have copies of its own
+            corpora.check_files()
         *before, last = objective_class(config.objective).stages(config.objective)
         final = Pretraining(config, last, corpora, processes, listeners)
         with final.opened():
@@ -74,6 +76,16 @@ def pretrain(config: PretrainConfig, listeners: Sequence[Listener] | None = None
                     first.work()
             final.work()
     return Path(config.out or "")
+
+
+def check_division(config: PretrainConfig, processes: Processes) -> None:
+    """Raise an error unless the processes can divide every batch evenly."""
+    if config.train.smallest_batch % processes.world_size:
+        key = "train.micro_batch_size" if config.train.micro_batch_size else "train.batch_size"
+        raise ConfigError(
+            f"{processes.world_size} processes cannot divide {key}={config.train.smallest_batch} evenly; "
+            "start another number of them, or change it"
+        )
 
 
 def check(config: PretrainConfig) -> PretrainConfig:
