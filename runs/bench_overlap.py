@@ -47,6 +47,8 @@ def main() -> None:
         for _ in range(asked.repetitions):
             for trial in trials.values():
                 trial.repeat()
+        for trial in trials.values():
+            trial.work.update.release()
         alone, grouped = (statistics.quantiles(trial.times, n=4, method="inclusive") for trial in trials.values())
         found = {
             "size": asked.size,

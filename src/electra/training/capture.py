@@ -39,6 +39,10 @@ class Captured(Generic[Result]):
         graph.replay()
         return result
 
+    def release(self) -> None:
+        """Free the recordings: a group of processes that they use cannot end before."""
+        self.recorded.clear()
+
     def _record(self, inputs: Any) -> tuple[torch.cuda.CUDAGraph, Any, Result]:
         places, before = mapped(inputs, Tensor.clone), [kept.clone() for kept in self.changes]
         state = torch.cuda.get_rng_state()

@@ -114,7 +114,10 @@ def train(training: Training, config: TrainConfig, run: Run, checkpoints: Checkp
     """Train from the newest checkpoint until the budget is spent or it is enough; an earlier stop is an error."""
     trainer = _Trainer(training, config, run, checkpoints, processes)
     with trainer.stop.listening():
-        trainer.work()
+        try:
+            trainer.work()
+        finally:
+            trainer.update.release()
     return trainer.state
 
 

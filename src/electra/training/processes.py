@@ -160,15 +160,15 @@ def joined(device: str) -> Iterator[Processes]:
 def _grouped(device: torch.device) -> Iterator[Processes]:
     """Join the group; if it breaks, report which process is gone."""
     address, port = os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
+    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     try:
         socket.getaddrinfo(address, None)
         store, rank, ranks = next(iter(rendezvous("env://", timeout=MEETING)))
-    except (OSError, dist.DistError) as problem:
+        # torchrun keeps the store when it starts the processes again: the last attempt's addresses are still in it.
+        attempt = PrefixStore(f"{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)} of {ranks}", store)
+        dist.init_process_group(backend, store=PrefixStore("group", attempt), rank=rank, world_size=ranks)
+    except (OSError, RuntimeError) as problem:
         raise ConfigError(f"cannot meet the other processes at {address}:{port}: {_line(problem)}") from None
-    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
-    # torchrun keeps the store when it starts the processes again: the last attempt's addresses are still in it.
-    attempt = PrefixStore(f"{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)} of {ranks}", store)
-    dist.init_process_group(backend, store=PrefixStore("group", attempt), rank=rank, world_size=ranks)
     pulse, hosts = Pulse(attempt, rank, ranks), [""] * ranks
     try:
         hosts, neighbors = _hosts(ranks), _neighbors(ranks)

@@ -91,6 +91,12 @@ class Update(Generic[Result]):
         self._step()
         return result
 
+    def release(self) -> None:
+        """Free the CUDA graphs."""
+        for work in (*self._passes.values(), self._step):
+            if isinstance(work, Captured):
+                work.release()
+
     def evaluate(self, *inputs: Any) -> Result:
         """Call the module without an update."""
         with autocast(self.config, self.processes.device):
