@@ -18,7 +18,7 @@ OFF_THE_PLATEAU = 0.25  # accuracy of a trained generator that uses context; cop
 
 
 def expected_curves(results: Path = RESULTS) -> str:
-    """Return the bands as JSON, a line for each objective, generator and width."""
+    """Return the bands as JSON, a line for each objective, generator, body and width."""
     from pydantic import TypeAdapter
 
     from electra.config.objectives import Objective, SizedGenerator
@@ -34,7 +34,8 @@ def expected_curves(results: Path = RESULTS) -> str:
         values = [record[f"heldout_{metric}"] for record in found]
         uses_context = found and (not trained or found[-1]["heldout_generator_accuracy"] >= OFF_THE_PLATEAU)
         if "init" not in sections and uses_context and values[-1] >= max(HEALTHY[metric], KEPT * max(values)):
-            kind = (*kind_of(objective), sections["model"]["hidden_size"], metric)
+            body = sections["model"].get("body", "electra")
+            kind = (*kind_of(objective), body, sections["model"]["hidden_size"], metric)
             curve = [record["tokens"] for record in found], values
             groups.setdefault(kind, {})[str(curve)] = curve  # entries may share a run
     several = {kind: list(curves.values()) for kind, curves in groups.items() if len(curves) >= FEWEST_RUNS}
@@ -44,7 +45,7 @@ def expected_curves(results: Path = RESULTS) -> str:
 
 def _band(kind: tuple[Any, ...], curves: Sequence[tuple[list[int], list[float]]]) -> dict[str, Any]:
     """Return the range of the runs at each point of the grid that any of them reached."""
-    band: dict[str, Any] = dict(zip(("objective", "generator", "width", "metric"), kind, strict=True))
+    band: dict[str, Any] = dict(zip(("objective", "generator", "body", "width", "metric"), kind, strict=True))
     band |= {"runs": len(curves), "tokens": [], "low": [], "high": []}
     for point in sorted({*GRID, max(tokens[-1] for tokens, _ in curves)}):
         here = [

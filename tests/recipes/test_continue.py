@@ -59,6 +59,16 @@ def test_one_call_continues_a_model_with_its_vocabulary_and_length(continued, ti
     assert any(line.startswith("warning: ") and line.endswith("add --new-vocabulary") for line in said)  # the numbers
 
 
+def test_a_modern_body_continues_with_longer_sequences(text, tmp_path):
+    shape = ["model.hidden_size=8", "model.heads=1", "model.feed_forward_size=8", "model.max_length=16"]
+    keys = [*shape, "train.batch_size=8", "train.steps=1", "train.length=16", "train.start_length=8"]
+    first = train(text, hours=HOURS, out=tmp_path / "first", overrides=["model.window=8", *keys])
+    longer = ["train.length=32", "train.steps=1", "train.batch_size=8"]
+    second = train(text, hours=HOURS, out=tmp_path / "second", init=first, overrides=longer)
+    config = load_config(second)
+    assert (config.model.body, config.model.max_length, config.train.length) == ("modern", 32, 32)
+
+
 def test_forgetting_is_measured_on_old_text(continued):
     folder, said = continued
     found = json.loads((folder / start.COMPARISON).read_text())

@@ -10,6 +10,7 @@ import electra
 from electra.config.load import load_config
 from electra.recipes.corpora import Corpora
 from electra.recipes.pretrain import pretrain
+from electra.recipes.tuning import with_head
 
 MODERN = ["model.body=modern", "model.window=8", "objective.generator.width=1.0", "objective.generator.sharing=gdes"]
 VARIANTS = {
@@ -106,16 +107,24 @@ def test_training_continues_from_an_import(exported, run, corpus, folder):
 def test_a_tuned_classifier_answers_in_a_pipeline(run, folder):
     table = folder / "table.csv"
     table.write_text("text,label\n" + "the cat sat,yes\nthe dog ate,no\n" * 8)
-    keys = [f"model={run}", f"data={table}", f"out={folder / 'tuned'}", "epochs=1.0", "batch_size=4"]
+    keys = [f"model={run}", f"data={table}", f"out={folder / 'tuned'}", "epochs=1.0", "batch_size=4", "pooling=mean"]
     electra.finetune(electra.load_finetune_config("table", keys))
     electra.export(folder / "tuned", folder / "tuned-exported")
     described = json.loads((folder / "tuned-exported" / "config.json").read_text())
     assert described["architectures"] == ["ModernBertForSequenceClassification"]
+    assert described["classifier_pooling"] == "mean"
     answer = pipeline("text-classification", model=str(folder / "tuned-exported"))("the cat sat")[0]
     (folder / "one.csv").write_text("text\nthe cat sat\n")
     ours = next(iter(electra.predict(folder / "tuned", folder / "one.csv")))
     assert answer["label"] == ours["label"]
     assert answer["score"] == pytest.approx(ours["probabilities"][ours["label"]], abs=1e-4)
+
+
+@pytest.mark.parametrize("preset", ["glue", "squad", "tagging"])
+def test_its_usual_head_is_that_of_transformers(run, preset):
+    config = electra.load_finetune_config(preset, ["task=mrpc"])
+    assert with_head(config, electra.load(run)).head == "huggingface"
+    assert with_head(config, electra.load("embedded")).head == "paper"
 
 
 def test_the_papers_head_on_it_is_trained_but_not_exported(run, folder):

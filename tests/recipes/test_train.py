@@ -113,6 +113,13 @@ def test_the_smallest_preset_is_left_out_if_it_lacks_a_key_that_the_user_sets(te
     assert (plan.preset, plan.config().objective.generator.width) == ("tiny", 1.0)
 
 
+def test_the_model_reads_sequences_of_any_length_that_the_user_sets(text):
+    plan = make_plan([text], hours=1000, overrides=["model.layers=1", "train.length=256", "train.batch_size=2"])
+    assert (plan.config().train.length, plan.config().model.max_length) == (256, 256)
+    with pytest.raises(ConfigError, match=r"^train.length = \"long\""):
+        make_plan([text], hours=1000, overrides=["train.length=long"])
+
+
 @pytest.mark.parametrize("fit", [0, 1])
 def test_a_size_that_does_not_fit_in_memory_is_skipped(text, monkeypatch, fit):
     """On a GPU whose memory holds only the first `fit` networks."""

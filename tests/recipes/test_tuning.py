@@ -2,13 +2,13 @@ from dataclasses import replace
 
 import pytest
 
-from electra.config.load import load_finetune_config
+from electra.config.load import load_config, load_finetune_config
 from electra.errors import ConfigError
 from electra.model.bodies import build_body
 from electra.model.networks import Discriminator
 from electra.model.pretrained import Pretrained
 from electra.recipes.finetune import TaskLoss
-from electra.recipes.tuning import Examples, Tuning, check_types, complete, new_network
+from electra.recipes.tuning import Examples, Tuning, check_pooling, check_types, complete, new_network, with_head
 from electra.tasks.base import Feature
 from electra.tasks.build import build_task
 
@@ -21,7 +21,7 @@ def tuning(tiny_model):
     """A function from a task's name, a number of inputs and further keys to a complete fine-tuning."""
 
     def make(name, inputs, *overrides):
-        config = load_finetune_config("glue", [f"task={name}", *overrides])
+        config = with_head(load_finetune_config("glue", [f"task={name}", *overrides]), tiny_model)
         task = build_task(config)
         nothing = Examples([], [Feature(0, [1], [0])] * inputs, {})
         whole = complete(config, task, tiny_model.encoder.config)
@@ -144,3 +144,13 @@ def test_dropout_of_attention_is_that_of_pre_training_too_unless_set(tuning):
 def test_a_batch_has_no_more_rows_than_there_are_inputs(tuning):
     assert tuning("cola", 20, "batch_size=1000000").batch_size == 20
     assert tuning("cola", 20, "batch_size=8").batch_size == 8
+
+
+@pytest.mark.parametrize(
+    ("shape", "head", "message"),
+    [("small", "huggingface", "needs the body modern"), ("modern-12x256", "paper", "needs head=huggingface")],
+)
+def test_heads_that_read_the_first_token_refuse_the_mean(shape, head, message):
+    config = load_finetune_config("glue", ["task=mrpc", f"head={head}", "pooling=mean"])
+    with pytest.raises(ConfigError, match=f"pooling=mean {message}"):
+        check_pooling(config, load_config(shape).model)

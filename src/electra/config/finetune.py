@@ -61,6 +61,9 @@ class FinetuneConfig(Root):
     head: HeadKind | None = Field(
         None, description="head on the encoder: the paper's, or that of transformers; follows the body"
     )
+    pooling: Literal["first", "mean"] | None = Field(
+        None, description="what the head for whole texts reads, with the body modern; follows the model"
+    )
     max_length: Annotated[Size, Field(ge=4)] | None = Field(
         None, description="longest input in tokens; follows the task"
     )

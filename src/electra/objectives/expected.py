@@ -25,6 +25,7 @@ class Band:
 
     objective: str
     generator: str | None
+    body: str
     width: int
     metric: str
     runs: int
@@ -64,7 +65,8 @@ def expected_band(model: ModelConfig, objective: Masking) -> Band | None:
     """Return what to expect of a run, or None if the ledger has too few runs like it."""
     for band in _bands():
         ratio = band.width / model.hidden_size
-        if (band.objective, band.generator) == kind_of(objective) and 1 / SIMILAR < ratio < SIMILAR:
+        alike = (band.objective, band.generator, band.body) == (*kind_of(objective), model.body)
+        if alike and 1 / SIMILAR < ratio < SIMILAR:
             return band
     return None
 

@@ -5,7 +5,6 @@ docs/pretraining.md lists all the rules of thumb.
 
 import math
 from collections.abc import Sequence
-from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -41,7 +40,8 @@ OPTIONS = {"train.hours": "--hours", "init": "--init"}  # of `electra train`, in
 SAMPLE_BYTES = 1 << 26  # of text read to estimate its size
 Case = Literal["uncased", "cased"]
 Sources = dict[str, str | dict[str, Any]]  # a model's name: its preset, or its settings
-SIZES = dict.fromkeys(("cpu", "mps"), ("nano", "tiny", "quick")) | {"cuda": ("nano", "tiny", "quick", "base")}
+MODERN = ("modern-7x256", "modern-12x256", "modern-10x384", "modern-19x512", "modern-22x768")
+SIZES = dict.fromkeys(("cpu", "mps"), ("nano", "tiny", "quick")) | {"cuda": ("nano", "tiny", *MODERN)}
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,9 @@ def make_plan(
     """Measure the text and the machine, and choose the largest model that they can train, unless one is given."""
     if not 0 < hours < math.inf:
         raise ConfigError(f"hours has to be a number above 0, such as 0.5 or 12; found {hours:g}")
+    keys = [override.partition("=")[0].strip() for override in overrides]
     for key, option in OPTIONS.items():
-        if any(override.partition("=")[0].strip() == key for override in overrides):
+        if key in keys:
             raise ConfigError(f"{key} cannot be set here; use {option} instead")
     names = [str(name) for name in texts]
     tally = Tally()
@@ -104,8 +105,9 @@ def make_plan(
     text_tokens = max(1, text_bytes // BYTES_PER_TOKEN)
     most = MOST_EPOCHS * text_tokens if text_known else math.inf
     base = start.config.model_dump(exclude_none=True) if start else {}
-    shape = _continued(start, text_bytes) if start else _shape(text_bytes, overrides)
-    device = find_device(load_layers(base or "tiny", shape, overrides).device)
+    shape = _continued(start, text_bytes, overrides) if start else _shape(text_bytes, overrides)
+    asked = [override for key, override in zip(keys, overrides, strict=True) if key == "device"]
+    device = find_device(load_layers(base or "tiny", asked).device)
     sources: Sources = {start.source: base} if start else {name: name for name in SIZES[device.type]}
     candidates = _candidates(sources, shape, overrides)
     if start:
@@ -151,15 +153,28 @@ def make_plan(
 
 def _shape(text_bytes: int, overrides: Sequence[str]) -> list[str]:
     """Return the settings shared by all sizes; short sequences are added later, when the number of updates is known."""
-    sizes = [f"model.vocab_size={vocabulary(text_bytes)}", f"model.max_length={LENGTH}", f"train.length={LENGTH}"]
-    length = gather(PretrainConfig, "tiny", sizes, overrides)["train.length"].value
+    length = _length(LENGTH, overrides)
+    sizes = [f"model.vocab_size={vocabulary(text_bytes)}", f"model.max_length={length}", f"train.length={length}"]
     return [*sizes, f"train.start_length={length}", "train.length_warmup_steps=1"]
 
 
-def _continued(start: Start, text_bytes: int) -> list[str]:
-    """Return the settings to continue a model: its own sizes, and sequences that are not longer than it can read."""
-    size = [f"model.vocab_size={vocabulary(text_bytes)}"] if start.new_vocabulary else []
-    return [text_override("init", start.source), *size, f"train.length={min(LENGTH, start.config.train.length)}"]
+def _length(usual: int, overrides: Sequence[str]) -> int:
+    """Return the tokens per sequence: the usual number, unless the overrides set it."""
+    asked = gather(PretrainConfig, "tiny", [f"train.length={usual}"], overrides)["train.length"].value
+    return asked if isinstance(asked, int) else usual  # what is no number is refused later
+
+
+def _continued(start: Start, text_bytes: int, overrides: Sequence[str]) -> list[str]:
+    """Return the settings to continue a model: its own sizes, and sequences as long as those it was trained on.
+
+    A body whose length is free may continue with longer ones, if the overrides ask for them.
+    """
+    model = start.config.model
+    length = _length(min(LENGTH, start.config.train.length), overrides)
+    sizes = [f"model.vocab_size={vocabulary(text_bytes)}"] if start.new_vocabulary else []
+    if "max_length" in model.FREE:
+        sizes.append(f"model.max_length={max(model.max_length, length)}")
+    return [text_override("init", start.source), *sizes, f"train.length={length}"]
 
 
 def _check_start(start: Start, config: PretrainConfig) -> None:
@@ -169,11 +184,15 @@ def _check_start(start: Start, config: PretrainConfig) -> None:
 
 
 def _candidates(sources: Sources, shape: list[str], overrides: Sequence[str]) -> dict[str, PretrainConfig]:
-    """Return the presets to choose from; `nano`, which has another body and no generator, only if the overrides fit."""
+    """Return the presets to choose from: those that have the body and the generator whose keys are set."""
     fitting: dict[str, PretrainConfig] = {}
     for name, source in sources.items():
-        with suppress(ConfigError) if source == "nano" else nullcontext():
+        try:
             fitting[name] = load_layers(source, shape, overrides)
+        except ConfigError as problem:
+            unfit = problem
+    if not fitting:
+        raise unfit
     return fitting
 
 

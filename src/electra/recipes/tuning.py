@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from electra.config.bodies import ModelConfig
+from electra.config.bodies import ModelConfig, ModernModel
 from electra.config.finetune import FinetuneConfig
 from electra.config.schema import TrainConfig
 from electra.data.files import fingerprint
@@ -119,14 +119,17 @@ def with_head(config: FinetuneConfig, start: Pretrained) -> FinetuneConfig:
         settings = settings.model_copy(
             update={key: value for key, value in usual.items() if getattr(settings, key) is None}
         )
-    return config.model_copy(update={"head": config.head or start.encoder.usual_head, "similarity": settings})
+    usual_head = "paper" if config.protocol == "paper" else start.encoder.usual_head
+    return config.model_copy(update={"head": config.head or usual_head, "similarity": settings})
 
 
 def complete(config: FinetuneConfig, task: AnyTask, model: ModelConfig) -> FinetuneConfig:
     """Set what the config leaves to the task and to the width of the model."""
     check_length(config, model)
+    check_pooling(config, model)
     rate, decay = PAPER[min(PAPER, key=lambda width: abs(width - model.hidden_size))]
     usual = {
+        "pooling": getattr(model, "pooling", "first"),
         "max_length": min(task.defaults.max_length, model.max_length),
         "epochs": task.defaults.epochs,
         "double_unordered": task.defaults.double_unordered,
@@ -155,11 +158,23 @@ def check_length(config: FinetuneConfig, model: ModelConfig) -> None:
         raise ConfigError(f"max_length={config.max_length} exceeds the model's maximum of {model.max_length} tokens")
 
 
+def check_pooling(config: FinetuneConfig, model: ModelConfig) -> None:
+    """Refuse the mean of all tokens for heads that read the first one."""
+    if config.pooling != "mean":
+        return
+    if not isinstance(model, ModernModel):
+        raise ConfigError(f"pooling=mean needs the body modern; with the body {model.body} heads read the first token")
+    if config.head == "paper":
+        raise ConfigError("pooling=mean needs head=huggingface; the paper's head reads the first token")
+
+
 def new_network(tuning: Tuning) -> TaskNetwork:
     """Put a new head on a copy of the start's encoder, or on an untrained encoder of its shape."""
     chance, shape = tuning.config.dropout, tuning.start.encoder.config
     if chance is not None:
         shape = shape.model_copy(update={"dropout": chance, "attention_dropout": chance})
+    if isinstance(shape, ModernModel):
+        shape = shape.model_copy(update={"pooling": tuning.config.pooling})
     encoder = build_body(shape)
     if tuning.config.start == "pretrained":
         encoder.load_state_dict(tuning.start.encoder.state_dict())

@@ -101,6 +101,6 @@ def test_muons_kernels_equal_its_plain_update(device, monkeypatch, shape, bad):
 
     values, means = run()
     expected, their_means = plainly(monkeypatch, run)
-    torch.testing.assert_close(values, expected, rtol=0, atol=2e-3)
+    torch.testing.assert_close(values, expected, rtol=0, atol=3e-3)
     torch.testing.assert_close(means, their_means)
     assert torch.equal(values, given[0]) is bool(bad)
