@@ -2,7 +2,7 @@
 
 python runs/ray_train.py PROCESSES PRESET data=CORPUS out=RUN [key=value ...] [--address ADDRESS] [--failures 3]
 
-Needs the extra `ray`, with `ray[train]`. CORPUS and RUN are on storage that all machines share. After a failure, the
+Needs `pip install 'ray[train]'` on all machines, which share the storage of CORPUS and RUN. After a failure, the
 processes are started again and resume from the newest checkpoint.
 """
 
