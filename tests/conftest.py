@@ -1,8 +1,11 @@
 """Small models and tasks that many tests look at from different sides."""
 
+import multiprocessing
 import os
 import random
+import runpy
 import signal
+import socket
 from pathlib import Path
 
 import hypothesis
@@ -34,6 +37,35 @@ def one_thread() -> None:
 def heard_signals() -> None:
     """Listen to Ctrl-C, which a shell's background jobs do not."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def launch():
+    """A function that starts a program in processes that communicate, and returns them by rank.
+
+    The program finds torchrun's variables in the environment, and what it is given as the names of its module. The
+    processes are forked from one that has imported everything: they start at once.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["electra.recipes.pretrain"])
+
+    def start(program: Path, count: int, machines: int = 1, **given):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        shared = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        shared["LOCAL_WORLD_SIZE"] = str(count // machines)
+        ranks = [{**shared, "RANK": str(rank)} for rank in range(count)]
+        named = [{"ENVIRONMENT": environment, **given} for environment in ranks]
+        started = [
+            context.Process(target=runpy.run_path, args=(str(program), names, "__main__"), daemon=True)
+            for names in named
+        ]
+        for process in started:
+            process.start()
+        return started
+
+    return start
 
 
 @pytest.fixture(autouse=True)

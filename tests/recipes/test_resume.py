@@ -1,6 +1,7 @@
 """A run that is killed, stopped or spread over processes gives what an undisturbed one gives."""
 
 import os
+import platform
 import re
 import signal
 import socket
@@ -19,14 +20,6 @@ from electra.recipes.pretrain import pretrain
 PATIENCE = 600  # seconds for another process: a busy machine takes minutes to start one
 KILL = str(Path(__file__).with_name("kill.py"))
 TWO_STAGE = ["objective.algorithm=two_stage", "objective.generator.width=1.0", "objective.generator.sharing=none"]
-VARIANTS = [
-    *(
-        f"objective.name={name}"
-        for name in ("mlm", "electra_15", "corrective", "replace_mlm", "all_tokens_mlm", "electric")
-    ),
-    *(f"objective.generator.{key}" for key in ("sharing=gdes", "sharing=none", "kind=two_tower", "kind=unigram")),
-    "objective.algorithm=adversarial",
-]
 UNLIKE_CLOCKS = """import itertools, os, types
 from electra.cli import main
 from electra.training import loop
@@ -186,23 +179,6 @@ def together(arguments, *program):
     return [(*process.communicate(timeout=PATIENCE), process.returncode) for process in processes]
 
 
-@pytest.mark.parametrize(
-    "override", ["train.micro_batch_size=4", *(pytest.param(key, marks=pytest.mark.slow) for key in VARIANTS)]
-)
-def test_two_processes_train_what_one_trains(arguments, config, held_out, records, override):
-    assert [code for *_, code in together(arguments(override, "model.dropout=0.0", out="two"))] == [0, 0]
-    alone = pretrain(config(override, "model.dropout=0.0", out="one"))
-    shared = alone.with_name("two")
-    assert len(held_out(alone)) == 3
-    for ours, theirs in zip(held_out(alone), held_out(shared), strict=True):
-        assert ours == pytest.approx(theirs, rel=2e-3)
-    losses = [[line["loss"] for line in records(run) if "loss" in line] for run in (alone, shared)]
-    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
-    one, two = (electra.load(run).network.state_dict() for run in (alone, shared))
-    for name, tensor in one.items():
-        assert (tensor - two[name]).abs().max() < 1e-3, name
-
-
 @pytest.mark.slow
 def test_two_processes_agree_on_when_the_time_is_over(arguments, config, held_out):
     outcome = together(arguments(f"train.hours={4 / 3600}", "evaluate.every=1_000_000"), ("-c", UNLIKE_CLOCKS))
@@ -218,7 +194,8 @@ def test_a_process_that_is_gone_is_no_bug_of_the_others(arguments, config):
     second.communicate()
     _, errors = first.communicate(timeout=PATIENCE)
     assert first.returncode == 2
-    assert errors.splitlines()[-1] == "electra: a worker exited (its error is above); restart all of them to resume"
+    gone = f"rank 1 on {platform.node()} exited or cannot be reached"
+    assert errors.splitlines()[-1] == f"electra: {gone}; restart all processes to resume"
 
 
 def test_a_refusal_by_the_first_process_is_no_bug_of_the_others(arguments, tmp_path):

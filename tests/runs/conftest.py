@@ -14,6 +14,12 @@ for word in "$@"; do line="$line$word$(printf '\\037')"; done
 printf '%s\\n' "$line" >>"$RECORD" # in one go: scripts run several at once
 case " $* " in *" $FAIL "*) exit 1 ;; esac
 """
+LAUNCHERS = {  # each runs what it is to launch
+    "scontrol": "#!/bin/sh\necho node1\necho node2\n",
+    "srun": '#!/bin/sh\nwhile [ "$1" != torchrun ]; do shift; done\nexec "$@"\n',
+    "torchrun": '#!/bin/sh\necho "$*" >"$RECORD.torchrun"\nwhile [ "$1" != electra ]; do shift; done\nexec "$@"\n',
+}
+SLURM = {"SLURM_JOB_NODELIST": "node[1-2]", "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_ID": "7", "SLURM_GPUS_ON_NODE": "8"}
 
 
 @pytest.fixture(scope="session")
@@ -23,10 +29,11 @@ def recorded(tmp_path_factory) -> Callable[..., list[list[str]]]:
     def run(script: str, *arguments: str, **environment: str) -> list[list[str]]:
         folder = tmp_path_factory.mktemp("recorded")
         (folder / "bin").mkdir()
-        (folder / "bin" / "electra").write_text(RECORDER)
-        (folder / "bin" / "electra").chmod(0o755)
+        for name, program in {"electra": RECORDER, **LAUNCHERS}.items():
+            (folder / "bin" / name).write_text(program)
+            (folder / "bin" / name).chmod(0o755)
         path = f"{folder / 'bin'}:{os.environ['PATH']}"
-        settings = os.environ | {"PATH": path, "RECORD": str(folder / "record"), "FAIL": "none"} | environment
+        settings = os.environ | {"PATH": path, "RECORD": str(folder / "record"), "FAIL": "none"} | SLURM | environment
         subprocess.run(
             ["sh", ROOT / "runs" / script, *arguments],
             cwd=folder,

@@ -15,6 +15,7 @@ ARGUMENTS = {
     "ablations.sh": ["corpus", "glue", "out", "8_000"],
     "record.sh": ["10", "vocab.txt", "tasks", "out", "a.txt", "b.txt"],
     "embedded.sh": ["out", "1", "a.txt"],
+    "slurm.sh": ["base", "data=corpus", "out=runs/base"],
 }
 
 

@@ -1,6 +1,6 @@
-"""Update every objective with this process's rows of some batches: `python ranks.py OUT`, with torchrun's variables."""
+"""Update every objective with this process's rows of some batches: `launch` starts it."""
 
-import sys
+import os
 
 import torch
 
@@ -9,6 +9,7 @@ from electra.data.feeding.batch import Batch
 from electra.data.tokens.tokenizer import SPECIAL_TOKENS, wordpiece
 from electra.objectives.build import build_objective
 from electra.objectives.draws import draw
+from electra.training import buckets
 from electra.training.processes import joined
 from electra.training.update import Update
 
@@ -21,6 +22,7 @@ OBJECTIVES = [
     *(f"objective.generator.{key}" for key in ("sharing=gdes", "kind=uniform", "kind=two_tower")),
 ]
 SHAPE = "layers=1 hidden_size=16 heads=1 embedding_size=8 feed_forward_size=32 max_length=32 vocab_size=64".split()
+TRAIN = ["train.length=24", "train.clip_norm=1000.0", "train.optimizer=muon"]
 WORDS = wordpiece([*SPECIAL_TOKENS, *map(str, range(64 - len(SPECIAL_TOKENS)))])
 
 
@@ -37,26 +39,29 @@ def micro_batches(rank, ranks):
         yield Batch(ids[own], attention[own], None), draws
 
 
-def updated(processes):
-    """Return for each objective its mean gradient, its weights after an update, and the mean loss of the processes."""
+def updated(processes, *overrides):
+    """Return for each objective loss and gradient norm, the weights and the optimizer's state after two updates."""
     found = {}
     for override in OBJECTIVES:
         shape = [f"model.{key}" for key in SHAPE]
-        config = load_config("tiny", [*shape, "train.length=24", "train.clip_norm=1000.0", override])
+        config = load_config("tiny", [*shape, *TRAIN, override, *overrides])
         torch.manual_seed(0)
         objective = build_objective(config.objective, config.model, WORDS)
         for parameter in objective.parameters():
             torch.nn.init.normal_(parameter, std=0.2)
         update = Update(objective, config.train, processes)
-        _, loss = update(micro_batches(processes.rank, processes.world_size), 1e-3)
-        mean = torch.as_tensor(processes.mean(loss.detach()))
-        found[override] = update.weights.gradient.clone(), update.weights.values.clone(), mean
+        for _ in range(2):  # from the second on, sums begin during the backward pass
+            _, loss = update(list(micro_batches(processes.rank, processes.world_size)), 1e-3)
+        numbers = torch.stack([torch.as_tensor(processes.mean(loss.detach())), update.optimizer.norm])
+        found[override] = numbers, dict(objective.named_parameters()), update.optimizer.tensors()
     return found
 
 
 if __name__ == "__main__":
+    os.environ.update(ENVIRONMENT)  # noqa: F821
     torch.set_num_threads(1)
+    buckets.BUCKET = 2**11  # bytes: these models are small
     with joined("cpu") as processes:
-        found = updated(processes)
+        found = updated(processes, *overrides)  # noqa: F821
         if processes.first:
-            torch.save(found, sys.argv[1])
+            torch.save(found, out)  # noqa: F821

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from electra.training.capture import Captured, _mapped, nothing_collected
+from electra.training.capture import Captured, mapped, nothing_collected
 
 
 class Named(NamedTuple):
@@ -23,7 +23,7 @@ class Data:
 
 def test_every_tensor_of_a_result_is_mapped_and_the_rest_is_unchanged():
     one, two = torch.ones(1), torch.ones(2)
-    found = _mapped((Named(one, "first"), Data(two, {"all": (one, two)}), None), lambda tensor: tensor + 1)
+    found = mapped((Named(one, "first"), Data(two, {"all": (one, two)}), None), lambda tensor: tensor + 1)
     named, data, nothing = found
     assert isinstance(named, Named)
     assert isinstance(data, Data)

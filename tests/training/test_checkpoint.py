@@ -6,7 +6,7 @@ from torch import nn
 
 from electra.config.load import load_config
 from electra.errors import CheckpointError
-from electra.training.checkpoint import Checkpoints, NoCheckpoints
+from electra.training.checkpoint import Checkpoints, NoCheckpoints, SharedCheckpoints
 from electra.training.optim import build_optimizer
 
 
@@ -152,3 +152,50 @@ def test_a_checkpoint_of_another_network_is_refused(checkpoints):
     module.append(nn.Linear(2, 2))
     with pytest.raises(CheckpointError, match=r"another model: 3\.bias is only in the model, not in the checkpoint$"):
         checkpoints.restore(module, optimizer)
+
+
+@pytest.fixture
+def shared(checkpoints, group_of_one):
+    """Of a group of processes, in the same folder."""
+    return SharedCheckpoints(checkpoints.folder, 2, group_of_one)
+
+
+def test_a_shared_checkpoint_is_restored_by_a_single_process_and_the_other_way_round(checkpoints, shared):
+    for writer, reader, step in ((shared, checkpoints, 1), (checkpoints, shared, 2)):
+        module, ours = trained(step)
+        writer.save(module, ours, {"step": step}, best=False)
+        writer.wait()
+        other, theirs = trained(3)
+        assert reader.restore(other, theirs).state == {"step": step}
+        assert all(torch.equal(value, other.state_dict()[name]) for name, value in module.state_dict().items())
+        assert all(torch.equal(tensor, theirs.tensors()[name]) for name, tensor in ours.tensors().items())
+
+
+def test_a_shared_checkpoint_holds_what_was_there_when_it_was_saved(checkpoints, shared):
+    module, optimizer = trained(1)
+    before = module[0].weight.detach().clone()
+    shared.save(module, optimizer, {"step": 1}, best=True)
+    module[0].weight.data.zero_()
+    shared.wait()
+    checkpoints.restore(module, optimizer)
+    assert torch.equal(module[0].weight, before)
+    assert (checkpoints.folder / "best").read_text() == "step-00000001"
+
+
+def test_a_damaged_shared_checkpoint_is_skipped(shared):
+    for step in (1, 2):
+        save(shared, step)
+    shared.wait()
+    next(shared.steps()[-1].glob("*.safetensors")).write_bytes(b"other")
+    assert shared.restore(*trained(2)).state["step"] == 1
+
+
+def test_an_error_in_the_background_is_raised_by_the_next_call(shared, monkeypatch):
+    def full(*given):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("torch.distributed.checkpoint.hf_storage.HuggingFaceStorageWriter.write_data", full)
+    save(shared, 1)
+    with pytest.raises(CheckpointError, match=r"^cannot write .*: rank 0 on .*No space left on device"):
+        save(shared, 2)
+    assert shared.steps() == []

@@ -7,7 +7,7 @@ import torch
 import electra
 from electra.errors import ConfigError
 from electra.recipes.train import train
-from electra.training.processes import joined
+from electra.training.processes import _hosts, joined
 
 TORCHRUN = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
 
@@ -26,6 +26,24 @@ def test_only_one_module_knows_of_other_processes():
 def test_an_incomplete_launch_names_the_missing_variable(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(ConfigError, match=r"^WORLD_SIZE is set, but RANK is not; start with torchrun, or unset"):
+        joined("cpu").__enter__()
+
+
+def test_processes_with_different_software_do_not_begin(monkeypatch, group_of_one):
+    def gathered(found, own):
+        found[:] = [own, ("node7", "electra 0.0 with torch 1.0")]
+
+    monkeypatch.setattr("torch.distributed.all_gather_object", gathered)
+    with pytest.raises(
+        ConfigError, match=r"^rank 1 on node7 has electra 0.0 with torch 1.0, but rank 0 on .* the same"
+    ):
+        _hosts(2)
+
+
+def test_an_address_that_nobody_answers_is_named(monkeypatch):
+    for name, value in {**TORCHRUN, "MASTER_ADDR": "does-not-exist.invalid"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match=r"^cannot meet the other processes at does-not-exist.invalid:1: "):
         joined("cpu").__enter__()
 
 

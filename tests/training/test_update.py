@@ -1,8 +1,4 @@
-import os
 import runpy
-import socket
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,16 +8,27 @@ from torch import Tensor, nn
 
 from electra.config.load import load_config
 from electra.errors import ConfigError
-from electra.training.processes import Processes
+from electra.objectives.base import Term
+from electra.training import buckets
+from electra.training.processes import Processes, joined
 from electra.training.update import Update
+
+ALONE = Processes(0, 1, torch.device("cpu"))
+RANKS = Path(__file__).with_name("ranks.py")
 
 
 @dataclass(frozen=True)
 class Result:
     loss: Tensor
 
+    @property
+    def terms(self) -> list[Term]:
+        return [Term(1.0, self.loss, torch.ones_like(self.loss))]
+
 
 class Squares(nn.Linear):
+    recordable = True
+
     def forward(self, part: dict[str, Tensor]) -> Result:
         return Result(super().forward(part["x"]).float().square().mean())
 
@@ -37,9 +44,9 @@ class ByRows(Squares):
         return part["x"].size(0) / 8
 
 
-def update_of(module, execution, device="cpu"):
+def update_of(module, execution, processes=ALONE):
     config = load_config("tiny", [f"train.execution={execution}"]).train
-    return Update(module, config, Processes(0, 1, torch.device(device)))
+    return Update(module, config, processes)
 
 
 def test_the_fast_way_needs_a_gpu():
@@ -72,32 +79,50 @@ def test_micro_batches_count_by_their_shares():
     torch.testing.assert_close(one.weight, two.weight)
 
 
-def test_two_processes_with_unlike_padding_update_as_one_process_does(tmp_path):
+@pytest.fixture(scope="module")
+def alone():
+    return runpy.run_path(str(RANKS))["updated"](ALONE)
+
+
+@pytest.mark.parametrize(("count", "sharding"), [(2, "none"), (4, "optimizer")])
+def test_processes_with_unlike_padding_update_as_one_process_does(count, sharding, alone, launch, tmp_path):
     """Of every objective: a mean over the processes' own means would weigh padded rows as much as full ones."""
-    program, out = Path(__file__).with_name("ranks.py"), tmp_path / "found"
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    shared = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
-    started = [subprocess.Popen([sys.executable, program, out], env={**shared, "RANK": rank}) for rank in "01"]
-    alone = runpy.run_path(str(program))["updated"](Processes(0, 1, torch.device("cpu")))
-    assert [process.wait(timeout=600) for process in started] == [0, 0]
-    together = torch.load(out)
+    started = launch(RANKS, count, out=tmp_path / "found", overrides=[f"train.sharding={sharding}"])
+    for process in started:
+        process.join()
+    assert [process.exitcode for process in started] == [0] * count
+    together = torch.load(tmp_path / "found")
     assert len(alone) == len(together) > 10
-    for objective, (gradient, values, loss) in alone.items():
-        ours, weights, mean = together[objective]
-        assert gradient.abs().max() > 0.01, objective
-        torch.testing.assert_close(ours, gradient, rtol=1e-4, atol=1e-5 * gradient.abs().max().item(), msg=objective)
-        torch.testing.assert_close(weights, values, rtol=0, atol=1e-5, msg=objective)
-        torch.testing.assert_close(mean, loss, rtol=1e-5, atol=0, msg=objective)
+    for objective, (numbers, weights, state) in alone.items():
+        our_numbers, our_weights, our_state = together[objective]
+        torch.testing.assert_close(our_numbers, numbers, rtol=1e-5, atol=0, msg=objective)
+        torch.testing.assert_close(our_weights, weights, rtol=0, atol=1e-5, msg=objective)
+        assert our_state.keys() == state.keys()
+        for name, tensor in state.items():  # running means of the gradient, and of its square
+            largest = max(part.abs().max().item() for key, part in state.items() if key[:4] == name[:4])
+            assert largest > 1e-6, objective
+            torch.testing.assert_close(our_state[name], tensor, rtol=1e-3, atol=1e-5 * largest, msg=objective)
+
+
+@pytest.fixture(params=["alone", "in a group"])
+def on_gpu(request, monkeypatch):
+    """A process with a GPU, without a group or with one of NCCL."""
+    if request.param == "alone":
+        yield Processes(0, 1, torch.device("cuda"))
+        return
+    for name, value in {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(buckets, "BUCKET", 64)
+    with joined("cuda") as processes:
+        yield processes
 
 
 @pytest.mark.gpu
-def test_a_recorded_update_is_the_plain_one_for_every_shape():
+def test_a_recorded_update_is_the_plain_one_for_every_shape(on_gpu):
     torch.manual_seed(0)
     fast, plain = Squares(64, 64).cuda(), Squares(64, 64).cuda()
     plain.load_state_dict(fast.state_dict())
-    recorded, reference = update_of(fast, "fast", "cuda"), update_of(plain, "plain", "cuda")
+    recorded, reference = update_of(fast, "fast", on_gpu), update_of(plain, "plain", Processes(0, 1, on_gpu.device))
     for step in range(8):
         rows = 16 if step % 2 else 32
         x = torch.randn(rows, 64, generator=torch.Generator("cuda").manual_seed(step), device="cuda")
@@ -105,4 +130,6 @@ def test_a_recorded_update_is_the_plain_one_for_every_shape():
         reference([({"x": part},) for part in x.chunk(4)], 1e-3)
         torch.testing.assert_close(recorded.optimizer.norm, reference.optimizer.norm, rtol=2e-2, atol=0)
         torch.testing.assert_close(recorded.optimizer.means, reference.optimizer.means, rtol=0, atol=1e-3)
+        assert recorded.pace.seconds() > 0 or not on_gpu.grouped
     torch.testing.assert_close(fast.weight, plain.weight, rtol=0, atol=2e-3)
+    recorded.release()  # otherwise NCCL would wait for the graphs when the group ends

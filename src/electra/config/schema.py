@@ -57,6 +57,9 @@ class TrainConfig(Section):
     execution: Literal["auto", "plain", "compiled", "fast"] = Field(
         "auto", description="plain PyTorch, torch.compile, or our kernels in CUDA graphs (fast); auto: fast on a GPU"
     )
+    sharding: Literal["none", "optimizer"] = Field(
+        "none", description="optimizer: each process of a machine keeps only its share of the optimizer's state"
+    )
 
     @property
     def smallest_batch(self) -> int:

@@ -82,7 +82,7 @@ def finetune(config: FinetuneConfig, listeners: Sequence[Listener] | None = None
             for said in tuning.task.detected():
                 listener({"detected": said})
         work = _sweep if config.learning_rates else _tune
-        return work(tuning, Path(config.out), processes, listeners)
+        return work(tuning, Path(config.out), Processes(0, 1, processes.device), listeners)  # without a group
 
 
 def _tune(tuning: Tuning, folder: Path, processes: Processes, listeners: Sequence[Listener]) -> Results:

@@ -65,6 +65,7 @@ def record_environment(folder: Path, processes: Processes) -> None:
     now = {
         "device": device_name(processes.device),
         "processes": processes.world_size,
+        "machines": len(set(processes.hosts)),
         "electra": __version__,
         "torch": torch.__version__,
         "python": platform.python_version(),

@@ -5,7 +5,7 @@ The loop that calls it is `electra.training.loop`; together they are all there i
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -38,14 +38,14 @@ from electra.recipes.flops import count_flops
 from electra.recipes.hardware import fitting, matrix_peak, record_environment
 from electra.recipes.plan import MOST_EPOCHS
 from electra.recipes.verdict import doctor
-from electra.training.checkpoint import Checkpoints
+from electra.training.checkpoint import make_checkpoints
 from electra.training.loop import Every, Training, train
 from electra.training.processes import Processes, joined
 from electra.training.progress import watched
 from electra.training.run import Listener, Record, Run, check_place, read_records
 from electra.training.schedule import length_at, micro_batches, micro_batches_before, total_steps
 from electra.training.trackers import trackers
-from electra.training.update import Network
+from electra.training.update import MicroBatches, Network
 
 DRY = "the text runs dry"
 FIXED = 20_200_323  # the seed of held-out masks: the same for every run, so that runs compare
@@ -62,9 +62,11 @@ def pretrain(config: PretrainConfig, listeners: Sequence[Listener] | None = None
     if not config.data or config.out is None:
         raise ConfigError("pretrain needs data=CORPUS and out=RUN")
     with joined(config.device) as processes, watched(listeners) as listeners:
+        check_division(config, processes)
         corpora = Corpora(config)
         config = corpora.fit(config)
-        corpora.check_files()  # in every process: machines may have copies of their own
+        if processes.place == 0:  # on every machine: each may have copies of its own
+            corpora.check_files()
         *before, last = objective_class(config.objective).stages(config.objective)
         final = Pretraining(config, last, corpora, processes, listeners)
         with final.opened():
@@ -74,6 +76,16 @@ def pretrain(config: PretrainConfig, listeners: Sequence[Listener] | None = None
                     first.work()
             final.work()
     return Path(config.out or "")
+
+
+def check_division(config: PretrainConfig, processes: Processes) -> None:
+    """Raise an error unless the processes can divide every batch evenly."""
+    if config.train.smallest_batch % processes.world_size:
+        key = "train.micro_batch_size" if config.train.micro_batch_size else "train.batch_size"
+        raise ConfigError(
+            f"{processes.world_size} processes cannot divide {key}={config.train.smallest_batch} evenly; "
+            "start another number of them, or change it"
+        )
 
 
 def check(config: PretrainConfig) -> PretrainConfig:
@@ -99,7 +111,7 @@ class Pretraining(Training):
         self.listeners = listeners
         self.run = Run(Path(config.out or ""), [*listeners, self._watch])
         self.again = again or f"electra pretrain {self.run.config}"  # also for a run that `electra train` began
-        self.checkpoints = Checkpoints(self.run.folder / "checkpoints", config.checkpoint.keep)
+        self.checkpoints = make_checkpoints(self.run.folder / "checkpoints", config.checkpoint.keep, processes)
         self.every = Every(config.evaluate.every, config.checkpoint.every, config.log.every)
         self.remedy = (
             "lower train.learning_rate or raise train.warmup_steps, and resume from the last good checkpoint: "
@@ -175,7 +187,7 @@ class Pretraining(Training):
             self.run.write_config(self.config)
             record_environment(self.run.folder, self.processes)
 
-    def updates(self, step: int) -> Iterator[tuple[int, Iterator[Input]]]:
+    def updates(self, step: int) -> Iterator[tuple[int, MicroBatches]]:
         train = self.config.train
         number = micro_batches_before(train, step)
         loader = Loader(
@@ -190,7 +202,10 @@ class Pretraining(Training):
         stream = loader.batches(number)
         while True:
             count, length = micro_batches(train, step), length_at(train, step)
-            yield count * train.smallest_batch * train.length, self._inputs(stream, number, count, length)
+            yield (
+                count * train.smallest_batch * train.length,
+                _Counted(count, self._inputs(stream, number, count, length)),
+            )
             number += count
             step += 1
 
@@ -204,23 +219,30 @@ class Pretraining(Training):
 
     @torch.no_grad()
     def evaluate(self, network: Network) -> dict[str, float]:
-        """Measure on held-out text with the same masks and samples each time, without dropout."""
+        """Measure on held-out text with the same masks and samples each time, without dropout; each process a share."""
         if self.heldout is None:
             return {}
         objective: Any = self.module.eval()
         steps: list[Step] = []
         shares: list[Tensor] = []
-        parts = self.config.train.batch_size // self._heldout_rows
-        for micro in range(self.config.evaluate.batches * parts):
+        parts, rank, ranks = (
+            self.config.train.batch_size // self._heldout_rows,
+            self.processes.rank,
+            self.processes.world_size,
+        )
+        for micro in range(rank, self.config.evaluate.batches * parts, ranks):
             batch = self.heldout.batch(micro)
             number, part = divmod(micro, parts)
             draws = draw(FIXED, number, *batch.ids.shape, part=part, parts=parts, device=batch.ids.device)
-            steps.append(network(batch, draws))
-            shares.append(objective.share(batch, draws))
+            step = network(batch, draws)
             if micro == 0:
-                self.samples = take_samples(steps[0], batch, self.corpora.tokenizer)
+                self.samples = take_samples(step, batch, self.corpora.tokenizer)
+            steps.append(replace(step, shown=step.shown[:0]))
+            shares.append(objective.share(batch, draws))
         self.module.train()
-        return summarize(steps, [share.item() for share in shares])
+        found = self.processes.gathered((tuple(steps), [share.item() for share in shares]))
+        ordered = ([each for turn in zip(*parts, strict=True) for each in turn] for parts in zip(*found, strict=True))
+        return self.processes.shared(summarize(*ordered) if found else {})
 
     def _heldout(self) -> Loader | None:
         counts = [sum(map(len, corpus.shards("heldout"))) for corpus in self.corpora]
@@ -242,7 +264,7 @@ class Pretraining(Training):
 
     @property
     def _heldout_rows(self) -> int:
-        """Sequences of a held-out micro-batch: every process reads all of them, as many at once as in training."""
+        """Sequences of a held-out micro-batch: as many at once as in training."""
         return self.config.train.smallest_batch // self.processes.world_size
 
     def metrics(self, result: Step, tokens_per_second: float) -> dict[str, float]:
@@ -295,6 +317,20 @@ class Pretraining(Training):
         if record.get("tokens", 0) <= MOST_EPOCHS * self.text_tokens:
             return []
         return [f"{DRY}: it was read {MOST_EPOCHS} times; use more text or fewer hours"]
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """Inputs that are made one at a time, each right before it is used: dropout depends on it."""
+
+    count: int
+    inputs: Iterator[Input]
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[Input]:
+        return self.inputs
 
 
 def trained_model(objective: Objective, tokenizer: Tokenizer) -> Pretrained:

@@ -35,12 +35,12 @@ class Speed:
 class JointStep:
     """One update as `electra pretrain` makes it, on given ids."""
 
-    def __init__(self, config: PretrainConfig, device: torch.device) -> None:
+    def __init__(self, config: PretrainConfig, device: torch.device, processes: Processes | None = None) -> None:
         self.config, self.device, self.number = config, device, 0
         counts = torch.ones(config.model.vocab_size)  # the time does not depend on them
         words = map(str, range(config.model.vocab_size - len(SPECIAL_TOKENS)))  # meaningless
         objective = build_objective(config.objective, config.model, wordpiece([*SPECIAL_TOKENS, *words]), counts)
-        self.update = Update[Step](objective.to(device), config.train, Processes(0, 1, device))
+        self.update = Update[Step](objective.to(device), config.train, processes or Processes(0, 1, device))
 
     def operations(self) -> dict[str, str]:
         """Return the implementation of each operation in the step."""

@@ -39,8 +39,12 @@ class Captured(Generic[Result]):
         graph.replay()
         return result
 
+    def release(self) -> None:
+        """Free the recordings: a group of processes that they use cannot end before."""
+        self.recorded.clear()
+
     def _record(self, inputs: Any) -> tuple[torch.cuda.CUDAGraph, Any, Result]:
-        places, before = _mapped(inputs, Tensor.clone), [kept.clone() for kept in self.changes]
+        places, before = mapped(inputs, Tensor.clone), [kept.clone() for kept in self.changes]
         state = torch.cuda.get_rng_state()
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
@@ -53,7 +57,7 @@ class Captured(Generic[Result]):
         graph = torch.cuda.CUDAGraph()
         # Record only calls of this thread: another one may be reading batches.
         with nothing_collected(), torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
-            result = _mapped(self.function(*places), Tensor.detach)  # autograd would tie the weights to this recording
+            result = mapped(self.function(*places), Tensor.detach)  # autograd would tie the weights to this recording
         torch.cuda.set_rng_state(state)
         return graph, places, result
 
@@ -79,14 +83,15 @@ def _tensors(value: Any) -> Iterator[Tensor]:
             yield from _tensors(part)
 
 
-def _mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
+def mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """Return a value with every tensor in its dataclasses, tuples and dicts changed."""
     if isinstance(value, Tensor):
         return change(value)
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **_mapped(vars(value), change))
+        return replace(value, **mapped(vars(value), change))
     if isinstance(value, dict):
-        return {name: _mapped(part, change) for name, part in value.items()}
+        return {name: mapped(part, change) for name, part in value.items()}
     if isinstance(value, tuple):
-        parts = [_mapped(part, change) for part in value]
+        parts = [mapped(part, change) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     return value

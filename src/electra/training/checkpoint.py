@@ -1,10 +1,13 @@
 """Checkpoints: everything that a run needs to resume as if it had never stopped.
 
 A checkpoint is a folder `step-00001000` with the weights and the optimizer's tensors as safetensors, and `state.json`
-with the rest and the checksums of all three. It is written atomically: under a temporary name, then renamed.
+with the rest and the checksums of the other files. It is written atomically: under a temporary name, then renamed.
+Several processes divide the tensors among files of their own; any number of processes can resume from either kind.
 """
 
 import shutil
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,8 +27,11 @@ from electra.data.files import (
 from electra.errors import CheckpointError
 from electra.model.tensors import read_safe, write_tensors
 from electra.training.optim import Optimizer
+from electra.training.processes import Processes
 
-WEIGHTS, OPTIMIZER, STATE = "weights.safetensors", "optimizer.safetensors", "state.json"
+STATE = "state.json"
+SUFFIX = ".safetensors"
+Tensors = dict[str, dict[str, Tensor]]  # by kind, weights or optimizer, and by name
 
 
 @dataclass(frozen=True)
@@ -44,14 +50,30 @@ class Checkpoints:
 
     def save(self, module: nn.Module, optimizer: Optimizer, state: dict[str, Any], best: bool) -> None:
         """Write a checkpoint; `state` contains the step."""
+        written = self._begin(state)
+        for kind, tensors in _tensors_of(module, optimizer).items():
+            write_tensors(
+                {name: tensor.detach().clone() for name, tensor in tensors.items()}, written / (kind + SUFFIX)
+            )
+            sync(written / (kind + SUFFIX))
+        self._finish(written, state, best)
+
+    def wait(self) -> None:
+        """Wait until the latest checkpoint is written."""
+
+    def _begin(self, state: dict[str, Any]) -> Path:
+        """Return an empty folder for the tensors of a checkpoint."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        name = _name(state["step"])
         for partial in self.folder.glob(".step-*.partial"):  # left by a kill while writing or removing a checkpoint
             shutil.rmtree(partial)
-        written = partial_path(self.folder / name)
-        written.mkdir()
-        tensors = {WEIGHTS: _tensors_of(module), OPTIMIZER: optimizer.tensors()}
-        sums = {name: _write(found, written / name) for name, found in tensors.items()}
+        written = partial_path(self.folder / _name(state["step"]))
+        written.mkdir(exist_ok=True)
+        return written
+
+    def _finish(self, written: Path, state: dict[str, Any], best: bool) -> None:
+        """Make a folder with tensors the newest checkpoint."""
+        name = _name(state["step"])
+        sums = {path.name: file_sha256(path) for path in sorted(written.iterdir())}
         write_sealed(written / STATE, {**state, "sha256": sums})
         shutil.rmtree(self.folder / name, ignore_errors=True)  # from before the run resumed at an older checkpoint
         if best:  # written first: if the process is killed in between, the resumed run reaches this step again
@@ -75,8 +97,9 @@ class Checkpoints:
         damaged: list[Path] = []
         for path in reversed(self.steps()):
             if (state := _verified_state(path)) is not None:
-                _load(path / WEIGHTS, _tensors_of(module))
-                _load(path / OPTIMIZER, optimizer.tensors())
+                wanted = _tensors_of(module, optimizer)
+                _load(path, _read(path, state.pop("sha256")), wanted)
+                optimizer.adopt(wanted["optimizer"])
                 optimizer.weights.refresh(frozen=True)
                 return Restored(state, damaged)
             damaged.append(path)
@@ -107,38 +130,85 @@ class NoCheckpoints(Checkpoints):
         return []
 
 
+class SharedCheckpoints(Checkpoints):
+    """The checkpoints of several processes, which all call it: those of the first machine write, in the background.
+
+    Each of them writes some of the tensors. Together they have all, since only the processes of a machine divide them.
+    """
+
+    def __init__(self, folder: Path, keep: int, processes: Processes) -> None:
+        super().__init__(folder, keep)
+        self.processes = processes
+        self.writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self.writing: Future[None] | None = None
+
+    def save(self, module: nn.Module, optimizer: Optimizer, state: dict[str, Any], best: bool) -> None:
+        """Copy the tensors and begin to write them; an error in writing is raised by the next call or `wait`."""
+        self.wait()
+        if not self.processes.writes:
+            return
+        kinds = _tensors_of(module, optimizer).items()
+        copies = {f"{kind}.{name}": _copied(tensor) for kind, found in kinds for name, tensor in found.items()}
+        self.writing = self.writer.submit(self._write, copies, state, best)
+
+    def wait(self) -> None:
+        if self.writing:
+            self.writing.result()
+
+    def _write(self, tensors: dict[str, Tensor], state: dict[str, Any], best: bool) -> None:
+        written = self._begin(state) if self.processes.first else partial_path(self.folder / _name(state["step"]))
+        self.processes.write(tensors, written)
+        if self.processes.first:
+            self._finish(written, state, best)
+
+
+def make_checkpoints(folder: Path, keep: int, processes: Processes) -> Checkpoints:
+    """Return the checkpoints of a run, by the number of its processes."""
+    return SharedCheckpoints(folder, keep, processes) if processes.world_size > 1 else Checkpoints(folder, keep)
+
+
 def _name(step: int) -> str:
     return f"step-{step:08d}"
 
 
+def _read(path: Path, files: Iterable[str]) -> Tensors:
+    """Read the tensors of a checkpoint: from a file of each kind, or from files with the kind in their names."""
+    found: Tensors = {"weights": {}, "optimizer": {}}
+    for file in files:
+        whole, tensors = file.removesuffix(SUFFIX), read_safe(path / file)
+        named = {f"{whole}.{name}": tensor for name, tensor in tensors.items()} if whole in found else tensors
+        for key, tensor in named.items():
+            kind, _, name = key.partition(".")
+            found[kind][name] = tensor
+    return found
+
+
 @torch.no_grad()
-def _load(path: Path, wanted: dict[str, Tensor]) -> None:
-    found, checkpoint = read_safe(path), path.parent
-    if found.keys() != wanted.keys():
-        odd = sorted(found.keys() ^ wanted.keys())[0]
-        where = "the checkpoint, not in the model" if odd in found else "the model, not in the checkpoint"
-        raise CheckpointError(f"{checkpoint} belongs to another model: {odd} is only in {where}")
-    for name, tensor in wanted.items():
-        if tensor.shape != found[name].shape:
-            shapes = f"{tuple(found[name].shape)}, but the model has {tuple(tensor.shape)}"
-            raise CheckpointError(f"{checkpoint} belongs to another model: {name} has shape {shapes}")
-        tensor.copy_(found[name])
+def _load(checkpoint: Path, found: Tensors, wanted: Tensors) -> None:
+    for kind, tensors in wanted.items():
+        if odd := sorted(found[kind].keys() ^ tensors.keys()):
+            where = "the checkpoint, not in the model" if odd[0] in found[kind] else "the model, not in the checkpoint"
+            raise CheckpointError(f"{checkpoint} belongs to another model: {odd[0]} is only in {where}")
+        for name, tensor in tensors.items():
+            if tensor.shape != found[kind][name].shape:
+                shapes = f"{tuple(found[kind][name].shape)}, but the model has {tuple(tensor.shape)}"
+                raise CheckpointError(f"{checkpoint} belongs to another model: {name} has shape {shapes}")
+            tensor.copy_(found[kind][name])
 
 
-def _tensors_of(module: nn.Module) -> dict[str, Tensor]:
-    """Return all tensors by name, those shared between modules only once."""
+def _tensors_of(module: nn.Module, optimizer: Optimizer) -> Tensors:
+    """Return all tensors by kind and name, those shared between modules only once."""
     buffers = dict(module.named_buffers())
     kept = {name: tensor for name, tensor in module.state_dict().items() if name in buffers}
-    return dict(module.named_parameters()) | kept
+    return {"weights": dict(module.named_parameters()) | kept, "optimizer": optimizer.tensors()}
+
+
+def _copied(tensor: Tensor) -> Tensor:
+    return tensor.detach().to("cpu", copy=True)
 
 
 def _verified_state(path: Path) -> dict[str, Any] | None:
+    """Return the state of a checkpoint with the checksums of its files, or None if it is damaged."""
     state = read_sealed(path / STATE)
-    intact = state and path.name == _name(state["step"]) and not differing_files(path, state.pop("sha256"))
+    intact = state and path.name == _name(state["step"]) and not differing_files(path, state["sha256"])
     return state if intact else None
-
-
-def _write(tensors: dict[str, Tensor], path: Path) -> str:
-    write_tensors({name: tensor.detach().clone() for name, tensor in tensors.items()}, path)
-    sync(path)
-    return file_sha256(path)

@@ -5,7 +5,7 @@ import signal
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from types import FrameType
@@ -16,10 +16,11 @@ from torch import Tensor, nn
 from electra.config.schema import TrainConfig
 from electra.errors import CheckpointError, ElectraError, Stopped
 from electra.training.checkpoint import Checkpoints
+from electra.training.pace import Stragglers
 from electra.training.processes import Processes
 from electra.training.run import Record, Run
 from electra.training.schedule import learning_rate, total_steps
-from electra.training.update import Inputs, Network, Update
+from electra.training.update import MicroBatches, Network, Update
 
 MOST_BAD_STEPS = 20  # consecutive updates without a finite gradient before a run gives up
 
@@ -42,12 +43,12 @@ class Training(ABC):
     warnings: list[str]  # reported before the first step
 
     @abstractmethod
-    def updates(self, step: int) -> Iterator[tuple[int, Iterable[Inputs]]]:
+    def updates(self, step: int) -> Iterator[tuple[int, MicroBatches]]:
         """Yield the tokens and micro-batches of every update from a step on."""
 
     @abstractmethod
     def evaluate(self, network: Network) -> dict[str, float]:
-        """Measure the module on held-out data; `loss`, if present, ranks the checkpoints."""
+        """Measure the module on held-out data, the same in all processes; `loss`, if present, ranks the checkpoints."""
 
     def begin(self) -> None:  # noqa: B027
         """Prepare for the first update of this process; not called when the budget is spent already."""
@@ -113,7 +114,10 @@ def train(training: Training, config: TrainConfig, run: Run, checkpoints: Checkp
     """Train from the newest checkpoint until the budget is spent or it is enough; an earlier stop is an error."""
     trainer = _Trainer(training, config, run, checkpoints, processes)
     with trainer.stop.listening():
-        trainer.work()
+        try:
+            trainer.work()
+        finally:
+            trainer.update.release()
     return trainer.state
 
 
@@ -124,6 +128,7 @@ class _Trainer:
         self.training, self.config, self.run = training, config, run
         self.checkpoints, self.processes = checkpoints, processes
         self.stop = _Stop()
+        self.stragglers = Stragglers(processes.hosts)
         self.update = Update[Any](training.module, config, processes)
         self.optimizer = self.update.optimizer
         self.steps = total_steps(config)
@@ -156,6 +161,7 @@ class _Trainer:
         self._evaluate()
         evaluated = time.monotonic()
         self._save()
+        self.checkpoints.wait()
         saved = time.monotonic()
         # Writing the model takes as long as a checkpoint.
         self.state.ending = (evaluated - began) + 2 * (saved - evaluated)
@@ -202,6 +208,7 @@ class _Trainer:
             self._save()
             if self.processes.first and state.step:
                 training.finish()
+        self.checkpoints.wait()
         self.processes.wait()
         if progress < 1 and not training.enough():  # an error, so that a script does not continue with half a model
             again = "resumes it" if self.checkpoints.hold_updates() else "starts it again"
@@ -246,6 +253,7 @@ class _Trainer:
         position = self._position()
         loss = loss.detach().clone()
         self.processes.add_up(loss)
+        paces = self.processes.everyones(self.update.pace.seconds())
         if not self.processes.first:
             return
         now, (then, tokens_then) = time.monotonic(), self.logged
@@ -256,14 +264,19 @@ class _Trainer:
             "gradient_norm": norm,
             "skipped": self.state.skipped,
             "tokens_per_second": round(speed, 1),
+            **(self.stragglers.measure(paces) if len(paces) > 1 else {}),
             **self.training.metrics(result, speed),
             "loss": loss.item() / self.processes.world_size,
         }
         self.logged = (time.monotonic(), self.state.tokens)
         self.run.report(record)
+        if len(paces) > 1:
+            self.run.note_paces({"step": self.state.step, "seconds": [round(seconds, 6) for seconds in paces]})
+        for warning in self.stragglers.warnings(paces):
+            self.run.report({"step": self.state.step, "warning": warning})
 
     def _evaluate(self) -> None:
-        """Evaluate on held-out data, in every process: none waits for another."""
+        """Evaluate on held-out data."""
         began = time.monotonic()
         try:
             found = self.training.evaluate(self._judge)
@@ -302,5 +315,4 @@ class _Trainer:
         self.saved_at = self.state.step
         self._count_skipped()
         self.state.seconds = time.monotonic() - self.started
-        if self.processes.first:
-            self.checkpoints.save(self.training.module, self.optimizer, asdict(self.state), best)
+        self.checkpoints.save(self.training.module, self.optimizer, asdict(self.state), best)

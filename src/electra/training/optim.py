@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
@@ -9,8 +10,9 @@ from torch.optim.adamw import adamw
 
 from electra.config.schema import TrainConfig
 from electra.training.muon import Muon, block_matrices
+from electra.training.processes import Processes
 from electra.training.streams import SideBySide
-from electra.training.weights import ALIGNED, Group, Weights
+from electra.training.weights import ALIGNED, Group, Weights, up_to
 
 NORM_PART = 2**16  # numbers whose squares a CPU sums at a time
 PIECES = 32  # a group is cut into so many, so that a small one occupies all of the GPU
@@ -24,14 +26,18 @@ class Optimizer:
     The standard AdamW divides m and v by 1 - βᵗ; the original, like BERT, does not: it equals the standard one at
     t = ∞. Muon is the standard one except for the matrices inside the blocks: m ← 0.95 m + 0.05 g;
     w ← w - lr (0.2 √(longer side) O(0.95 m + 0.05 g) + decay · w), where O makes a matrix orthogonal.
-    Nothing here waits for the device, so that an update can be a CUDA graph.
+    Nothing here waits for the device, so that an update can be a CUDA graph. The processes of a machine divide Muon's
+    groups, and with `sharding = optimizer` all groups: each updates its share and keeps only that share of m and v.
     """
 
-    def __init__(self, weights: Weights, config: TrainConfig) -> None:
-        self.weights, self.config = weights, config
+    def __init__(self, weights: Weights, config: TrainConfig, processes: Processes) -> None:
+        self.weights, self.config, self.processes = weights, config, processes
         device = weights.values.device
         self.side_by_side = SideBySide(device)
-        self.means, self.squares = torch.zeros_like(weights.values), torch.zeros_like(weights.values)
+        self.own = {group: self._own(group, part) for group, part in weights.groups.items()}
+        self.kept = _adjacent(self.own)
+        self.means = weights.values.new_zeros(max(part.stop for part in self.kept.values()))
+        self.squares = torch.zeros_like(self.means)
         self.rate = torch.zeros((), device=device)
         self.parts = torch.ones((), device=device)  # weights of the micro-batches in the gradient, summed
         self.norm = torch.zeros((), device=device)
@@ -55,8 +61,10 @@ class Optimizer:
         scale = self.parts * ((self.norm + 1e-6) / config.clip_norm).clamp(min=1.0)
         self.side_by_side(
             partial(self._muon if group.matrix else self._adam, group, part, scale, bad)
-            for group, part in weights.groups.items()
+            for group, part in self.own.items()
         )
+        for group in filter(self._is_divided, self.own):
+            self.processes.collect(self._shares(group, weights.values))
         self.updates.add_(1 - bad)
         self.skipped.add_(bad)
         self.skipped_in_a_row.add_(1).mul_(bad)
@@ -65,8 +73,9 @@ class Optimizer:
     def _adam(self, group: Group, part: slice, scale: Tensor, bad: Tensor) -> None:
         weights, config = self.weights, self.config
         step = torch.full_like(self.updates, 1e9) if config.optimizer == "electra" else self.updates
-        vectors = (weights.values, weights.gradient, self.means, self.squares)
-        values, gradients, means, squares = (_pieces(vector[part]) for vector in vectors)
+        states = (vector[self.kept[group]] for vector in (self.means, self.squares))
+        parts = (weights.values[part], weights.gradient[part], *states)
+        values, gradients, means, squares = map(_pieces, parts)
         adamw(
             values, gradients, means, squares, [], list(step.repeat(len(values)).unbind()), fused=True, maximize=False,
             amsgrad=False, grad_scale=scale, found_inf=bad, lr=self.rate * group.factor, weight_decay=group.decay,
@@ -75,8 +84,22 @@ class Optimizer:
 
     def _muon(self, group: Group, part: slice, scale: Tensor, bad: Tensor) -> None:
         weights = self.weights
-        vectors = (weights.values, weights.gradient, self.means, weights.working)
-        Muon(scale, self.rate, bad, group.factor, group.decay).update(*(group.matrices(v[part]) for v in vectors))
+        means = self.means[self.kept[group]]
+        parts = (weights.values[part], weights.gradient[part], means, weights.working[part])
+        Muon(scale, self.rate, bad, group.factor, group.decay).update(*map(group.matrices, parts))
+
+    def _is_divided(self, group: Group) -> bool:
+        """Return whether the processes of a machine update a share of a group each."""
+        return self.processes.neighbors > 1 and (group.matrix is not None or self.config.sharding == "optimizer")
+
+    def _own(self, group: Group, part: slice) -> slice:
+        """Return the part of the vector that this process updates of a group."""
+        return group.share(part, self.processes.place, self.processes.neighbors) if self._is_divided(group) else part
+
+    def _shares(self, group: Group, vector: Tensor) -> Tensor:
+        """Return all processes' shares of a group in a vector with one number per weight."""
+        start, own, count = self.weights.groups[group].start, self.own[group], self.processes.neighbors
+        return vector[start : start + count * (own.stop - own.start)]
 
     def changes(self) -> list[Tensor]:
         """Return the tensors that a step writes to."""
@@ -86,16 +109,43 @@ class Optimizer:
         return [weights.values, weights.gradient, *copies, self.means, self.squares, *counts]
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the state that the next update depends on besides the weights, as live tensors by name."""
+        """Return the state that the next update depends on besides the weights, by name; all processes call it."""
         weights = self.weights
-        means = {f"mean.{name}": view for name, view in weights.views(self.means).items()}
-        views = weights.views(self.squares).items()
+        means = {f"mean.{name}": view for name, view in weights.views(self._collected(self.means)).items()}
+        views = weights.views(self._collected(self.squares)).items()
         squares = {f"square.{name}": view for name, view in views if not weights.group_of[name].matrix}  # not of Muon
         return {"updates": self.updates, **means, **squares}
 
+    @torch.no_grad()
+    def adopt(self, tensors: dict[str, Tensor]) -> None:
+        """Continue from a state as `tensors` returns it."""
+        self.updates.copy_(tensors["updates"])
+        for kind, vector in (("mean", self.means), ("square", self.squares)):
+            full = torch.zeros_like(self.weights.values)
+            for name, view in self.weights.views(full).items():
+                if (key := f"{kind}.{name}") in tensors:
+                    view.copy_(tensors[key])
+            for group, own in self.own.items():
+                vector[self.kept[group]] = full[own]
+
+    def _collected(self, state: Tensor) -> Tensor:
+        """Return a state with one number per weight, from the shares of all processes of the machine."""
+        if self.own == self.weights.groups:
+            return state
+        full = torch.zeros_like(self.weights.values)
+        for group, own in self.own.items():
+            full[own] = state[self.kept[group]]
+            if self._is_divided(group):
+                self.processes.collect(self._shares(group, full))
+        return full
+
 
 def build_optimizer(
-    module: nn.Module, config: TrainConfig, working: torch.dtype | None = None, rate: Rate = lambda name: 1.0
+    module: nn.Module,
+    config: TrainConfig,
+    working: torch.dtype | None = None,
+    rate: Rate = lambda name: 1.0,
+    processes: Processes | None = None,
 ) -> Optimizer:
     """Lay out a module's weights and make their optimizer; vectors (biases, layer norms) do not decay.
 
@@ -109,7 +159,18 @@ def build_optimizer(
         matrix = (len(weight) // stacked[name], weight.size(1)) if name in stacked else None
         return Group(decay, rate(name), matrix)
 
-    return Optimizer(Weights(module, group, working), config)
+    processes = processes or Processes(0, 1, torch.device("cpu"))
+    return Optimizer(Weights(module, group, working, processes.neighbors), config, processes)
+
+
+def _adjacent(parts: dict[Group, slice]) -> dict[Group, slice]:
+    """Return where each group's part is in a vector of only these parts."""
+    sizes = [up_to(ALIGNED, part.stop - part.start) for part in parts.values()]
+    starts = accumulate(sizes, initial=0)
+    return {
+        group: slice(start, start + part.stop - part.start)
+        for (group, part), start in zip(parts.items(), starts, strict=False)
+    }
 
 
 def _norm(gradient: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ START = "start"  # folder of the model that `electra train` starts from, inside 
 PREPARED = {"text", "tokenizer", START, "corpus", "corpus.partial", "plan.json", "first_stage"}  # of earlier stages
 FREE_TO_CHANGE = (
     *("train.steps", "train.tokens", "train.hours", "checkpoint.", "evaluate.", "log.", "device", "out"),
-    *("train.micro_batch_size", "train.execution"),  # another machine may have less memory, or no GPU
+    *("train.micro_batch_size", "train.execution", "train.sharding"),  # another machine may have less memory, or no GPU
     # Remedies for a diverging run, which is resumed from an earlier checkpoint.
     *("train.learning_rate", "train.warmup_steps", "train.clip_norm", "train.precision"),
     *("seeds", "keep", "checkpoint_every", "log_every"),  # of a fine-tuning
@@ -68,12 +68,16 @@ def held(folder: Path) -> AbstractContextManager[None]:
 
 
 class Run:
-    """Writes a run: `config.toml` before step 1, a line of `metrics.jsonl` per report, examples to `samples.jsonl`."""
+    """Writes a run: `config.toml` before step 1, a line of `metrics.jsonl` per report, examples to `samples.jsonl`.
+
+    Several processes also leave their paces in `ranks.jsonl`.
+    """
 
     def __init__(self, folder: Path, listeners: list[Listener]) -> None:
         self.folder, self.listeners = folder, listeners
         self.config, self.inputs = folder / "config.toml", folder / INPUTS
         self.metrics, self.samples = folder / "metrics.jsonl", folder / "samples.jsonl"
+        self.ranks = folder / "ranks.jsonl"
 
     @contextmanager
     def open(self, config: Root, load: Callable[[Path], Root]) -> Iterator[None]:
@@ -132,6 +136,10 @@ class Run:
     def show(self, record: Record) -> None:
         """Write a record of samples."""
         _append(record, self.samples)
+
+    def note_paces(self, record: Record) -> None:
+        """Write how long each of several processes computed in an update before it first waited for the others."""
+        _append(record, self.ranks)
 
 
 class _Line(BaseModel):

@@ -1,6 +1,6 @@
 """One update of the weights: forward and backward over each micro-batch, then the optimizer."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
@@ -10,12 +10,22 @@ from torch import Tensor
 from electra.config.schema import TrainConfig
 from electra.errors import ConfigError
 from electra.model.precision import autocast, in_bf16
+from electra.training.buckets import Buckets
 from electra.training.capture import Captured
 from electra.training.optim import build_optimizer
+from electra.training.pace import Pace
 from electra.training.processes import Processes
 
 Inputs = tuple[Any, ...]  # arguments of the module
 Network = Callable[..., Any]  # the module, as it is to be called
+
+
+class MicroBatches(Protocol):
+    """The inputs of an update; how many is known before they are read."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Inputs]: ...
 
 
 class HasLoss(Protocol):
@@ -45,34 +55,47 @@ class Update(Generic[Result]):
     """Updates the weights of a module that returns a loss.
 
     Plain: PyTorch's operations one by one. Compiled: the same through torch.compile. Fast: the forward pass uses bf16
-    copies of the weights, for which there are kernels, and in a single process each pass is a CUDA graph.
+    copies of the weights, for which there are kernels, and each pass is a CUDA graph. Several processes sum their
+    gradients during the backward pass of the last micro-batch.
     """
 
     def __init__(self, module: Any, config: TrainConfig, processes: Processes) -> None:
         how = execution(config, processes.device)
         self.module: Learner = module
         self.config, self.processes = config, processes
-        self.optimizer = build_optimizer(module, config, torch.bfloat16 if how == "fast" else None, module.rate)
+        working = torch.bfloat16 if how == "fast" else None
+        self.optimizer = build_optimizer(module, config, working, module.rate, processes)
         self.weights = self.optimizer.weights
+        self.buckets = Buckets(self.weights, processes)
+        self.pace = Pace(processes)
         self._network: Network = torch.compile(self.weights.call) if how == "compiled" else self.weights.call
-        self._first: Callable[..., tuple[Result, Tensor]] = partial(self._forward_and_backward, True)
-        self._next: Callable[..., tuple[Result, Tensor]] = partial(self._forward_and_backward, False)
+        self._passes: dict[tuple[bool, bool], Callable[..., tuple[Result, Tensor]]] = {
+            (first, last): partial(self._forward_and_backward, first, last)
+            for first in (True, False)
+            for last in (True, False)
+        }
         self._step: Callable[[], None] = self.optimizer.step
-        if how == "fast" and processes.world_size == 1:
+        if how == "fast":
             if self.module.recordable:
                 pool, changes = torch.cuda.graph_pool_handle(), [self.weights.gradient, self.optimizer.parts]
-                self._first = Captured(self._first, changes, pool)
-                self._next = Captured(self._next, changes, pool)
+                self._passes = {kind: Captured(work, changes, pool) for kind, work in self._passes.items()}
             self._step = Captured(self.optimizer.step, changes=self.optimizer.changes())
 
-    def __call__(self, micro_batches: Iterable[Inputs], rate: float) -> tuple[Result, Tensor]:
+    def __call__(self, micro_batches: MicroBatches, rate: float) -> tuple[Result, Tensor]:
         """Update with the weighted mean gradient of some micro-batches; return result and loss of the last one."""
-        for number, inputs in enumerate(micro_batches):
-            result = (self._next if number else self._first)(*inputs)
-        self.processes.add_up(self.weights.gradient)
+        self.pace.begin()
+        for number, inputs in enumerate(micro_batches, 1):
+            last = self.processes.grouped and number == len(micro_batches)  # the sum over the processes follows it
+            result = self._passes[number == 1, last](*inputs)
         self.optimizer.rate.fill_(rate)
         self._step()
         return result
+
+    def release(self) -> None:
+        """Free the CUDA graphs."""
+        for work in (*self._passes.values(), self._step):
+            if isinstance(work, Captured):
+                work.release()
 
     def evaluate(self, *inputs: Any) -> Result:
         """Call the module without an update."""
@@ -80,12 +103,14 @@ class Update(Generic[Result]):
             result: Result = self.weights.call(*inputs)
         return result
 
-    def _forward_and_backward(self, first: bool, *inputs: Any) -> tuple[Result, Tensor]:
+    def _forward_and_backward(self, first: bool, last: bool, *inputs: Any) -> tuple[Result, Tensor]:
         with autocast(self.config, self.processes.device):
             result: Result = self._network(*inputs)
+            if first:
+                self.pace.arrive()
             loss = average_loss(result, self.processes)
             share = self.processes.mean(self.module.share(*inputs))
-        self.weights.take_gradient(loss * share, first)
+        (self.buckets if last else self.weights).take_gradient(loss * share, first)
         self.optimizer.count(share * self.processes.world_size, first)
         return result, loss
 
@@ -107,7 +132,7 @@ def average_loss(result: Any, processes: Processes) -> Tensor:
 
     A process with fewer tokens that count weighs less: every term is divided by its mean count over the processes.
     """
-    if processes.world_size == 1:
+    if not processes.grouped:
         loss: Tensor = result.loss
         return loss
     counts = processes.mean(torch.stack([term.count for term in result.terms]))

@@ -4,8 +4,10 @@ Whatever is done with all weights (a norm, an update, a cast, a sum over process
 hundreds.
 """
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -28,6 +30,16 @@ class Group(NamedTuple):
         count = len(part) // (rows * columns)
         return part[: count * rows * columns].view(count, rows, columns)
 
+    @property
+    def unit(self) -> int:
+        """The numbers that stay together when the group is divided: a matrix, or a few numbers."""
+        return math.prod(self.matrix) if self.matrix else ALIGNED
+
+    def share(self, part: slice, place: int, places: int) -> slice:
+        """Return one of equal shares of the group's part of a vector; only padding may be in none of them."""
+        size = (part.stop - part.start) // (self.unit * places) * self.unit
+        return slice(part.start + place * size, part.start + (place + 1) * size)
+
 
 GroupOf = Callable[[str, nn.Parameter], Group]
 
@@ -36,19 +48,21 @@ class Weights:
     """A module's weights, group by group, and the copies that the forward pass uses.
 
     The module's parameters become views of the vector. With a `working` type, the forward pass uses copies of that
-    type, made once per update rather than at each use.
+    type, made once per update rather than at each use. Each group can be divided into as many equal shares as there
+    are `places`.
     """
 
-    def __init__(self, module: nn.Module, group_of: GroupOf, working: torch.dtype | None) -> None:
+    def __init__(self, module: nn.Module, group_of: GroupOf, working: torch.dtype | None, places: int = 1) -> None:
         self.module = module
         trained = {name: weight for name, weight in module.named_parameters() if weight.requires_grad}
         self.group_of = {name: group_of(name, weight) for name, weight in trained.items()}
-        self.groups, self.starts = _lay_out(trained, self.group_of)
+        self.groups, self.starts = _lay_out(trained, self.group_of, places)
         self.shapes = {name: trained[name].shape for name in self.starts}
         first = next(iter(trained.values()))
         size = max(part.stop for part in self.groups.values())
         self.values = torch.zeros(size, dtype=first.dtype, device=first.device)
         self.gradient = torch.zeros_like(self.values)
+        self._gradients = list(self.views(self.gradient).values())
         for name, view in self.views(self.values).items():
             view.copy_(trained[name].detach())
             trained[name].data = view
@@ -75,17 +89,34 @@ class Weights:
 
     def take_gradient(self, loss: Tensor, first: bool) -> None:
         """Compute the gradient of a loss of `call`: overwrite the last update's if it is the first, else add to it."""
-        with self._used():  # a part of the forward pass may run again, to save memory
-            found = torch.autograd.grad(loss, self._seen, allow_unused=True)
-        views = list(self.views(self.gradient).values())
-        pairs = [(view, part) for view, part in zip(views, found, strict=True) if part is not None]
+        found = self.compute_gradient(loss)
+        self.write_gradient(range(len(found)), found, first)
+
+    def compute_gradient(
+        self, loss: Tensor, arrived: Callable[[int, Tensor], None] | None = None
+    ) -> Sequence[Tensor | None]:
+        """Return the gradient of each weight, in the order of the vector; `arrived` is called as soon as one is known.
+
+        A weight that the loss does not depend on has none.
+        """
+        seen: list[Any] = self._seen if arrived else []
+        hooks = [weight.register_hook(partial(arrived, number)) for number, weight in enumerate(seen) if arrived]
+        try:
+            with self._used():  # a part of the forward pass may run again, to save memory
+                return torch.autograd.grad(loss, self._seen, allow_unused=True)
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def write_gradient(self, numbers: Iterable[int], found: Sequence[Tensor | None], first: bool) -> None:
+        """Write some weights' gradients to the vector, or add them to it."""
+        chosen = [(self._gradients[number], found[number]) for number in numbers]
+        pairs = [(view, part) for view, part in chosen if part is not None]
         used, parts = [view for view, _ in pairs], [part for _, part in pairs]
-        if not first:
-            torch._foreach_add_(used, parts)
-            return
-        torch._foreach_copy_(used, parts)
-        for view, part in zip(views, found, strict=True):
-            if part is None:
+        if pairs:
+            (torch._foreach_copy_ if first else torch._foreach_add_)(used, parts)
+        for view, part in chosen:
+            if part is None and first:
                 view.zero_()
 
     @torch.no_grad()
@@ -127,18 +158,21 @@ class _Copies:
                 owner._parameters[name] = own
 
 
-def _lay_out(trained: dict[str, nn.Parameter], group_of: dict[str, Group]) -> tuple[dict[Group, slice], dict[str, int]]:
+def _lay_out(
+    trained: dict[str, nn.Parameter], group_of: dict[str, Group], places: int
+) -> tuple[dict[Group, slice], dict[str, int]]:
     """Return each group's part of the vector, and where each weight starts."""
     groups, starts, end = {}, {}, 0
     for group in dict.fromkeys(group_of.values()):
         start = end
         for name in (name for name in trained if group_of[name] == group):
             starts[name] = end
-            end += trained[name].numel() if group.matrix else _aligned(trained[name].numel())
-        end = _aligned(end)
+            end += trained[name].numel() if group.matrix else up_to(ALIGNED, trained[name].numel())
+        end = start + up_to(ALIGNED, up_to(group.unit * places, end - start))
         groups[group] = slice(start, end)
     return groups, starts
 
 
-def _aligned(count: int) -> int:
-    return -(-count // ALIGNED) * ALIGNED
+def up_to(unit: int, count: int) -> int:
+    """Return the smallest multiple of a unit that is not below a count."""
+    return -(-count // unit) * unit

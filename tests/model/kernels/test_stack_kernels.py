@@ -69,6 +69,16 @@ def test_gradients_do_not_depend_on_the_grouping_of_layers(make, agree, monkeypa
     check(agree, states, *others)
 
 
+def test_the_gradients_of_one_group_are_known_before_the_next_is_computed(make, monkeypatch):
+    states, weights, texts, seeds, gradient = make(3)
+    monkeypatch.setattr(stack, "GROUP", 1)
+    known = []
+    for place, weight in enumerate(weights):
+        weight.register_hook(lambda gradient, layer=place // 12: known.append(layer))
+    torch.autograd.grad(run_blocks(states, weights, bounds_of(texts), seeds, SETTINGS), weights, gradient)
+    assert known == [2] * 12 + [1] * 12 + [0] * 12
+
+
 @pytest.mark.parametrize(
     ("layers", "size", "expected"),
     [(12, 2**28, [(0, 12)]), (5, 2**31, [(3, 5), (1, 3), (0, 1)]), (2, 2**33, [(1, 2), (0, 1)])],

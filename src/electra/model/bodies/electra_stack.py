@@ -1,8 +1,9 @@
-"""All blocks of an encoder as one operation with a custom backward pass.
+"""The blocks of an encoder, many at a time as one operation with a custom backward pass.
 
 Both halves of a block end in norm(x + dropout(branch(x))), so the gradient of x has two terms; the matrix product that
 computes the second one adds it to the first. The backward pass first computes the gradients of the states, block by
-block; the weight gradients follow for many layers at once, from tensors that hold the layers contiguously.
+block; the weight gradients follow for many layers at once, from tensors that hold the layers contiguously. Blocks whose
+state gradients take too much memory together are several such operations.
 Shapes: B sequences, L tokens, T = B · L, H hidden size, F feed-forward size.
 """
 
@@ -49,7 +50,7 @@ class Block(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """Tensors kept for the backward pass, for all layers or for one."""
+    """Tensors kept for the backward pass, for some layers or for one."""
 
     states: Tensor  # (layers + 1, T, H), the input of each block, then the output of the last one
     projected: Tensor  # (layers, B, L, 3H)
@@ -105,18 +106,12 @@ class _Stack(torch.autograd.Function):
         count = len(_Kept._fields)
         kept, blocks = _Kept(*tensors[:count]), _blocks(tensors[count:])
         to_x = gradient.contiguous().flatten(0, 1)
-        to_weights: list[Tensor] = []
-        size = sum(tensor[0].nbytes for tensor in (kept.projected, kept.summed, kept.wide))  # as their gradients
-        for group in cut_into_groups(len(blocks), size):
-            found = _make_room_for_gradients(kept.of(group), context.settings)
-            for layer in reversed(range(group.start, group.stop)):
-                to_x = _backward(
-                    to_x, blocks[layer], kept.of(layer), found.of(layer - group.start), bounds, seeds[layer],
-                    context.settings,
-                )  # fmt: skip
-            to_weights = _finish(kept.of(group), found) + to_weights
-            del found  # free the memory before the next group allocates its own
-        return (to_x.view_as(gradient), None, None, None, None, *to_weights)
+        found = _make_room_for_gradients(kept, context.settings)
+        for layer in reversed(range(len(blocks))):
+            to_x = _backward(
+                to_x, blocks[layer], kept.of(layer), found.of(layer), bounds, seeds[layer], context.settings
+            )
+        return (to_x.view_as(gradient), None, None, None, None, *_finish(kept.of(slice(len(blocks))), found))
 
 
 def run_blocks(
@@ -127,8 +122,13 @@ def run_blocks(
     `bounds` (2, B, L) are the beginning and the end of each token's text.
     """
     keeps = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (x, *weights))
-    out: Tensor = _Stack.apply(x, bounds, seeds, settings, keeps, *weights)  # type: ignore[no-untyped-call]
-    return out
+    blocks = _blocks(weights)
+    width = len(blocks[0].qkv) + 2 * len(blocks[0].output) + len(blocks[0].expand)  # of the states with gradients
+    groups = cut_into_groups(len(blocks), x[..., 0].numel() * width * x.itemsize) if keeps else [slice(len(blocks))]
+    for group in reversed(list(groups)):
+        chosen = [weight for block in blocks[group] for weight in block]
+        x = _Stack.apply(x, bounds, seeds[group], settings, keeps, *chosen)  # type: ignore[no-untyped-call]
+    return x
 
 
 def _blocks(weights: Sequence[Tensor]) -> list[Block]:

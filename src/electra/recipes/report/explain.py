@@ -53,6 +53,11 @@ EXPLANATIONS = {  # by a text that identifies the warning: what it means, and wh
         "resumed from the previous one and repeated the steps in between: the result is the same.",
         "Nothing, if it happened once. If it happens again, check the disk and its free space.",
     ),
+    "a process is slow": (
+        "All processes wait for each other in every update, so that the slowest one sets the pace of the run.",
+        "Look at that machine: other work on it, a GPU that is hot or throttled (nvidia-smi -q -d PERFORMANCE), a slow "
+        "disk or network. RUN/ranks.jsonl has the times of all processes.",
+    ),
     "starts from random weights": (
         "The model that the run starts from lacks this part, so it is trained from scratch. Its loss is high at first.",
         "Nothing, if you expected it. A model with its generator is a better start: see electra import --generator.",

@@ -22,6 +22,7 @@ const CHARTS = [
   { metric: "mlm_accuracy", title: "Masked-LM accuracy", unit: "of its likeliest token", write: share },
   { metric: "tokens_per_second", title: "Throughput", unit: "tokens per second", write: many, fromZero: true },
   { metric: "peak_share", title: "Share of peak", unit: "of the device’s FLOP/s", write: share, fromZero: true },
+  { metric: "slowest_lag", title: "Slowest process", unit: "longer than the median", write: share, fromZero: true },
   { metric: "learning_rate", title: "Learning rate", unit: "", write: plain, fromZero: true },
   { metric: "gradient_norm", title: "Gradient norm", unit: "before clipping", write: plain, fromZero: true },
 ];

@@ -160,7 +160,8 @@ function drawCost() {
     if (run.flops_problem) return { class: "unsure", text: "not counted" };
     return maybe(flops, run.cost?.flops);
   };
-  const device = (place) => place.device + (place.processes > 1 ? ` × ${place.processes}` : "");
+  const machines = (place) => (place.machines > 1 ? ` on ${place.machines} machines` : "");
+  const device = (place) => place.device + (place.processes > 1 ? ` × ${place.processes}${machines(place)}` : "");
   const software = (place) => `electra ${place.electra}, torch ${place.torch}`;
   const row = (run) => [
     named(run),
