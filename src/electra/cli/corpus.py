@@ -4,7 +4,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option, echo
@@ -58,12 +57,12 @@ def corpus(
     if tokenizer is None or length is None or out is None:
         raise DataError("to build a corpus, give --tokenizer, --length and --out")
     from electra.data.corpus.build import build_corpus
-    from electra.data.corpus.shards import MANIFEST
+    from electra.data.corpus.unfinished import check_place
 
     reading = Reading(documents, column, format, invalid)
     cleaning = Cleaning(unicode, controls, duplicates, min_characters, max_characters, max_repetition)
     building = Building(length, cut, seed, heldout, reading, cleaning)
-    existed = (Path(out).expanduser() / MANIFEST).is_file()
+    existed = check_place(out)
     with _bar() as progress:
         built = build_corpus(sources, tokenizer, out=out, workers=workers, progress=progress, **vars(building))
     echo(to_json(asdict(built.manifest)) if as_json else _summary(out, built.manifest))

@@ -1,6 +1,5 @@
 """`electra export`: write a model as a Hugging Face folder."""
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 from typer import Option, echo
@@ -12,7 +11,7 @@ EXAMPLES = ("electra export runs/small --out hf/small", "electra export runs/sma
 
 def export(
     model: Model,
-    out: Annotated[Path, Option(metavar="DIR", help="Folder to write; must not exist yet.")],
+    out: Annotated[str, Option(metavar="DIR", help="Folder to write; must not exist yet.")],
     precision: Annotated[
         Literal["float32", "bf16"], Option(help="Precision of the stored weights; bf16 halves the size.")
     ] = "float32",

@@ -2,7 +2,6 @@
 
 import statistics
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Option, echo
@@ -22,7 +21,7 @@ EXAMPLES = (
 def glue(
     model: Model,
     data: Annotated[list[str], Option(metavar="DIR", help="Folder with the data of the tasks; repeatable.")],
-    out: Annotated[Path, Option(metavar="RUN", help="Folder for the runs of all tasks.")],
+    out: Annotated[str, Option(metavar="RUN", help="Folder for the runs of all tasks.")],
     overrides: TuningOverrides = None,
     task: Annotated[list[str] | None, Option(metavar="TASK", help="Run only this task; repeatable.")] = None,
     together: Annotated[

@@ -21,9 +21,10 @@ def pretrain(
 ) -> None:
     """Pre-train a model on a corpus. Run the same command again to resume."""
     from electra.config.load import dump_config, load_config
+    from electra.data.storage import fetch_file, inside
     from electra.training.run import check_moved
 
-    config = load_config(preset, overrides or [])
+    config = load_config(fetch_file(preset), overrides or [])
     check_moved(preset, overrides or [], config.out)
     if dry_run:
         from electra.recipes.pretrain import check
@@ -34,6 +35,7 @@ def pretrain(
     from electra.recipes.pretrain import pretrain as run
 
     with LiveLine(quiet) as line:
-        folder = run(config, [line])
+        run(config, [line])
     if os.environ.get("RANK", "0") == "0":  # only the first worker prints
-        echo(f"{folder}: the model is in {folder / 'model'}")
+        assert config.out is not None
+        echo(f"{config.out}: the model is in {inside(config.out, 'model')}")

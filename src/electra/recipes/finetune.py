@@ -15,6 +15,7 @@ from electra.config.load import load_finetune_config
 from electra.data.checksums import is_intact
 from electra.data.files import atomic_folder, read_table, write_json
 from electra.data.mix import mix
+from electra.data.storage import inside, local_path, upload, working_copy
 from electra.errors import CheckpointError, ConfigError
 from electra.model.networks import TaskNetwork
 from electra.model.precision import as_used, in_bf16
@@ -76,7 +77,8 @@ def finetune(config: FinetuneConfig, listeners: Sequence[Listener] = ()) -> Resu
             for said in tuning.task.detected():
                 listener({"detected": said})
         work = _sweep if config.learning_rates else _tune
-        return work(tuning, Path(config.out), processes, listeners)
+        with working_copy(config.out):
+            return work(tuning, local_path(config.out), processes, listeners)
 
 
 def _tune(tuning: Tuning, folder: Path, processes: Processes, listeners: Sequence[Listener]) -> Results:
@@ -123,7 +125,7 @@ def _sweep(tuning: Tuning, folder: Path, processes: Processes, listeners: Sequen
         found: dict[float, Results] = {}
         for rate in config.learning_rates:
             out = folder / f"rate-{rate:g}"
-            changes = {"learning_rate": rate, "learning_rates": [], "out": str(out)}
+            changes = {"learning_rate": rate, "learning_rates": [], "out": inside(config.out or "", out.name)}
             found[rate] = _tune(replace(tuning, config=config.model_copy(update=changes)), out, processes, listeners)
         best = max(found.values(), key=lambda results: results["median"][results["metric"]])
         with atomic_folder(folder / "model", overwrite=True) as model:
@@ -167,6 +169,7 @@ class _Seed(Training):
             found["metrics"][self.tuning.task.metric]
         except (CheckpointError, KeyError):
             raise CheckpointError(f"{path} is damaged; remove {self.folder} to train this seed again") from None
+        upload(self.folder)
         return found
 
     def move_model(self, place: Path) -> None:

@@ -10,6 +10,7 @@ from electra.config.finetune import FinetuneConfig
 from electra.config.load import load_finetune_config, text_override
 from electra.data.files import write_json
 from electra.data.reading.sources import names_of
+from electra.data.storage import local_path, working_copy
 from electra.errors import ConfigError, DataError, TaskError
 from electra.model.pretrained import load
 from electra.recipes.evaluate import evaluate
@@ -100,21 +101,24 @@ def glue(
     An override of the form TASK.KEY=VALUE applies only to that task. `together` is the number of tasks that run at the
     same time on one GPU, each in its own process.
     """
-    plan = plan_suite(str(model), names_of(data), out, overrides, tasks)
-    found = {name: task.keys for name, task in plan.tasks.items()}
-    several = finetune_together(PRESET, found, together, listeners) if together > 1 else _one_by_one(found, listeners)
-    scores = [_score(results, plan.width) for results in several]
-    folder = Path(out).expanduser()
-    suite = Suite(str(model), scores, plan.skipped, _submit(folder, [score.task for score in scores]))
-    write_json(folder / SCORES, asdict(suite))
-    return suite
+    with working_copy(out):
+        plan = plan_suite(str(model), names_of(data), out, overrides, tasks)
+        found = {name: task.keys for name, task in plan.tasks.items()}
+        several = (
+            finetune_together(PRESET, found, together, listeners) if together > 1 else _one_by_one(found, listeners)
+        )
+        scores = [_score(results, plan.width) for results in several]
+        folder = local_path(out)
+        suite = Suite(str(model), scores, plan.skipped, _submit(folder, [score.task for score in scores]))
+        write_json(folder / SCORES, asdict(suite))
+        return suite
 
 
 def plan_suite(model: str, data: list[str], out: str | Path, overrides: Sequence[str], tasks: Sequence[str]) -> Plan:
     """Read the files of every task, or of the named ones, and return the tasks found with their settings."""
     for name in tasks:
         find_task(name)
-    folder = Path(out).expanduser()
+    folder = local_path(out)
     if not (folder / SCORES).is_file():
         check_names(folder, [*TASKS, SUBMISSION], "a suite of runs")
     shape = load(model, device="cpu").encoder.config

@@ -16,6 +16,7 @@ from electra.data.files import write_json
 from electra.data.reading.sources import find_sources, names_of
 from electra.data.reading.text import Tally
 from electra.data.settings import Building, Vocabulary
+from electra.data.storage import is_remote, local_path, working_copy
 from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 from electra.data.tokens.vocab import MOST_UNKNOWN, REPORT, read_report, train_vocab
 from electra.errors import CheckpointError, ConfigError, DataError
@@ -48,26 +49,27 @@ def train(
             "train runs in a single process: start it without torchrun; for several devices, build a corpus with "
             "electra corpus and start torchrun -m electra pretrain"
         )
-    names = names_of(sources)
-    folder = Path(out).expanduser()
-    plan, known = planned(names, hours=hours, out=folder, overrides=overrides, heldout=heldout, lowercase=lowercase)
-    with held(folder):
-        if not known:
-            write_json(folder / PLAN, asdict(plan))
-        _prepare(folder, plan, heldout, say)
-    places = [text_override("data", folder / "corpus"), text_override("out", folder)]
-    if begun(folder):  # settings that were changed with electra pretrain since then are kept
-        return pretrain(load_config(folder, places), listeners)
-    pieces = load_tokenizer(folder / "tokenizer").vocab_size  # may be less than requested, if the text is short
-    plan = replace(plan, overrides=[*plan.overrides, f"model.vocab_size={pieces}"])
-    spent = (time.monotonic() - began) / 3600
-    if spent >= plan.hours:
-        raise ConfigError(
-            f"preparing the text took {written_time(spent)}, but the budget is {written_time(plan.hours)}; "
-            "run the same command again to train on the prepared text"
-        )
-    hours_left = min(plan.hours - spent, plan.train_hours)
-    return pretrain(plan.config(*places, f"train.hours={hours_left!r}"), listeners)
+    with working_copy(out):
+        names = names_of(sources)
+        folder = local_path(out)
+        plan, known = planned(names, hours=hours, out=folder, overrides=overrides, heldout=heldout, lowercase=lowercase)
+        with held(folder):
+            if not known:
+                write_json(folder / PLAN, asdict(plan))
+            _prepare(folder, plan, heldout, say)
+        places = [text_override("data", folder / "corpus"), text_override("out", out if is_remote(out) else folder)]
+        if begun(folder):  # settings that were changed with electra pretrain since then are kept
+            return pretrain(load_config(folder, places), listeners)
+        pieces = load_tokenizer(folder / "tokenizer").vocab_size  # may be less than requested, if the text is short
+        plan = replace(plan, overrides=[*plan.overrides, f"model.vocab_size={pieces}"])
+        spent = (time.monotonic() - began) / 3600
+        if spent >= plan.hours:
+            raise ConfigError(
+                f"preparing the text took {written_time(spent)}, but the budget is {written_time(plan.hours)}; "
+                "run the same command again to train on the prepared text"
+            )
+        hours_left = min(plan.hours - spent, plan.train_hours)
+        return pretrain(plan.config(*places, f"train.hours={hours_left!r}"), listeners)
 
 
 def _prepare(folder: Path, plan: Plan, heldout: float, say: Callable[[str], None]) -> None:

@@ -27,6 +27,11 @@ class Processes:
         """Return whether this process writes the files."""
         return self.rank == 0
 
+    @property
+    def first_here(self) -> bool:
+        """Return whether this process is the first on its machine."""
+        return int(os.environ.get("LOCAL_RANK", self.rank)) == 0
+
     def largest(self, value: float) -> float:
         """Return the largest value of all processes."""
         if self.world_size == 1:

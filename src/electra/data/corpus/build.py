@@ -26,6 +26,7 @@ from electra.data.files import file_sha256
 from electra.data.reading.sources import Source, find_sources, names_of
 from electra.data.reading.text import Passage, Tally, read_documents
 from electra.data.settings import Building, Cleaning, Cut, Reading
+from electra.data.storage import is_remote, working_copy
 from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 from electra.errors import NO_ROOM, DataError
 
@@ -62,11 +63,13 @@ def build_corpus(
     check_cleaning(cleaning)
     names = names_of(sources)
     tokenizer = tokenizer if isinstance(tokenizer, Tokenizer) else load_tokenizer(tokenizer)
-    out = Path(out).expanduser().resolve()
+    out = str(out).rstrip("/") if is_remote(out) else Path(out).expanduser().resolve()
     try:
         if not _is_built(out, names, tokenizer, building):
-            builder = _Builder(names, tokenizer, building, Unfinished(out), progress)
-            builder.run(available_cores() if workers is None else workers)
+            unfinished = Unfinished(out)
+            with working_copy(unfinished.name):
+                builder = _Builder(names, tokenizer, building, unfinished, progress)
+                builder.run(available_cores() if workers is None else workers)
     except OSError as problem:
         if problem.errno not in NO_ROOM:
             raise
@@ -76,7 +79,7 @@ def build_corpus(
     return open_corpus(out)
 
 
-def _is_built(out: Path, names: Sequence[str], tokenizer: Tokenizer, building: Building) -> bool:
+def _is_built(out: str | Path, names: Sequence[str], tokenizer: Tokenizer, building: Building) -> bool:
     if not check_place(out):
         return False
     corpus = open_corpus(out)
@@ -88,7 +91,8 @@ def _is_built(out: Path, names: Sequence[str], tokenizer: Tokenizer, building: B
         raise DataError(f"{out} holds a corpus, and {sources[0].name} may have changed; choose another --out")
     if changed:
         raise DataError(f"{out} holds a corpus made with another {', '.join(changed)}; choose another --out")
-    check_corpus(corpus)
+    if not corpus.address:
+        check_corpus(corpus)
     Unfinished(out).discard()  # an earlier run may have been killed while removing it
     return True
 

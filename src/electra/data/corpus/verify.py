@@ -16,6 +16,7 @@ VERIFIED = ".verified.json"  # in the corpus: the files that were intact when th
 def verify_corpus(path: str | Path) -> list[str]:
     """Compare every file of a corpus with its manifest and return the differences."""
     corpus = open_corpus(path)
+    corpus.fetch(corpus.manifest.checksums)
     return _damages(corpus, corpus.manifest.checksums) or _miscounted(corpus)
 
 
@@ -24,6 +25,7 @@ def check_corpus(corpus: Corpus) -> None:
 
     A file has not changed if its size and its times are the same. A read-only corpus is read every time.
     """
+    corpus.fetch(corpus.manifest.checksums)
     known = None
     with suppress(OSError):
         known = read_sealed(corpus.path / VERIFIED)

@@ -11,6 +11,7 @@ from electra.data.files import atomic_folder, read_table, write_json
 from electra.data.reading.sources import names_of
 from electra.data.reading.text import read_documents
 from electra.data.settings import Accents, Model, Pieces, Reading, Vocabulary
+from electra.data.storage import local_path, working_copy
 from electra.data.tokens.pieces import train_pieces
 from electra.data.tokens.sample import Sample
 from electra.data.tokens.tokenizer import FILES, Tokenizer
@@ -71,10 +72,15 @@ def train_vocab(
     than 100 letters without a space as one unknown word.
     """
     wanted = Vocabulary(size, model, lowercase, accents, max_characters, reading)
-    out = Path(out).expanduser().resolve()
+    with working_copy(out):
+        return _train(names_of(sources), local_path(out).resolve(), wanted)
+
+
+def _train(names: Sequence[str], out: Path, wanted: Vocabulary) -> Tokenizer:
+    size, model, lowercase, accents = wanted.size, wanted.model, wanted.lowercase, wanted.accents
     _check_place(out)
     with atomic_folder(out, overwrite=True) as folder:
-        sample = _take_sample(names_of(sources), wanted, folder / "sample")
+        sample = _take_sample(names, wanted, folder / "sample")
         strip = lowercase and _has_few_marks(sample) if accents == "auto" else accents == "strip"
         kinds: tuple[Pieces, ...] = ("wordpiece", "unigram") if model == "auto" else (model,)
         trained: list[tuple[Report, Tokenizer]] = []
@@ -93,7 +99,7 @@ def train_vocab(
 
 def read_report(folder: str | Path) -> Report:
     """Read the report that `train_vocab` wrote."""
-    folder = Path(folder).expanduser()
+    folder = local_path(folder)
     check(folder, [REPORT])
     values = read_table(folder / REPORT, "the report of a vocabulary", DataError)
     return Report(**{**values, "fertility": Fertility(**values["fertility"])})
