@@ -30,6 +30,10 @@ class StorageError(ElectraError):
     """An address in object storage cannot be read or written."""
 
 
+class ClusterError(ElectraError):
+    """A cluster cannot be used, or lost too much of the work."""
+
+
 class CheckpointError(ElectraError):
     """A model folder or weight file cannot be used."""
 

@@ -61,6 +61,10 @@ def test_a_corpus_is_built_on_two_machines_and_read_on_a_third(machine, tokenize
     assert verify_corpus("memory://b/corpus") == []
     assert files(built.path) == files(expected.path)
     assert not list_files("memory://b/corpus.partial")
+    (built.path / "train-00000.npy").write_bytes(b"damaged")
+    with pytest.raises(DataError, match=r"copy of memory://b/corpus was damaged: train-00000\.npy does not match"):
+        check_corpus(built)
+    check_corpus(open_corpus("memory://b/corpus"))  # fetched again
     again = build_corpus(tmp_path / "text.txt", tokenizer, out="memory://b/corpus", **settings)
     assert again.fingerprint == expected.fingerprint
     with pytest.raises(DataError, match="memory://b/corpus holds a corpus made with another length"):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option, echo
 
-from electra.cli.options import TEXTS, Column, Documents, Format, Heldout, Invalid, Json
+from electra.cli.options import TEXTS, Column, Documents, Format, Heldout, Invalid, Json, OnCluster
 from electra.data.files import to_json
 from electra.data.settings import Building, Cleaning, Controls, Cut, Duplicates, Reading, Unicode
 from electra.errors import DataError
@@ -34,6 +34,7 @@ def corpus(
     out: Annotated[str | None, Option(metavar="DIR", help="Corpus folder to write.")] = None,
     cut: Annotated[Cut, Option(help=CUTS)] = Building.cut,
     workers: Annotated[int | None, Option(min=0, max=256, help="Worker processes.  [default: one per core]")] = None,
+    cluster: OnCluster = None,
     seed: Annotated[int, Option(help="Random seed of --cut paper.")] = Building.seed,
     heldout: Heldout = Building.heldout,
     documents: Documents = Reading.documents,
@@ -64,7 +65,9 @@ def corpus(
     building = Building(length, cut, seed, heldout, reading, cleaning)
     existed = check_place(out)
     with _bar() as progress:
-        built = build_corpus(sources, tokenizer, out=out, workers=workers, progress=progress, **vars(building))
+        built = build_corpus(
+            sources, tokenizer, out=out, workers=workers, cluster=cluster, progress=progress, **vars(building)
+        )
     echo(to_json(asdict(built.manifest)) if as_json else _summary(out, built.manifest))
     if existed and not as_json:
         echo("  already built from files with the same names and sizes; nothing was done")

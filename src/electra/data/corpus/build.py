@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import groupby
@@ -14,6 +14,7 @@ import numpy as np
 
 from electra import __version__
 from electra.data.checksums import write_checksums
+from electra.data.cluster import Cluster, connected
 from electra.data.corpus.clean import Keys, check_cleaning
 from electra.data.corpus.cut import CUTS, Cutter, Frame
 from electra.data.corpus.encode import TokenBlock, tokenize_documents
@@ -56,9 +57,13 @@ def build_corpus(
     cleaning: Cleaning = Building.cleaning,
     shard_characters: int = Building.shard_characters,
     workers: int | None = None,
+    cluster: str | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Corpus:
-    """Build a corpus from text; after an interruption, the same call resumes and gives the same bytes."""
+    """Build a corpus from text; after an interruption, the same call resumes and gives the same bytes.
+
+    `cluster` is the address of a Ray cluster, or `auto`, that tokenizes instead of worker processes.
+    """
     building = Building(length, cut, seed, heldout, reading, cleaning, shard_characters)
     check_cleaning(cleaning)
     names = names_of(sources)
@@ -67,9 +72,9 @@ def build_corpus(
     try:
         if not _is_built(out, names, tokenizer, building):
             unfinished = Unfinished(out)
-            with working_copy(unfinished.name):
+            with working_copy(unfinished.name), connected(cluster) if cluster else nullcontext() as ray:
                 builder = _Builder(names, tokenizer, building, unfinished, progress)
-                builder.run(available_cores() if workers is None else workers)
+                builder.run(available_cores() if workers is None else workers, ray)
     except OSError as problem:
         if problem.errno not in NO_ROOM:
             raise
@@ -137,7 +142,7 @@ class _Builder:
         self.tally = Tally()
         self.groups: list[Group] = []
 
-    def run(self, workers: int) -> None:
+    def run(self, workers: int, cluster: Cluster | None) -> None:
         """Build the corpus and move it to its final place."""
         with self.unfinished.opened(_settings(self.tokenizer, self.building)):
             self.tokenizer.save(self.unfinished.corpus / "tokenizer")
@@ -148,7 +153,7 @@ class _Builder:
                 self.sieve.seen.add(keys.ravel())
             passages = read_documents(self.names, self.building.reading, self.tally)
             blocks = self._skip_finished(_blocks(passages, self.building.shard_characters, self.tally))
-            with closing(tokenize_in_order(blocks, self.step, workers)) as tokenized:
+            with closing(tokenize_in_order(blocks, self.step, workers, cluster)) as tokenized:
                 for number, group in groupby(tokenized, key=lambda pair: pair[0].group):
                     self._write_group(number, group)
             self._manifest().write(self.unfinished.corpus)

@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from pathlib import Path
+from shutil import rmtree
 
 import numpy as np
 
@@ -32,7 +33,11 @@ def check_corpus(corpus: Corpus) -> None:
     checksums = corpus.manifest.checksums
     states = {file: f"{sha256} {_state(corpus.path / file)}" for file, sha256 in checksums.items()}
     changed = {file: checksums[file] for file in checksums if states[file] != (known or {}).get(file)}
-    if damages := _damages(corpus, changed):
+    damages = _damages(corpus, changed)
+    if damages and corpus.address:
+        rmtree(corpus.path)
+        raise DataError(f"the local copy of {corpus.address} was damaged: {damages[0]}; run the same command again")
+    if damages:
         raise DataError(f"{corpus.path} is damaged: {'; '.join(damages)}; delete it and build it again")
     if changed:
         with suppress(OSError):

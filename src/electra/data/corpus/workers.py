@@ -12,11 +12,13 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import NamedTuple
 
 import electra
+from electra.data.cluster import Cluster
 from electra.data.corpus.encode import TokenBlock
 from electra.data.reading.text import Passage
 from electra.errors import DataError
@@ -39,9 +41,12 @@ def available_cores() -> int:
 
 
 def tokenize_in_order(
-    blocks: Iterable[Block], step: Step, workers: int
+    blocks: Iterable[Block], step: Step, workers: int, cluster: Cluster | None = None
 ) -> Generator[tuple[Block, TokenBlock], None, None]:
-    """Call `step` in worker processes (0: in this process) and yield each block with its tokens, in order."""
+    """Call `step` in worker processes (0: here) or in a cluster, and yield each block with its tokens, in order."""
+    if cluster:
+        yield from cluster.in_order(partial(_tokens, step=step), blocks)
+        return
     if workers == 0:
         yield from ((block, step(block.passages)) for block in blocks)
         return
@@ -67,6 +72,10 @@ def tokenize_in_order(
                 first, answer = pending.popleft()
                 yield first, answer.result()
         yield from ((block, answer.result()) for block, answer in pending)
+
+
+def _tokens(block: Block, step: Step) -> TokenBlock:
+    return step(block.passages)
 
 
 def start_module(name: str, *arguments: str, threads: int = 1, **settings: int) -> subprocess.Popen[bytes]:

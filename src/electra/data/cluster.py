@@ -1,0 +1,130 @@
+"""Run the work of a command on a Ray cluster; a lost node costs only the calls that ran there."""
+
+import logging
+import signal
+import socket
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from typing import Any, TypeVar
+
+from electra import __version__
+from electra.errors import ClusterError, reason
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+PATIENCE = 10.0  # seconds to wait for an address
+RETRIES = 20  # of a call whose node or process was lost
+PACKAGES = ("numpy", "tokenizers", "torch")  # that results depend on
+_steps: dict[str, Any] = {}  # the step that this process of the cluster unpickled
+
+
+class Cluster:
+    """A connection to a Ray cluster."""
+
+    def __init__(self, ray: Any) -> None:
+        self.ray = ray
+        self.gpus = int(ray.cluster_resources().get("GPU", 0))
+        self.cores = int(ray.cluster_resources().get("CPU", 1))
+
+    def in_order(
+        self, step: Callable[[Item], Result], items: Iterable[Item], *, on_gpus: bool = False
+    ) -> Iterator[tuple[Item, Result]]:
+        """Call `step` with each item somewhere in the cluster, and yield items and results in order.
+
+        A process unpickles `step` only once. With `on_gpus`, each call has a GPU to itself, if there are any.
+        """
+        resources = {"num_gpus": 1} if on_gpus and self.gpus else {"num_cpus": 1}
+        call = self.ray.remote(_call).options(max_retries=RETRIES, **resources)
+        stored = self.ray.put(step)
+        most = 2 * (self.gpus if on_gpus and self.gpus else self.cores)  # keeps all busy and bounds the memory
+        pending: deque[tuple[Item, Any]] = deque()
+        for item in items:
+            pending.append((item, call.remote([stored], item)))
+            if len(pending) > most:
+                yield self._first(pending)
+        while pending:
+            yield self._first(pending)
+
+    def _first(self, pending: deque[tuple[Item, Any]]) -> tuple[Item, Any]:
+        item, answer = pending.popleft()
+        try:
+            return item, self.ray.get(answer)
+        except self.ray.exceptions.RayTaskError as problem:
+            raise problem.cause from None
+        except self.ray.exceptions.RayError as problem:
+            raise ClusterError(f"the cluster lost a call {RETRIES} times: {_last_line(problem)}") from None
+
+    def check_versions(self) -> None:
+        """Raise an error if a node has other versions of the packages than this machine."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        ours = _versions()
+        nodes = [node for node in self.ray.nodes() if node["Alive"]]
+        places = [NodeAffinitySchedulingStrategy(node["NodeID"], soft=False) for node in nodes]
+        call = self.ray.remote(_versions)
+        asked = [call.options(num_cpus=0, scheduling_strategy=place).remote() for place in places]
+        for node, answer in zip(nodes, asked, strict=True):
+            name = node["NodeManagerHostname"]
+            try:
+                theirs = self.ray.get(answer)
+            except self.ray.exceptions.RayError as problem:
+                raise ClusterError(f"{name} cannot run electra: {_last_line(problem)}") from None
+            for package, found in theirs.items():
+                if found != ours[package]:
+                    wanted = f"{package} {found}, but this machine has {ours[package]}"
+                    raise ClusterError(f"{name} has {wanted}; install the same versions on all nodes")
+
+
+@contextmanager
+def connected(address: str) -> Iterator[Cluster]:
+    """Connect to a Ray cluster: `auto` for the one of this machine, or HOST:PORT; all nodes must have our versions."""
+    try:
+        import ray
+        from ray._private.services import canonicalize_bootstrap_address
+    except ImportError:
+        raise ClusterError("a cluster needs ray; run: pip install -e '.[ray]' in the checkout") from None
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        found = canonicalize_bootstrap_address(address)
+        if found is None:
+            raise ConnectionError("no Ray runs on this machine; start it with: ray start --head")
+        host, _, port = found.rpartition(":")
+        socket.create_connection((host.strip("[]"), int(port)), PATIENCE).close()  # Ray would wait for minutes
+        ray.init(found, log_to_driver=False, logging_level=logging.ERROR)
+    except Exception as problem:  # unreachable, another version of Ray or of Python
+        raise ClusterError(f"cannot use the cluster {address}: {reason(problem)}") from None
+    finally:
+        for number, handler in handlers.items():
+            if signal.getsignal(number) != handler:
+                signal.signal(number, handler)
+    try:
+        cluster = Cluster(ray)
+        cluster.check_versions()
+        yield cluster
+    finally:
+        ray.shutdown()
+
+
+def _call(stored: list[Any], item: Any) -> Any:
+    """Call a stored step, in a process of the cluster; in a list, Ray does not unpickle it for every call."""
+    import ray
+
+    key = stored[0].hex()
+    if key not in _steps:
+        _steps.clear()
+        _steps[key] = ray.get(stored[0])
+    return _steps[key](item)
+
+
+def _last_line(problem: BaseException) -> str:
+    """Return the last line of an error, which follows a traceback."""
+    lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
+    return lines[-1] if lines else reason(problem)
+
+
+def _versions() -> dict[str, str]:
+    return {"electra": __version__, "Python": sys.version.split()[0]} | {name: version(name) for name in PACKAGES}
