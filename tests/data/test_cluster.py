@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+import electra
 from electra.data.cluster import connected
 from electra.data.corpus.build import build_corpus
 from electra.errors import ClusterError, DataError
+from electra.recipes import evaluate
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # needs ray, which has warnings of its own
 NODE = {"num_cpus": 1, "object_store_memory": 100_000_000}
@@ -49,12 +51,31 @@ def test_a_corpus_built_while_a_node_is_lost_is_the_same_as_a_local_one(nodes, t
     assert files(built.path) == files(expected.path)
 
 
+def test_a_suite_and_its_predictions_are_the_same_as_local_ones(
+    nodes, tiny_folder, tasks_folder, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("ELECTRA_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(evaluate, "BLOCK", 5)
+    keys = "epochs=0.5 batch_size=8 learning_rate=2e-3 layer_decay=1.0 optimizer=adamw".split()
+    tasks, address = ["sst-2", "rte"], f"file://{tmp_path}/suite"
+    local = electra.glue(tiny_folder, tasks_folder, tmp_path / "local", keys, tasks)
+    there = electra.glue(tiny_folder, tasks_folder, address, keys, tasks, cluster=nodes.address)
+    assert there.scores == local.scores
+    assert (tmp_path / "suite" / "suite.json").is_file()
+    source = tasks_folder / "SST-2" / "test.tsv"
+    expected = list(electra.predict(tmp_path / "local" / "sst-2", source))
+    assert list(electra.predict(f"{address}/sst-2", source, cluster=nodes.address)) == expected
+    again = []
+    electra.glue(tiny_folder, tasks_folder, address, keys, tasks, [again.append], cluster=nodes.address)
+    assert not [record for record in again if "loss" in record]
+
+
 def fail(item: int) -> None:
     raise DataError(f"item {item} cannot be used")
 
 
 def test_an_error_of_a_call_is_that_of_a_local_one(nodes):
-    with connected(nodes.address) as cluster, pytest.raises(DataError, match="^item 0 cannot be used$"):
+    with connected(nodes.address) as cluster, pytest.raises(DataError, match=r"^item 0 cannot be used$"):
         list(cluster.in_order(fail, range(3)))
 
 

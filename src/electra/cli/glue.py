@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option, echo
 
-from electra.cli.options import Json, Model, Quiet, TuningOverrides
+from electra.cli.options import Json, Model, OnCluster, Quiet, TuningOverrides
 from electra.data.files import to_json
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ def glue(
     together: Annotated[
         int, Option(min=1, max=100, help="Tasks to run at once; useful if one does not fill the GPU.")
     ] = 1,
+    cluster: OnCluster = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Read the data, print the plan and exit.")] = False,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -49,7 +50,7 @@ def glue(
         _print(_planned(plan), plan.skipped)
         return
     with LiveLine(quiet) as line:
-        suite = run(model, data, out, overrides or [], task or [], [line], together)
+        suite = run(model, data, out, overrides or [], task or [], [line], together, cluster)
     if as_json:
         echo(to_json(asdict(suite)))
         return

@@ -8,9 +8,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, TypeVar
 
 from electra import __version__
+from electra.data.files import exists
 from electra.errors import ClusterError, reason
 
 Item = TypeVar("Item")
@@ -107,6 +109,11 @@ def connected(address: str) -> Iterator[Cluster]:
         yield cluster
     finally:
         ray.shutdown()
+
+
+def absolute(name: str | Path) -> str:
+    """Return a name with which every node finds the same file: nodes have other working directories."""
+    return str(Path(name).expanduser().resolve()) if exists(name) else str(name)
 
 
 def _call(stored: list[Any], item: Any) -> Any:

@@ -111,7 +111,7 @@ def working_copy(out: str | Path, *, pulls: bool = True, pushes: bool = True) ->
     machine; `pushes`: for the one that writes. `upload` uploads finished parts, the end of the block the rest.
     """
     folder = local_path(out)
-    if not is_remote(out) or not pulls or folder in _working:
+    if not is_remote(out) or not pulls or any(folder.is_relative_to(used) for used in _working):
         yield
         return
     copy = _working[folder] = _WorkingCopy(str(out).rstrip("/"), folder, pushes)
@@ -165,13 +165,14 @@ class _WorkingCopy:
     def pull(self) -> None:
         """Make the working copy equal to the storage; refuse a folder that electra did not write."""
         found = list_files(self.address)
-        if found and MARK not in found:
+        marks = {name for name in found if name.split("/")[-1] == MARK}  # also of folders that were written before
+        if found and not marks:
             raise StorageError(f"{self.address} holds {min(found)}, but no files of electra; choose another out")
         if self.pushes and MARK not in found:
             with reached(self.address):
                 filesystem, root = _opened(self.address)
                 filesystem.pipe_file(f"{root}/{MARK}", b"electra writes this folder\n")  # shows early that it may
-        found.pop(MARK, None)
+        found = {name: found[name] for name in found.keys() - marks}
         known = read_sealed(self.record) or {}
         equal = {name for name, state in self._states().items() if known.get(name) == [_version(found, name), state]}
         for name in self._states().keys() - equal:
@@ -223,7 +224,8 @@ def _opened(address: str) -> tuple[Any, str]:
     """Return the file system of an address, and the path there."""
     import fsspec
 
-    filesystem, root = fsspec.core.url_to_fs(address)
+    options = {"auto_mkdir": True} if address.startswith("file:") else {}  # storage has no folders to make
+    filesystem, root = fsspec.core.url_to_fs(address, **options)
     return filesystem, root.rstrip("/")
 
 
