@@ -151,3 +151,6 @@ def test_the_cache_is_bounded(machine, monkeypatch):
     write("/b/large/a.bin", b"x" * 1001)
     with pytest.raises(StorageError, match=r"large needs .* GB, but .* may hold .* GB; set ELECTRA_CACHE_GB"):
         fetch_folder("memory://b/large", ["*.bin"])
+    monkeypatch.setenv("ELECTRA_CACHE_GB", "lots")
+    with pytest.raises(StorageError, match="ELECTRA_CACHE_GB=lots is not a number"):
+        fetch_folder("memory://b/large", ["*.bin"])

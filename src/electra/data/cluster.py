@@ -1,6 +1,7 @@
 """Run the work of a command on a Ray cluster; a lost node costs only the calls that ran there."""
 
 import logging
+import os
 import signal
 import socket
 import sys
@@ -120,6 +121,8 @@ def _call(stored: list[Any], item: Any) -> Any:
     """Call a stored step, in a process of the cluster; in a list, Ray does not unpickle it for every call."""
     import ray
 
+    if not ray.get_gpu_ids():
+        os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the call has one core
     key = stored[0].hex()
     if key not in _steps:
         _steps.clear()

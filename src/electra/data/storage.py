@@ -100,6 +100,7 @@ def fetch(address: str, names: Iterable[str], folder: Path) -> None:
             listed = list_files(address)
             if absent := [name for name in missing if name not in listed]:
                 raise StorageError(f"{address} lacks {absent[0]}")
+            _check_room(address, sum(listed[name].size for name in names if name in listed))
             _download(address, {name: listed[name] for name in missing}, folder)
 
 
@@ -177,6 +178,7 @@ class _WorkingCopy:
         equal = {name for name, state in self._states().items() if known.get(name) == [_version(found, name), state]}
         for name in self._states().keys() - equal:
             (self.folder / name).unlink()
+        _check_room(self.address, sum(stored.size for stored in found.values()))
         _download(self.address, {name: found[name] for name in found.keys() - equal}, self.folder)
         self._remember(found)
 
@@ -253,7 +255,7 @@ def _download(address: str, wanted: dict[str, Stored], folder: Path) -> None:
     """Fetch files into a folder, each under a hidden name until it is complete."""
     if not wanted:
         return
-    _make_room(address, sum(stored.size for stored in wanted.values()))
+    _make_room(sum(stored.size for stored in wanted.values()))
     written = {name: partial_path(folder / name) for name in wanted}
     for path in written.values():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -266,16 +268,29 @@ def _download(address: str, wanted: dict[str, Stored], folder: Path) -> None:
             path.replace(folder / name)
 
 
-def _make_room(address: str, needed: int) -> None:
-    """Remove the files used least recently until the needed bytes fit; those of working copies in use stay."""
-    limit = float(os.environ.get("ELECTRA_CACHE_GB") or LIMIT_GB) * 1e9
-    if needed > limit:
+def _limit() -> float:
+    """Return how many bytes the cache may hold."""
+    said = os.environ.get("ELECTRA_CACHE_GB") or LIMIT_GB
+    try:
+        return float(said) * 1e9
+    except ValueError:
+        raise StorageError(f"ELECTRA_CACHE_GB={said} is not a number of gigabytes") from None
+
+
+def _check_room(address: str, needed: int) -> None:
+    """Raise an error if files that are needed at the same time are larger than the cache may be."""
+    if needed > _limit():
         raise StorageError(
-            f"{address} needs {needed / 1e9:,.1f} GB, but {_cache()} may hold {limit / 1e9:,.1f} GB; "
+            f"{address} needs {needed / 1e9:,.1f} GB, but {_cache()} may hold {_limit() / 1e9:,.1f} GB; "
             "set ELECTRA_CACHE_GB to more, and ELECTRA_CACHE to a disk with enough room"
         )
-    files = [(path, path.stat()) for path in _cache().rglob("*") if path.is_file() and not path.name.startswith(".")]
-    excess = sum(stat.st_size for _, stat in files) + needed - limit
+
+
+def _make_room(needed: int) -> None:
+    """Remove the files used least recently until the needed bytes fit; those of working copies in use stay."""
+    paths = (path for path in _cache().rglob("*") if not path.name.startswith(".") or path.suffix == ".partial")
+    files = [(path, path.stat()) for path in paths if path.is_file()]
+    excess = sum(stat.st_size for _, stat in files) + needed - _limit()
     if excess <= 0:
         return
     with _unused_held() as used:
