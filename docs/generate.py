@@ -22,6 +22,7 @@ from entries import (
     speed,
     table,
 )
+from expected import expected_curves
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
@@ -177,13 +178,13 @@ def choice_table() -> str:
 
 
 @cache
-def _cost(name: str, text_bytes: int):
-    """Return the cost of a preset with the vocabulary size planned for this much text."""
+def _cost(name: str, vocabulary: int):
+    """Return the cost of a preset with a vocabulary of this size."""
     from electra.config.load import load_config
     from electra.recipes import plan
     from electra.recipes.flops import flops
 
-    shape = [f"model.vocab_size={plan.vocabulary(text_bytes)}", f"model.max_length={plan.LENGTH}"]
+    shape = [f"model.vocab_size={vocabulary}", f"model.max_length={plan.LENGTH}"]
     return flops(load_config(name, [*shape, f"train.length={plan.LENGTH}"]))
 
 
@@ -191,7 +192,7 @@ def _choice(text_bytes: int, kind: str, hours: float) -> str:
     from electra.recipes import plan
 
     tokens = text_bytes // plan.BYTES_PER_TOKEN
-    costs = {name: _cost(name, text_bytes) for name in plan.SIZES[kind]}
+    costs = {name: _cost(name, plan.vocabulary(text_bytes)) for name in plan.SIZES[kind]}
     pace = flops_per_second(kind)
     speeds = {name: pace * cost.tokens / cost.train_flops for name, cost in costs.items()}
     read = {name: min(hours * 3600 * speed, plan.MOST_EPOCHS * tokens) for name, speed in speeds.items()}
@@ -207,7 +208,8 @@ TABLES = {
     "runs": runs_table,
     "scores": scores_table,
 }
-PAGES = {"cli.md": cli_page, "config.md": config_page, "python.md": python_page}
+EXPECTED = "../src/electra/objectives/expected.json"  # ships with the package, which has no ledger
+PAGES = {"cli.md": cli_page, "config.md": config_page, "python.md": python_page, EXPECTED: expected_curves}
 
 if __name__ == "__main__":
     for name, page in PAGES.items():

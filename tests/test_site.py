@@ -1,5 +1,6 @@
 """The site that `make docs` builds: whole, without a warning, and without a request to another server."""
 
+import json
 import re
 import subprocess
 import sys
@@ -89,6 +90,20 @@ def test_the_search_finds_words_of_the_pages(site):
     index = (site / "searchindex.js").read_text(encoding="utf-8")
     for word in ("plateau", "japanes", "gde"):  # stems
         assert word in index
+
+
+def test_the_search_shows_text_and_no_entries_of_the_ledger(site):
+    index = json.loads(re.search(r"\{.*\}", (site / "searchindex.js").read_text(encoding="utf-8"), re.DOTALL)[0])
+    found = {index["docnames"][number] for numbers in index["terms"].values() for number in _listed(numbers)}
+    assert "docs/reading" in found
+    assert not any(re.match(r"results/\d", name) for name in found)
+    assert 'src="_static/texts.js' in (site / "search.html").read_text(encoding="utf-8")
+    assert '"docs/reading.html"' in (site / "_static/texts.js").read_text(encoding="utf-8")
+    assert "texts.js" not in (site / "docs/reading.html").read_text(encoding="utf-8")
+
+
+def _listed(numbers: int | list[int]) -> list[int]:
+    return numbers if isinstance(numbers, list) else [numbers]
 
 
 def test_the_pictures_are_drawn_from_the_ledger(tmp_path):

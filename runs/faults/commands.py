@@ -60,6 +60,7 @@ FAMILIES = {  # of tasks, with a file to predict
     "tagging": "data/tagging/test.txt",
     "answering": "data/questions.jsonl",
     "choice": "data/choice/test.jsonl",
+    "similarity": "data/similarity/test.jsonl",
 }
 CORPUS = "corpus data/text.txt --tokenizer tokenizer --length 16 --heldout 0.1"
 TRAIN = "train data/text.txt --hours 0.05 --heldout 0.1 --quiet --out trained --set model.vocab_size=300"
@@ -88,6 +89,7 @@ COMMANDS = [  # in an order in which each finds what it reads
     _finetune("tagging", "tagging", "task=ner"),
     _finetune("answering", "squad", "task=squad-2.0"),
     _finetune("choice", "choice"),
+    _finetune("similarity", "similarity", "similarity.chunk=4"),
     *(_evaluate(family) for family in FAMILIES),
     Command(
         "evaluate --out",
@@ -121,6 +123,12 @@ COMMANDS = [  # in an order in which each finds what it reads
         " ".join([TRAIN, *(f"--set {key}" for key in ("train.steps=4", *SMALL, *LOGGED))]),
         ("data/text.txt",),
         ("trained/tokenizer", "trained/corpus", "trained/config.toml", "trained/model"),
+    ),
+    Command(
+        "train --init",
+        f"{TRAIN.replace('trained', 'moved')} --init run --new-vocabulary --set train.steps=4 --set train.batch_size=4",
+        ("data/text.txt", "run"),
+        ("moved/tokenizer", "moved/start", "moved/corpus", "moved/config.toml", "moved/model"),
     ),
 ]
 
@@ -177,3 +185,5 @@ def write_data(folder: Path) -> None:
         lines(f"data/tagging/{split}.txt", [line for _ in range(count) for line in tagged()])
         lines(f"data/answering/{split}.json", [json.dumps({"data": [answered() for _ in range(count)]})])
         lines(f"data/choice/{split}.jsonl", [chosen() for _ in range(count)])
+        triplets = ({"anchor": sentence(), "positive": sentence(), "negative": sentence()} for _ in range(count))
+        lines(f"data/similarity/{split}.jsonl", list(map(json.dumps, triplets)))

@@ -42,6 +42,10 @@ class TaskError(ElectraError):
     """A fine-tuning task or its data cannot be used."""
 
 
+class ForeignText(UserWarning):
+    """A text is not in a language of the model."""
+
+
 class Stopped(ElectraError):
     """A signal stopped the command, which can be run again."""
 
@@ -80,7 +84,7 @@ def explained(name: str, begins: str, error: type[ElectraError]) -> Iterator[Non
         raise
     except ImportError as problem:
         extra = next((EXTRAS[package] for package in EXTRAS if package in f"{problem.name} {problem}"), None)
-        hint = f"; run: pip install -e '.[{extra}]' in the checkout" if extra else ""
+        hint = f"; run: pip install '.[{extra}]' in the checkout" if extra else ""
         raise error(f"{name} needs a package that is not installed: {problem}{hint}") from None
     except Exception as problem:  # every format and file system has its own errors
         raise error(f"{begins}: {reason(problem)}") from None

@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import pytest
 from click.testing import Result
@@ -39,13 +40,29 @@ def test_all_variants_encode_the_given_texts(tmp_path):
     (tmp_path / "texts.txt").write_text("a cat sat\nit was good\n")
     result = electra_bench("encode", "--text", str(tmp_path / "texts.txt"), "--json")
     rows = [json.loads(line) for line in result.stdout.splitlines()]
-    assert [row["variant"] for row in rows] == ["electra", "hf_pipeline", "hf_careful"]
+    assert [row["variant"] for row in rows] == ["electra", "hf_pipeline", "hf_careful", "sentence_transformers"]
     assert all((row["work"], row["seq"]) == ("encode", 5) for row in rows)
+
+
+def test_trained_models_are_timed_in_turn(tiny_folder, tmp_path):
+    other = shutil.copytree(tiny_folder, tmp_path / "other")
+    (tmp_path / "texts.txt").write_text("a cat sat\nit was good\n")
+    arguments = ["encode", "--model", str(tiny_folder), "--model", str(other), "--text", str(tmp_path / "texts.txt")]
+    rows = [json.loads(line) for line in electra_bench(*arguments, "--json").stdout.splitlines()]
+    assert [(row["variant"], row["size"], row["seq"]) for row in rows] == [
+        (str(tiny_folder), "2x128", 5),
+        (str(other), "2x128", 5),
+    ]
+    assert rows[0]["ratio"] == 1
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [(["encode", "--profile"], "only for pretrain"), (["pretrain", "--text", __file__], "only for encode")],
+    [
+        (["encode", "--profile"], "only for pretrain"),
+        (["pretrain", "--text", __file__], "only for encode"),
+        (["pretrain", "--model", "embedded"], "only for encode"),
+    ],
 )
 def test_options_for_other_work_are_refused(arguments, message):
     result = electra_bench(*arguments)

@@ -13,6 +13,9 @@ from typer.testing import CliRunner
 
 from electra.cli.commands import app
 from electra.cli.detect import _is_text
+from electra.config.finetune import FinetuneConfig
+from electra.config.load import preset_names
+from electra.config.schema import PretrainConfig
 
 COMMANDS = sorted(typer.main.get_command(app).commands)
 
@@ -84,6 +87,12 @@ def test_every_help_ends_with_two_examples(electra, command):
     text = electra(command, "--help").stdout
     examples = text.partition("Examples:")[2].strip().splitlines()
     assert len([line for line in examples if f"electra {command}" in line]) == 2
+
+
+@pytest.mark.parametrize("schema", [PretrainConfig, FinetuneConfig])
+def test_the_help_lists_the_presets(electra, schema):
+    text = "".join(electra(schema.command, "--help").stdout.split())  # lines also break inside small-plus
+    assert f"preset:{','.join(preset_names(schema))}." in text
 
 
 def test_the_help_shows_every_summary_in_full_at_80_columns(electra, monkeypatch):
@@ -276,6 +285,16 @@ def test_a_corrupted_model_is_a_one_line_error(electra, tiny_folder, tmp_path):
     weights = copy / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:1000])
     assert_refused(electra("detect", str(copy), "the"), "has changed since it was written")
+
+
+@pytest.mark.filterwarnings("default::electra.errors.ForeignText")
+def test_a_warning_is_one_line(electra):
+    result = electra("detect", "embedded", "나는 학교에 갔다")
+    assert (
+        result.stderr
+        == "warning: 100% of the tokens are unknown to the model's vocabulary; use a model of this language\n"
+    )
+    assert result.returncode == 0
 
 
 def test_export_and_import_print_what_they_wrote(electra, tiny_folder, tmp_path):

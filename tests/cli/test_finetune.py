@@ -1,6 +1,7 @@
 """The fine-tuning commands, in the order a user types them."""
 
 import json
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -31,6 +32,12 @@ def test_finetune_prints_the_score_with_its_protocol(run):
     assert "sst-2: accuracy " in printed
     assert "(1 seed), protocol single" in printed
     assert f"{out}: wrote results.json" in printed
+
+
+def test_the_docs_list_every_field_of_the_results(run):
+    results = json.loads((run[0] / "results.json").read_text())
+    page = (Path(__file__).parents[2] / "docs/finetuning.md").read_text().partition("### results.json")[2]
+    assert [name for name in [*results, *results["seeds"][0]] if f"`{name}`" not in page] == []
 
 
 def test_a_finished_run_prints_its_results_again(run):
@@ -77,6 +84,13 @@ def test_evaluate_scores_a_split_and_writes_predictions(run, tmp_path):
     assert "sst-2, test, 12 examples: accuracy" in printed
     assert len((tmp_path / "predictions" / "predictions.jsonl").read_text().splitlines()) == 12
     assert (tmp_path / "predictions" / "SST-2.tsv").is_file()
+
+
+def test_evaluate_names_the_file_or_folder_that_it_scored(run, tasks_folder):
+    out, *_ = run
+    assert "sst-2, train.tsv, 200 examples" in command("evaluate", out, "dev_file=train.tsv")
+    assert f"sst-2, dev of {tasks_folder}, " in command("evaluate", out, f"data={tasks_folder}")
+    assert json.loads(command("evaluate", out, "--json"))["source"] == "dev"
 
 
 def test_evaluate_refuses_an_existing_folder_before_scoring(run, tmp_path):

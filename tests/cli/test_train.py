@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from electra.cli.outcome import show_outcome
+from electra.config.load import dump_config, load_config
 from electra.recipes import speed
 
 
@@ -24,39 +26,60 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(electra, text, tmp_path):
     assert result.returncode == 0, result.stderr
     assert [line.split()[0] for line in result.stdout.splitlines()[:4]] == ["text", "machine", "model", "training"]
     assert "FLOPs" in result.stdout
+    assert result.stdout.splitlines()[-1].startswith("vocabulary  wordpiece, uncased, accents stripped (judging by")
     assert not (tmp_path / "run").exists()
 
 
-def test_train_takes_settings_and_suggests_the_next_command(electra, text, tmp_path, monkeypatch):
+def test_train_takes_settings_and_states_what_was_learned(electra, text, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     settings = [part for key in ("train.steps=2", "model.layers=1") for part in ("--set", key)]
     result = electra("train", str(text), "--hours", "0.1", "--out", "run", "--quiet", *settings)
     assert result.returncode == 0, result.stderr
     assert all(line.startswith("warning: ") for line in result.stderr.splitlines())
-    *_, tokenizer, corpus, done, then = result.stdout.splitlines()
-    names = [line.split(":")[0] for line in (tokenizer, corpus, done)]
-    assert names == ["run/tokenizer", "run/corpus", "run"]
-    assert then.startswith("Next: electra detect run ")
+    *_, tokenizer, corpus, verdict, done, then = result.stdout.splitlines()
+    names = [line.split(":")[0] for line in (tokenizer, corpus, verdict, done)]
+    assert names == ["run/tokenizer", "run/corpus", "run", "run"]
+    assert verdict.startswith("run: Learned nothing: AUC 0.")
+    assert then == "Next: electra report run --out report.html"  # two updates make no model to detect with
     assert json.loads((tmp_path / "run/plan.json").read_text())["overrides"] == ["train.steps=2", "model.layers=1"]
 
 
-def test_a_few_documents_can_be_held_out_and_the_same_command_resumes(electra, tmp_path):
-    (tmp_path / "text.txt").write_text("\n\n".join(f"The chef ate meal number {n}. " * 40 for n in range(20)))
+def test_part_of_a_single_document_is_held_out_and_the_same_command_resumes(electra, tmp_path):
+    (tmp_path / "text.txt").write_text("\n".join(f"The chef ate meal number {n}. " * 40 for n in range(20)))
     settings = [part for key in ("train.steps=1", "model.layers=1") for part in ("--set", key)]
     command = ["train", tmp_path / "text.txt", "--hours", "0.1", "--quiet", *settings]
-    warned = electra(*command, "--out", tmp_path / "warned").stderr
-    assert "--heldout 0.05 of electra corpus and electra train holds out one in twenty" in warned
     for _ in range(2):
-        result = electra(*command, "--out", tmp_path / "run", "--heldout", "0.3")
+        result = electra(*command, "--out", tmp_path / "run")
         assert result.returncode == 0, result.stderr
         assert "held out" not in result.stderr
     assert "heldout_loss" in (tmp_path / "run/metrics.jsonl").read_text()
 
 
-def test_after_a_masked_lm_fine_tuning_is_suggested(electra, text, tmp_path):
-    settings = [part for key in ("train.steps=1", "model.layers=1", "objective.name=mlm") for part in ("--set", key)]
-    result = electra("train", text, "--hours", "0.1", "--out", tmp_path / "run", "--quiet", *settings)
-    assert result.stdout.splitlines()[-1].startswith("Next: electra finetune table data=TABLE.csv model=")
+@pytest.mark.parametrize(
+    ("objective", "metric", "command"),
+    [
+        ("electra", "discriminator_auc", 'electra detect RUN "a sentence with a wrong word in it"'),
+        ("mlm", "mlm_hidden_accuracy", "electra finetune table data=TABLE.csv model=RUN out=runs/tuned"),
+    ],
+)
+def test_a_model_that_has_learned_something_is_put_to_use(tmp_path, capsys, objective, metric, command):
+    config = load_config("tiny", [f"objective.name={objective}"])
+    (tmp_path / "config.toml").write_text(dump_config(config))
+    for value, suggested in ((0.75, command), (0.05, "electra report RUN --out report.html")):
+        record = {"step": 9, "tokens": 10**7, "heldout_loss": 1.0, f"heldout_{metric}": value}
+        (tmp_path / "metrics.jsonl").write_text(json.dumps(record))
+        show_outcome(tmp_path)
+        learned, _, then = capsys.readouterr().out.splitlines()
+        assert ("Learned nothing" in learned) == (value == 0.05)
+        assert then == f"Next: {suggested.replace('RUN', str(tmp_path))}"
+
+
+def test_invalid_bytes_are_skipped_on_request(electra, text, tmp_path):
+    (tmp_path / "text.txt").write_bytes(text.read_bytes() + b" \xff.")
+    settings = [part for key in ("train.steps=1", "model.layers=1") for part in ("--set", key)]
+    command = ["train", tmp_path / "text.txt", "--hours", "0.1", "--quiet", *settings, "--out", tmp_path / "run"]
+    assert "electra train, vocab and corpus accept --invalid replace" in electra(*command).stderr
+    assert "1 places of the text were not valid UTF-8" in electra(*command, "--invalid", "skip").stdout
 
 
 def test_a_dry_run_refuses_what_the_command_refuses(electra, text, tmp_path):

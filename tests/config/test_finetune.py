@@ -4,7 +4,7 @@ from electra.config.finetune import FinetuneConfig
 from electra.config.load import dump_config, load_finetune_config, preset_names
 from electra.errors import ConfigError
 
-PRESETS = ["base", "choice", "glue", "large", "small", "squad", "table", "tagging"]
+PRESETS = ["base", "choice", "glue", "large", "similarity", "small", "squad", "table", "tagging"]
 
 
 def test_there_is_a_preset_for_each_family_and_size():

@@ -7,7 +7,7 @@ from electra.data.checksums import check, is_intact, write_checksums
 from electra.data.tokens.tokenizer import load_tokenizer
 from electra.data.tokens.vocab import train_vocab
 from electra.errors import CheckpointError
-from electra.model.pretrained import EMBEDDED, GENERATOR, load
+from electra.model.pretrained import GENERATOR, find_folder, load
 
 
 def flip(path) -> None:
@@ -69,7 +69,8 @@ def test_a_vocabulary_has_checksums(tmp_path):
 
 
 def test_the_shipped_model_has_checksums():
-    for folder in (EMBEDDED, EMBEDDED / GENERATOR):
+    embedded = find_folder("embedded")
+    for folder in (embedded, embedded / GENERATOR):
         assert (folder / "checksums.json").is_file()
         check(folder)
 

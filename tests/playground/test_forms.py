@@ -20,7 +20,7 @@ def test_a_class_is_named_and_all_probabilities_are_shown(tuned):
     model = tuned("classes")
     assert asked(model) == ["Text"]
     html = answer(model, ["the cat sat"])
-    assert re.search(r'class="answer" role="status">(tame|wild)<', html)
+    assert re.search(r'class="answer" role="status">Label: (tame|wild)<', html)
     assert html.count('scope="row"') == 2
 
 
@@ -33,7 +33,7 @@ def test_a_pair_asks_for_two_texts_under_the_names_of_their_columns(tuned):
 def test_several_labels_may_apply_at_once(tuned):
     html = answer(tuned("sets", 10), ["the cat ate"])
     headline = re.search(r'class="answer" role="status">(.*?)<', html)[1]
-    assert "food" in headline.split(", ")
+    assert "food" in headline.removeprefix("Labels: ").split(", ")
 
 
 def test_a_value_stands_between_its_bounds(tuned):

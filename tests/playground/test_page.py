@@ -207,6 +207,10 @@ def test_the_form_of_a_fine_tuned_model_is_answered(tuned_run, visit, tmp_path):
         one.page.get_by_role("button", name="Ask the model").click()
         one.wait("#answer .answer", re.compile("same|other"))
         assert one.page.locator("#answer .shares tr").count() == 2
+        shares = one.page.locator("#answer .shares")
+        assert shares.evaluate("table => getComputedStyle(table).borderTopWidth") == "0px"
+        row, percent = (shares.locator(part).first.bounding_box()["height"] for part in ("tr", "td:last-child"))
+        assert percent <= row < 40  # the percentage is on one line
 
 
 def test_a_model_without_its_generator_says_so(tiny_folder, visit, tmp_path):

@@ -4,10 +4,12 @@ import sys
 import pytest
 
 import electra
-from electra.errors import CheckpointError, ConfigError
+from electra.cli.play import play
+from electra.errors import CheckpointError, ConfigError, ElectraError
 from electra.model.networks import Discriminator
 from electra.model.pretrained import Pretrained
 from electra.playground import play as module
+from electra.playground.fooling import play_round
 from electra.playground.play import load_playable
 from electra.recipes.convert import write_model
 from electra.recipes.evaluate import Tuned
@@ -23,9 +25,24 @@ def test_a_port_in_use_is_a_one_line_error(tiny_folder):
             electra.play(tiny_folder, port, browser=False)
 
 
+@needs_gradio
+def test_the_rows_of_proposals_are_one_step(tiny_model):
+    from electra.playground.page import _candidates
+
+    rows = _candidates(play_round(tiny_model, "the chef ate a meal", [1, 4]))
+    assert [row.label and row.label.split("“")[0] for row in rows[:3]] == ["3. Replace ", "Replace ", None]
+
+
+def test_a_terminal_shows_at_once_that_the_page_is_loading(monkeypatch, capsys):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with pytest.raises(ElectraError):
+        play("./nowhere")
+    assert "loading the model and the page" in capsys.readouterr().err
+
+
 def test_without_gradio_the_extra_is_named(monkeypatch, tiny_folder):
     monkeypatch.setitem(sys.modules, "gradio", None)
-    with pytest.raises(ConfigError, match=r"pip install -e '\.\[play\]' in the checkout"):
+    with pytest.raises(ConfigError, match=r"pip install '\.\[play\]' in the checkout"):
         electra.play(tiny_folder)
 
 

@@ -95,7 +95,12 @@ def test_an_embedding_may_be_a_little_larger_than_the_vocabulary(another):
 
 
 CONTRADICTIONS = [
-    ("train", "length", 128, "has sequences of 24 tokens, train.length is 128: drop train.length, or build the corpus"),
+    (
+        "train",
+        "length",
+        128,
+        "has sequences of 24 tokens, train.length is 128: set train.length=24, or build the corpus",
+    ),
     ("model", "vocab_size", 8192, "has a vocabulary of 74, model.vocab_size is 8192: drop model.vocab_size, or build"),
     ("model", "vocab_size", 70, "has a vocabulary of 74, model.vocab_size is 70: drop model.vocab_size, or build"),
 ]
@@ -182,7 +187,7 @@ def test_a_dry_run_prints_the_fitted_sizes(another, tokenizer, tmp_path, capsys,
 
 def test_a_corpus_of_another_length_is_refused_in_one_line(config, corpus):
     with pytest.raises(
-        ConfigError, match=r"has sequences of 16 tokens, train\.length is 8: drop train\.length, or"
+        ConfigError, match=r"has sequences of 16 tokens, train\.length is 8: set train\.length=16, or"
     ) as e:
         pretrain(config("train.length=8"))
     assert "\n" not in str(e.value)

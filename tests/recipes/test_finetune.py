@@ -1,6 +1,7 @@
 """Fine-tuning end to end: a task that two layers learn in seconds."""
 
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -14,7 +15,6 @@ from safetensors.torch import load_file, save_file
 
 import electra
 from electra.config.load import load_finetune_config
-from electra.data.files import write_json
 from electra.errors import CheckpointError, ConfigError, ElectraError, TaskError
 
 KILL = str(Path(__file__).with_name("kill_finetune.py"))
@@ -59,10 +59,11 @@ def test_a_seeds_result_that_is_cut_short_is_refused_and_its_advice_works(tune, 
     assert len(tune("epochs=0.1")["seeds"]) == 1
 
 
-@pytest.mark.parametrize("damage", ["{}", '{"seed": 0, "metrics": null}', "7"])
-def test_a_seeds_result_without_scores_is_refused(tune, tmp_path, damage):
+@pytest.mark.parametrize(("written", "damage"), [(r".*", "7"), (r'"steps": \d', '"steps": 9')])
+def test_a_seeds_result_that_was_changed_is_refused(tune, tmp_path, written, damage):
     tune("epochs=0.1")
-    (tmp_path / "run/seeds/0/result.json").write_text(damage)
+    path = tmp_path / "run/seeds/0/result.json"
+    path.write_text(re.sub(written, damage, path.read_text(), count=1))
     with pytest.raises(CheckpointError, match=r"result\.json is damaged; remove"):
         tune("epochs=0.1", "seeds=2")
 
@@ -156,6 +157,7 @@ def test_the_median_model_is_trained_again_where_it_was_not_kept(tune, tmp_path)
     assert electra.evaluate(tmp_path / "run").metrics == results["seeds"][results["kept"]]["metrics"]
 
 
+@pytest.mark.slow
 def test_a_median_model_whose_second_training_was_stopped_is_not_kept_half_trained(tune, tmp_path):
     keys = ["seeds=2", "early_stopping=9", "epochs=3.0"]
     tune(*keys, "keep=best")
@@ -312,13 +314,11 @@ def test_fresh_weights_in_the_shape_of_a_tuned_model_are_called_untrained(tune, 
 
 def test_a_seed_that_had_enough_when_it_was_killed_is_not_trained_on(tune, tmp_path, monkeypatch):
     def killed(path, content):
-        if path.name == "result.json":
-            raise RuntimeError("killed")
-        write_json(path, content)
+        raise RuntimeError("killed")
 
     keys = [*FRESH, "early_stopping=1", "epochs=50.0", "checkpoint_every=25"]
     with monkeypatch.context() as patch:
-        patch.setattr("electra.recipes.finetune.write_json", killed)
+        patch.setattr("electra.recipes.finetune.write_sealed", killed)
         with pytest.raises(RuntimeError, match="killed"):
             tune(*keys)
     metrics = tmp_path / "run/seeds/0/metrics.jsonl"

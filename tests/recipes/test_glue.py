@@ -162,6 +162,7 @@ def test_a_task_that_fails_among_others_is_named(tiny_folder, tasks_folder, tmp_
     assert (tmp_path / "sst-2/results.json").is_file()  # the other task was not stopped
 
 
+@pytest.mark.slow
 def test_tasks_run_together_stop_on_a_signal(tiny_folder, tasks_folder, tmp_path):
     places = ["--data", tasks_folder, "--out", tmp_path / "out"]
     keys = ["epochs=10_000.0", "checkpoint_every=20"]

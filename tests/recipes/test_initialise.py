@@ -126,3 +126,13 @@ def test_weights_of_another_vocabulary_of_the_same_size_are_refused_in_one_line(
     (first / "model" / "checksums.json").unlink()
     with pytest.raises(ConfigError, match=r"another vocabulary than the corpus, such as 'dog' for 'cat': build the"):
         pretrain(config(f"init={first}", out="second"))
+
+
+@pytest.mark.parametrize("generator", ["kind=unigram", "sharing=embeddings", "sharing=none", "sharing=gdes"])
+def test_token_embeddings_start_from_the_text(config, tokenizer, generator):
+    settings = ["embeddings=cooccurrence", "train.steps=1", "train.learning_rate=1e-9"]
+    model = electra.load(pretrain(config(f"objective.generator.{generator}", *settings)))
+    ids = [encoding.ids[0] for encoding in tokenizer.encode("chef cat ate sat".split())]
+    chef, cat, ate, sat = model.encoder.embeddings.vocabulary[ids]
+    assert (chef - cat).norm() < 0.5 * (chef - ate).norm()
+    assert (ate - sat).norm() < 0.5 * (ate - chef).norm()

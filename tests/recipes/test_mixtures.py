@@ -17,7 +17,9 @@ def test_of_a_mixture_the_part_that_is_read_most_often_counts(
     config, corpus, tokenizer, records, tmp_path, weights, warned
 ):
     (tmp_path / "text.txt").write_text("the chef ate the soup .\n\n" * 8)
-    build_corpus([tmp_path / "text.txt"], tokenizer, length=16, out=tmp_path / "few", heldout=0.0, workers=0)
+    build_corpus(
+        [tmp_path / "text.txt"], tokenizer, length=16, cut="packed", out=tmp_path / "few", heldout=0.0, workers=0
+    )
     mixture = [f'data=["{corpus}", "{tmp_path / "few"}"]', *([f"data_weights={weights}"] if weights else [])]
     run = pretrain(config(*mixture, "train.steps=30"))
     assert any("runs dry" in line.get("warning", "") for line in records(run)) == warned
@@ -29,7 +31,9 @@ def test_of_a_mixture_the_part_that_is_read_most_often_counts(
 def test_held_out_text_is_mixed_as_the_text_is(config, corpus, tokenizer, tmp_path, heldout, weights, first):
     documents = (f"{number:09b}".replace("0", "o ").replace("1", "x ") for number in range(400))
     (tmp_path / "text.txt").write_text("\n\n".join(documents))
-    build_corpus([tmp_path / "text.txt"], tokenizer, length=16, out=tmp_path / "other", heldout=heldout, workers=0)
+    build_corpus(
+        [tmp_path / "text.txt"], tokenizer, length=16, cut="packed", out=tmp_path / "other", heldout=heldout, workers=0
+    )
     folders = json.dumps([str(corpus), str(tmp_path / "other")])
     run = pretrain(config(f"data={folders}", f"data_weights={weights}", "train.steps=1"))
     assert ('"original": [" the"' in (run / "samples.jsonl").read_text()) == first

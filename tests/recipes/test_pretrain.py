@@ -45,7 +45,8 @@ def test_a_model_reads_as_many_tokens_at_once_as_it_did_in_training(config):
 
 def test_one_of_two_corpora_may_hold_nothing_out(config, corpus, tokenizer, tmp_path):
     (tmp_path / "text.txt").write_text("the chef ate the soup .\n\n" * 40)
-    build_corpus([tmp_path / "text.txt"], tokenizer, length=16, out=tmp_path / "whole", heldout=0.0, workers=0)
+    building = {"length": 16, "cut": "packed", "heldout": 0.0, "workers": 0}
+    build_corpus([tmp_path / "text.txt"], tokenizer, out=tmp_path / "whole", **building)
     run = pretrain(config(f'data=["{corpus}", "{tmp_path / "whole"}"]', "train.steps=2"))
     assert any("heldout_loss" in record for record in read_records(run / "metrics.jsonl"))
 
@@ -153,7 +154,7 @@ def test_a_run_goes_on_with_a_larger_budget(config, records):
     pretrain(config("train.steps=5"))
     lines = records(pretrain(config("train.steps=8")))
     assert load_config(Path(config().out)).train.steps == 8
-    assert [line["step"] for line in lines] == [0, 1, 2, 3, 4, 5, 5, 6, 7, 8, 8]
+    assert [line["step"] for line in lines if "warning" not in line] == [0, 1, 2, 3, 4, 5, 5, 6, 7, 8, 8]
 
 
 def test_the_best_checkpoint_is_that_of_the_lowest_held_out_loss(config, records):
@@ -322,6 +323,14 @@ def test_the_advice_for_a_run_that_comes_apart_works(config, records):
     run = pretrain(load_config(path, ["train.learning_rate=1e-4", "train.warmup_steps=5"]))
     *_, latest = (line for line in records(run) if "skipped" in line)
     assert (latest["step"], latest["skipped"]) == (30, 0)
+
+
+def test_a_run_that_learns_nothing_is_warned_once_also_if_it_resumes(config, records):
+    for steps in (20, 30):
+        run = pretrain(config("train.learning_rate=1e-9", "objective.generator.kind=uniform", f"train.steps={steps}"))
+    (warning,) = [line for line in records(run) if "warning" in line]
+    assert warning["step"] == 10
+    assert warning["warning"].startswith("the run is behind: learned nothing: AUC 0.")
 
 
 def test_text_that_is_read_too_often_is_reported_once(config, records):

@@ -2,7 +2,10 @@ import statistics
 
 import pytest
 
-from electra.recipes.results import chosen_seed, describe, summarize_seeds
+from electra.config.load import load_finetune_config
+from electra.recipes.results import chosen_seed, describe, scored, summarize_seeds
+from electra.tasks.texts.glue import GlueTask
+from electra.tasks.texts.task import TextExample
 
 SEEDS = [{"seed": seed, "metrics": {"accuracy": value}} for seed, value in enumerate([0.7, 0.9, 0.8, 0.6])]
 
@@ -18,6 +21,14 @@ def test_the_interval_uses_students_t():
     low, high = summarize_seeds(SEEDS)["interval"]["accuracy"]
     half = 3.182446 * statistics.stdev([0.7, 0.9, 0.8, 0.6]) / 2  # t of 3 degrees of freedom at 97.5 %
     assert (low, high) == pytest.approx((0.75 - half, 0.75 + half), rel=1e-6)
+
+
+@pytest.mark.parametrize(("task", "first"), [("sts-b", "spearman"), ("cola", "matthews"), ("mrpc", "accuracy")])
+def test_the_first_score_is_the_one_that_ranks(task, first):
+    made = GlueTask(task, load_finetune_config("glue", [f"task={task}"]), {})
+    examples = [TextExample(("a", "b"), made.kind.parse(label, "")) for label in ("1", "0", "1")]
+    predictions = [{"value": value, "label": str(value)} for value in (0, 0, 1)]
+    assert next(iter(scored(made, examples, predictions))) == first
 
 
 def test_one_seed_has_no_spread():

@@ -203,12 +203,14 @@ def test_two_processes_train_what_one_trains(arguments, config, held_out, record
         assert (tensor - two[name]).abs().max() < 1e-3, name
 
 
+@pytest.mark.slow
 def test_two_processes_agree_on_when_the_time_is_over(arguments, config, held_out):
     outcome = together(arguments(f"train.hours={4 / 3600}", "evaluate.every=1_000_000"), ("-c", UNLIKE_CLOCKS))
     assert [code for *_, code in outcome] == [0, 0], outcome
     assert held_out(Path(config().out))[-1]["progress"] == 1.0
 
 
+@pytest.mark.slow
 def test_a_process_that_is_gone_is_no_bug_of_the_others(arguments, config):
     first, second = started_together(arguments(*ENDLESS))
     wait_for_updates(Path(config().out), first)

@@ -105,7 +105,12 @@ def test_with_enough_tokens_the_next_size_is_timed_and_chosen(text, monkeypatch)
     monkeypatch.setattr(planning, "TOKENS_PER_PARAMETER", 0)
     plan = make_plan([text], hours=1000, overrides=["model.layers=1", "train.length=16"])
     assert plan.preset == "quick"
-    assert plan.tokens_per_second.keys() == {"tiny", "quick"}
+    assert plan.tokens_per_second.keys() == {"nano", "tiny", "quick"}
+
+
+def test_the_smallest_preset_is_left_out_if_it_lacks_a_key_that_the_user_sets(text):
+    plan = make_plan([text], hours=1000, overrides=["model.layers=1", "objective.generator.width=1.0"])
+    assert (plan.preset, plan.config().objective.generator.width) == ("tiny", 1.0)
 
 
 @pytest.mark.parametrize("fit", [0, 1])
@@ -123,7 +128,7 @@ def test_a_size_that_does_not_fit_in_memory_is_skipped(text, monkeypatch, fit):
     monkeypatch.setattr(torch, "randint", full)
     overrides = ["model.layers=1", "train.length=16", "train.batch_size=2"]
     if fit:
-        assert make_plan([text], hours=1000, overrides=overrides).preset == "tiny"
+        assert make_plan([text], hours=1000, overrides=overrides).preset == "nano"
     else:
         with pytest.raises(ElectraError, match=r"^the GPU is out of memory; free some, or use --set device=cpu$"):
             make_plan([text], hours=1000, overrides=overrides)

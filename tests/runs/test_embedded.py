@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tarfile
+import warnings
 import zipfile
 from pathlib import Path
 
@@ -15,8 +16,10 @@ from safetensors.torch import load_file
 
 import electra
 from electra.config.load import load_config
-from electra.model.pretrained import EMBEDDED, Pretrained
+from electra.errors import ForeignText
+from electra.model.pretrained import Pretrained, find_folder
 
+EMBEDDED = find_folder("embedded")
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "runs" / "embedded.sh"
 LIMIT = 8_000_000
@@ -94,6 +97,33 @@ def test_the_embedded_models_card_agrees_with_the_ledger():
     scores = re.findall(r"\| ([^|]+) \|$", card.partition("## Scores")[2].partition("## Limits")[0], re.MULTILINE)
     assert {score.replace(" %", "%") for score in scores if score.strip()} == measured
     assert f"{tuned.steps:,} updates" in card
+
+
+def test_embedded_is_a_model_name_everywhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert Path(electra.__file__).parent / "embedded" == EMBEDDED
+    assert electra.load_tokenizer("embedded").vocab_size == 8000
+    config = electra.load_finetune_config("table", ["model=embedded", "data=pairs.csv", "out=tuned"])
+    with pytest.raises(electra.ElectraError, match="pairs"):  # the model was found
+        electra.finetune(config)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("나는 학교에 갔다. 오늘은 날씨가 좋다.", "75% of the tokens are unknown"),
+        ("Я пошёл в школу вчера вечером с друзьями.", "needs 3.8 pieces for a word"),
+    ],
+)
+def test_text_in_another_language_gets_a_warning(text, found, model):
+    for use in (model.detect, lambda text: model.encode([text])):
+        with pytest.warns(ForeignText, match=found):
+            use(text)
+
+
+def test_english_and_german_get_no_warning(model):
+    with warnings.catch_warnings(action="error"):
+        model.detect("I think that you are write. Gestern bin ich mit meinen Freunden in die Schule gegangen.")
 
 
 @pytest.mark.slow

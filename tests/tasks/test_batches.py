@@ -4,11 +4,10 @@ import torch
 
 from electra.config.bodies import ModernModel
 from electra.model.bodies import build_body
-from electra.tasks.base import Feature
+from electra.tasks.base import TEXTS, Feature, encode
 from electra.tasks.batches import (
     BUCKET,
     batches_per_epoch,
-    encode,
     evaluation_order,
     make_batch,
     rounded_length,
@@ -77,7 +76,7 @@ def test_a_packed_batch_has_the_states_of_a_padded_one(task):
     body = build_body(ModernModel(hidden_size=32, layers=2, heads=2, feed_forward_size=48, vocab_size=50))
     features = [Feature(0, [2] * 5, [0] * 5, [1.0]), Feature(1, [2, 3], [0, 0], [0.0])]
     padded, packed = (make_batch(task("cola"), features, 4, 7, pad_id=0, packs=packs) for packs in (False, True))
-    assert packed["texts"].shape == (1, 16)  # a few lengths, for graphs
+    assert packed[TEXTS].shape == (1, 16)  # a few lengths, for graphs
     mask = padded["attention"][..., None]
     torch.testing.assert_close(encode(body, packed) * mask, encode(body, padded) * mask)
     assert {name: packed[name].shape for name in padded} == {name: padded[name].shape for name in padded}

@@ -1,6 +1,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from electra.training.weights import ALIGNED, Group, Weights
 
@@ -59,6 +60,16 @@ def test_gradients_add_up_to_those_of_the_module(weights):
     weights.gradient.fill_(torch.nan)  # the last update's
     for first in (True, False):
         weights.take_gradient(weights.call(x), first)
+    for name, view in weights.views(weights.gradient).items():
+        torch.testing.assert_close(view, reference.get_parameter(name).grad)
+
+
+def test_a_part_that_the_backward_pass_computes_again_sees_the_same_weights(weights):
+    x, reference = inputs(weights), Pair()
+    reference(x.float()).backward()
+    forward = weights.module.forward
+    weights.module.forward = lambda x: checkpoint(forward, x, use_reentrant=False)
+    weights.take_gradient(weights.call(x), first=True)
     for name, view in weights.views(weights.gradient).items():
         torch.testing.assert_close(view, reference.get_parameter(name).grad)
 

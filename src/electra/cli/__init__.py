@@ -6,10 +6,11 @@ This file imports little, so that a signal during the slow imports is handled to
 import os
 import signal
 import sys
+import warnings
 from io import TextIOWrapper
 
 from electra.cli.stop import AGAIN, Stop
-from electra.errors import ElectraError, Stopped, reason, remedy
+from electra.errors import ElectraError, ForeignText, Stopped, reason, remedy
 
 LONGEST_LINE = 600  # characters of an error
 INTERRUPTED = 130  # typer's exit code for KeyboardInterrupt
@@ -18,6 +19,7 @@ INTERRUPTED = 130  # typer's exit code for KeyboardInterrupt
 def main() -> None:
     """Run the command line; exit with 0 on success, 2 on a user's error, 1 on a bug, 128 + number after a signal."""
     stop = Stop()
+    warnings.showwarning = _show_warning
     os.environ.setdefault("HF_HUB_VERBOSITY", "error")  # our one-line error follows its retries
     for stream in (sys.stdout, sys.stderr):
         if os.name == "nt" and isinstance(stream, TextIOWrapper):
@@ -39,6 +41,20 @@ def _stopped(error: BaseException, number: int | None) -> BaseException:
     if isinstance(error, Stopped) or (number is None and not isinstance(error, KeyboardInterrupt)):
         return error
     return Stopped(AGAIN, number or signal.SIGINT)
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: object = None,
+    line: str | None = None,
+) -> None:
+    """Print one of our warnings in one line, and those of libraries as usual."""
+    ours = issubclass(category, ForeignText)
+    text = f"warning: {message}\n" if ours else warnings.formatwarning(message, category, filename, lineno, line)
+    sys.stderr.write(text)
 
 
 def _show(error: BaseException) -> int:

@@ -19,7 +19,10 @@ BATCHES = {
     "encode": {"cpu": [8], "mps": [32], "cuda": [64]},
 }
 
-EXAMPLES = ("electra bench --size tiny --batch 32 --seconds 10 --json", "electra bench encode")
+EXAMPLES = (
+    "electra bench --size tiny --batch 32 --seconds 10 --json",
+    "electra bench encode --model runs/reviews --model onnx/reviews",
+)
 
 
 def bench(
@@ -27,6 +30,10 @@ def bench(
         Literal["pretrain", "encode"], Argument(help="Time a joint step on random ids, or encoding texts.")
     ] = "pretrain",
     size: Annotated[str, Option(help="Preset name.")] = "small",
+    model: Annotated[
+        list[str] | None,
+        Option(metavar="MODEL", help="For encode, trained model to time instead, also in ONNX; repeatable."),
+    ] = None,
     batch: Annotated[
         list[int] | None,
         Option(
@@ -53,12 +60,15 @@ def bench(
     from electra.config.load import load_config
     from electra.training.processes import joined
 
-    measure = partial(_choose(work, profile, text), seconds=seconds, say=partial(echo, err=True))
+    measure = partial(_choose(work, profile, text, model), seconds=seconds, say=partial(echo, err=True))
     against = against or ("hf" if find_spec("transformers") else "none")
     length = length or load_config(size).train.length
     with joined(device) as processes:
-        batches = batch or BATCHES[work][processes.device.type]
-        found = [measure(size, rows, length, against=against, device=processes.device) for rows in batches]
+        if model:
+            found = [measure(model, length, device=processes.device)]
+        else:
+            batches = batch or BATCHES[work][processes.device.type]
+            found = [measure(size, rows, length, against=against, device=processes.device) for rows in batches]
     if as_json:
         _print_json(found, profile)
         return
@@ -67,20 +77,22 @@ def bench(
         _print_parts(measured)
 
 
-def _choose(work: str, profiled: bool, text: Path | None) -> "Callable[..., Bench]":
+def _choose(work: str, profiled: bool, text: Path | None, models: list[str] | None) -> "Callable[..., Bench]":
     """Return the function that measures the work; refuse options of the other kind of work."""
     from electra.data.reading.records import read_lines
-    from electra.recipes.bench.encode import bench_encode
+    from electra.recipes.bench.encode import bench_encode, bench_models
     from electra.recipes.bench.step import bench_step
 
     if work == "pretrain":
         if text:
             raise BadParameter("only for encode; the pre-training step reads random ids", param_hint="--text")
+        if models:
+            raise BadParameter("only for encode; the pre-training step needs no trained model", param_hint="--model")
         return partial(bench_step, profiled=profiled)
     if profiled:
         raise BadParameter("only for pretrain; encode cannot be profiled", param_hint="--profile")
     lines = list(read_lines(str(text))) if text else None
-    return partial(bench_encode, texts=lines and [line for line in lines if line.strip()])
+    return partial(bench_models if models else bench_encode, texts=lines and [line for line in lines if line.strip()])
 
 
 def _print_json(found: "list[Bench]", profiled: bool) -> None:
@@ -102,13 +114,14 @@ def _print_parts(measured: "Bench") -> None:
 
 def _print_table(rows: "list[Row]") -> None:
     echo(rows[0].device)
+    names = max(11, *(len(row.variant) for row in rows)) + 1
     columns = ("variant", "size", "batch x seq", "ms", "middle half", "tokens/s", "MFU", "GiB", "first step", "ratio")
-    echo("{:<12}{:<12}{:>12}{:>10}{:>19}{:>12}{:>8}{:>8}{:>12}{:>8}".format(*columns))
+    echo(f"{{:<{names}}}{{:<12}}{{:>12}}{{:>10}}{{:>19}}{{:>12}}{{:>8}}{{:>8}}{{:>12}}{{:>8}}".format(*columns))
     for row in rows:
         mfu = "-" if row.mfu is None else f"{row.mfu:.1%}"
         memory = "-" if row.memory_gib is None else f"{row.memory_gib:.1f}"
         echo(
-            f"{row.variant:<12}{row.size:<12}{f'{row.batch} x {row.seq}':>12}{row.ms:>10.1f}"
+            f"{row.variant:<{names}}{row.size:<12}{f'{row.batch} x {row.seq}':>12}{row.ms:>10.1f}"
             f"{f'{row.ms_low:.1f} - {row.ms_high:.1f}':>19}{row.tokens_s:>12,.0f}{mfu:>8}{memory:>8}"
             f"{row.first_step_s:>10.1f} s{row.ratio:>7.2f}x"
         )

@@ -23,8 +23,8 @@ def demo(
     quiet: Quiet = False,
 ) -> None:
     """Pre-train a tiny model on local documentation and test it. Nothing is downloaded."""
-    from electra.cli.progress import LiveLine
     from electra.recipes.demo import demo as run
+    from electra.training.progress import LiveLine
 
     with LiveLine(quiet) as live:
         shown = run(out, minutes=minutes, say=echo, listeners=[live])

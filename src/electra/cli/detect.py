@@ -8,12 +8,13 @@ from typer import Argument, echo
 from electra.cli.colours import shade, shows_colours
 from electra.cli.options import AnyModel, Json
 from electra.data.files import exists, to_json
+from electra.data.reading.hub import EMBEDDED
 
 EXAMPLES = ('electra detect "I think that you are write."', "electra detect runs/small --json < letter.txt")
 
 
 def detect(
-    model: AnyModel = None,
+    model: AnyModel = EMBEDDED,
     text: Annotated[str | None, Argument(help="Text, or - for standard input.  [default: -]")] = None,
     as_json: Json = False,
 ) -> None:
@@ -24,10 +25,10 @@ def detect(
     """
     from electra.data.reading.decode import refuse_binary
     from electra.errors import DataError
-    from electra.model.pretrained import EMBEDDED, load
+    from electra.model.pretrained import load
 
-    if model and text is None and _is_text(model):
-        model, text = None, model
+    if text is None and model != EMBEDDED and _is_text(model):
+        model, text = EMBEDDED, model
     if text is None and sys.stdin.isatty():
         raise DataError("no text; give it as an argument or on standard input")
     if text in (None, "-"):
@@ -37,7 +38,7 @@ def detect(
             text = (start + sys.stdin.buffer.read()).decode()
         except UnicodeDecodeError as problem:
             raise DataError(f"standard input is not valid UTF-8 at byte {problem.start}") from None
-    detections = load(model or EMBEDDED).detect(text)
+    detections = load(model).detect(text)
     if as_json:
         tokens = [
             {"token": token, "probability": probability, "start": start, "end": end}

@@ -41,11 +41,12 @@ def evaluate(
             for name, text in {"predictions.jsonl": "".join(lines), **found.files}.items():
                 (folder / name).write_text(text, encoding="utf-8")
     if as_json:
-        echo(to_json({"task": found.task, "split": found.split, "metrics": found.metrics, "notes": found.notes}))
+        shown = ("task", "split", "source", "metrics", "notes")
+        echo(to_json({name: getattr(found, name) for name in shown}))
         return
     for what, count in found.notes.items():
-        echo(f"{split}: {count:,} {what}")
+        echo(f"{found.source}: {count:,} {what}")
     scores = [f"{name} {percent(name, value)}" for name, value in found.metrics.items()]
-    first = f"{found.task}, {found.split}, {len(found.predictions):,} examples: "
+    first = f"{found.task}, {found.source}, {len(found.predictions):,} examples: "
     apart = " · " if len(scores) <= MOST_IN_A_LINE else "\n  "
     echo(first + (apart.join(scores) or "no labels, so no score"))

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option, echo
 
-from electra.cli.options import Json, Preset, Quiet, TuningOverrides
+from electra.cli.options import Json, Quiet, TuningOverrides, TuningPreset
 from electra.data.files import to_json
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ EXAMPLES = (
 
 
 def finetune(
-    preset: Preset,
+    preset: TuningPreset,
     overrides: TuningOverrides = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Read the data, print the plan and exit.")] = False,
     quiet: Quiet = False,
@@ -44,9 +44,9 @@ def finetune(
         for plan_line in _plan(tuning):
             echo(f"# {plan_line}")
         return
-    from electra.cli.progress import LiveLine
     from electra.recipes.finetune import finetune as run
     from electra.recipes.results import describe
+    from electra.training.progress import LiveLine
 
     with LiveLine(quiet) as line:
         results = run(config, [line])

@@ -5,14 +5,14 @@ from typing import Annotated
 
 from typer import Argument, BadParameter, Option, echo
 
-from electra.cli.options import Json, Overrides
+from electra.cli.options import PRESETS, Json, Overrides
 from electra.data.files import to_json
 
 EXAMPLES = ("electra flops small train.steps=100_000", "electra flops --table")
 
 
 def flops(
-    preset: Annotated[str | None, Argument(metavar="PRESET|FILE", help="Preset name or config file (TOML).")] = None,
+    preset: Annotated[str | None, Argument(metavar="PRESET|FILE", help=PRESETS)] = None,
     overrides: Overrides = None,
     table: Annotated[bool, Option("--table", help="Print the 13 totals that the authors publish.")] = False,
     as_json: Json = False,

@@ -37,9 +37,9 @@ def glue(
     Runs every task whose data is found: GLUE, SQuAD and chunking. KEY=VALUE sets a key of all tasks, TASK.KEY=VALUE
     of one. RUN/submission.zip is ready for GLUE's server.
     """
-    from electra.cli.progress import LiveLine
     from electra.recipes.glue import glue as run
     from electra.recipes.glue import plan_suite
+    from electra.training.progress import LiveLine
 
     if dry_run:
         plan = plan_suite(model, data, out, overrides or [], task or [])

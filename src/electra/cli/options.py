@@ -4,20 +4,26 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from electra.config import presets_of
 from electra.data import settings
 
-MODEL = "Run folder, Hugging Face folder or hub name"
+EMBEDDED = "hub name, or embedded: the model shipped with electra"
 TEXTS = "Files, folders, globs, - for standard input, URLs such as s3://…, or a hub dataset OWNER/NAME[:CONFIG[:SPLIT]]"
 
-Preset = Annotated[str, Argument(metavar="PRESET|FILE", help="Preset name or config file (TOML).")]
+PRESETS, TUNING_PRESETS = (
+    f"Config file (TOML) or preset: {', '.join(presets_of(command))}." for command in ("pretrain", "finetune")
+)
+
+Preset = Annotated[str, Argument(metavar="PRESET|FILE", help=PRESETS)]
+TuningPreset = Annotated[str, Argument(metavar="PRESET|FILE", help=TUNING_PRESETS)]
 Overrides = Annotated[
     list[str] | None, Argument(metavar="KEY=VALUE", help="Config keys to set, such as train.steps=1000.")
 ]
 TuningOverrides = Annotated[
     list[str] | None, Argument(metavar="KEY=VALUE", help="Config keys to set, such as batch_size=16.")
 ]
-Model = Annotated[str, Argument(metavar="MODEL", help=f"{MODEL}.")]
-AnyModel = Annotated[str | None, Argument(metavar="MODEL", help=f"{MODEL}.  [default: the model shipped with electra]")]
+Model = Annotated[str, Argument(metavar="MODEL", help=f"Run, Hugging Face folder, {EMBEDDED}.")]
+AnyModel = Annotated[str, Argument(metavar="MODEL", help=f"Run, Hugging Face or ONNX folder, {EMBEDDED}.")]
 TunedModel = Annotated[
     str, Argument(metavar="RUN", help="Run folder of electra finetune, or fine-tuned Hugging Face folder.")
 ]

@@ -6,6 +6,7 @@ from typing import Annotated
 from typer import Option, echo
 
 from electra.cli.options import Overrides, Preset, Quiet
+from electra.cli.outcome import show_outcome
 
 EXAMPLES = (
     "electra pretrain quick data=corpus out=runs/quick train.hours=1.0",
@@ -21,7 +22,7 @@ def pretrain(
 ) -> None:
     """Pre-train a model on a corpus. Run the same command again to resume."""
     from electra.config.load import dump_config, load_config
-    from electra.data.storage import fetch_file, inside
+    from electra.data.storage import fetch_file
     from electra.training.run import check_moved
 
     config = load_config(fetch_file(preset), overrides or [])
@@ -31,11 +32,11 @@ def pretrain(
 
         echo(dump_config(check(config)))
         return
-    from electra.cli.progress import LiveLine
     from electra.recipes.pretrain import pretrain as run
+    from electra.training.progress import LiveLine
 
     with LiveLine(quiet) as line:
         run(config, [line])
     if os.environ.get("RANK", "0") == "0":  # only the first worker prints
         assert config.out is not None
-        echo(f"{config.out}: the model is in {inside(config.out, 'model')}")
+        show_outcome(config.out)

@@ -1,17 +1,16 @@
 """`electra train`: train a model on text within a time budget."""
 
-from pathlib import Path
-from shlex import quote
 from typing import Annotated, Any
 
 from typer import Argument, Option, echo
 
-from electra.cli.options import Cased, Heldout, Quiet
-from electra.data.settings import Building, Vocabulary
+from electra.cli.options import Cased, Heldout, Invalid, Quiet
+from electra.cli.outcome import show_outcome
+from electra.data.settings import Building, Reading, Vocabulary
 
 EXAMPLES = (
     "electra train my_texts/ --hours 1 --out runs/mine",
-    "electra train wiki/*.txt.xz --hours 12 --out runs/wiki --set objective.mask_fraction=0.25 --dry-run",
+    "electra train my_domain/ --hours 2 --init hf/small --out runs/domain --dry-run",
 )
 
 
@@ -25,36 +24,44 @@ def train(
     ] = None,
     heldout: Heldout = Building.heldout,
     lowercase: Cased = Vocabulary.lowercase,
+    invalid: Invalid = Reading.invalid,
+    init: Annotated[
+        str | None,
+        Option(
+            metavar="MODEL", help="Continue this ELECTRA, BERT or ModernBERT: run, Hugging Face folder or hub name."
+        ),
+    ] = None,
+    new_vocabulary: Annotated[
+        bool, Option("--new-vocabulary", help="Give MODEL a vocabulary of TEXT, for another language.")
+    ] = False,
+    old_text: Annotated[
+        list[str] | None, Option(metavar="TEXT", help="Text that MODEL knows: measure what it forgets; repeatable.")
+    ] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Print the plan and exit.")] = False,
     quiet: Quiet = False,
 ) -> None:
     """Train a model on text within a time budget.
 
-    Trains a vocabulary, builds a corpus, plans for the machine and the time, and pre-trains. Run the same command again
-    to resume. RUN/model is a Hugging Face folder.
+    Trains a vocabulary, builds a corpus, plans for the machine and the time, and pre-trains. With --init, continues a
+    model instead. Run the same command again to resume. RUN/model is a Hugging Face folder.
     """
-    from electra.cli.progress import LiveLine
-    from electra.data.storage import inside, local_path
+    from electra.data.storage import local_path
     from electra.recipes.plan import describe
     from electra.recipes.train import planned
     from electra.recipes.train import train as run
+    from electra.training.progress import LiveLine
 
-    chosen: dict[str, Any] = {"hours": hours, "overrides": overrides or [], "heldout": heldout, "lowercase": lowercase}
+    chosen: dict[str, Any] = {"hours": hours, "overrides": overrides or [], "heldout": heldout}
+    chosen |= {"lowercase": lowercase, "invalid": invalid, "init": init, "new_vocabulary": new_vocabulary}
     if dry_run:
+        from electra.data.tokens.vocab import preview_vocab
+
         plan, _ = planned(sources, out=local_path(out), **chosen)
         echo("\n".join(describe(plan)))
+        if plan.trains_vocabulary:
+            vocabulary = Vocabulary(plan.vocab_size, lowercase=lowercase, reading=Reading(invalid=invalid))
+            echo(f"vocabulary  {preview_vocab(sources, vocabulary).kind} (judging by the first megabyte of text)")
         return
     with LiveLine(quiet) as live:
-        folder = run(sources, out=out, listeners=[live], say=echo, **chosen)
-    echo(f"{out}: trained; the model is in {inside(out, 'model')}")
-    echo(f"Next: {_next(folder, quote(out))}")
-
-
-def _next(folder: Path, name: str) -> str:
-    """Return a command that uses the model."""
-    from electra.config.load import load_config
-    from electra.config.objectives import Detecting
-
-    if isinstance(load_config(folder).objective, Detecting):
-        return f'electra detect {name} "a sentence with a wrong word in it"'
-    return f"electra finetune table data=TABLE.csv model={name} out=runs/tuned"
+        run(sources, out=out, listeners=[live], say=echo, old_text=old_text or (), **chosen)
+    show_outcome(out)

@@ -19,7 +19,7 @@ from electra.config.section import (
     Seed,
     Size,
 )
-from electra.config.tasks import TableConfig, TaggingConfig
+from electra.config.tasks import SimilarityConfig, TableConfig, TaggingConfig
 
 SEEDS = {"single": 1, "paper": 10, "mnli-init": 10}  # number of seeds of each protocol, unless it is set
 HeadKind = Literal["paper", "huggingface"]
@@ -40,7 +40,9 @@ class FinetuneConfig(Root):
     example: ClassVar[str] = "seeds=5"
 
     task: str | None = Field(None, description="name of the task, such as mrpc")
-    model: str | None = Field(None, description="model to start from: a run, a Hugging Face folder or a hub name")
+    model: str | None = Field(
+        None, description="model to start from: a run, a Hugging Face folder, a hub name or embedded"
+    )
     data: str | None = Field(
         None, description="folder with the files of the task, your own table, or a dataset of the hub"
     )
@@ -64,7 +66,7 @@ class FinetuneConfig(Root):
     )
     double_unordered: bool | None = Field(None, description="train on both orders of a pair; follows the task")
     epochs: Duration | None = Field(None, description="passes over the training data; follows the task")
-    batch_size: Size = Field(32, description="inputs (choice: examples) in one update")
+    batch_size: Size = Field(32, description="inputs (choice, similarity: examples) in one update")
     learning_rate: Positive | None = Field(None, description="learning rate of the head; follows the model's width")
     learning_rates: list[Positive] = Field(
         [], description="learning rates to try; the one with the best median on dev is kept"
@@ -90,6 +92,7 @@ class FinetuneConfig(Root):
     )
     table: TableConfig = TableConfig()
     tagging: TaggingConfig = TaggingConfig()
+    similarity: SimilarityConfig = SimilarityConfig()
     log_every: Count = Field(
         50, description="updates between lines of metrics.jsonl; at first after 1, 2, 4, 8 ... updates"
     )

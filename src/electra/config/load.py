@@ -5,13 +5,13 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
-from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
 import tomli_w
 from pydantic import ValidationError
 
+from electra.config import PRESETS, presets_of
 from electra.config.finetune import FinetuneConfig
 from electra.config.keys import admits, did_you_mean, dotted, keys_of, known_keys, tags_of, unions, variant_of, variants
 from electra.config.schema import PretrainConfig
@@ -19,7 +19,6 @@ from electra.config.section import Root, Section
 from electra.errors import ConfigError
 
 AnyRoot = TypeVar("AnyRoot", bound=Root)
-PRESETS = resources.files("electra.config") / "presets"
 PRESET = "preset "  # how the origin of a setting from a preset begins
 
 
@@ -39,7 +38,7 @@ def load_config(source: str | Path, overrides: Iterable[str] = ()) -> PretrainCo
     return load_layers(source, overrides)
 
 
-def load_layers(source: str | Path, *overrides: Iterable[str]) -> PretrainConfig:
+def load_layers(source: str | Path | Mapping[str, Any], *overrides: Iterable[str]) -> PretrainConfig:
     """Load a pre-training config with several lists of `key=value`; later ones take precedence."""
     return validate(PretrainConfig, gather(PretrainConfig, source, *overrides))
 
@@ -51,8 +50,7 @@ def load_finetune_config(source: str | Path | Mapping[str, Any], overrides: Iter
 
 def preset_names(schema: type[Root] = PretrainConfig) -> list[str]:
     """Return the names of the built-in presets."""
-    files = (Path(entry.name) for entry in (PRESETS / schema.command).iterdir())
-    return sorted(file.stem for file in files if file.suffix == ".toml")
+    return presets_of(schema.command)
 
 
 def dump_config(config: Section) -> str:

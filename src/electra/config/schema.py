@@ -120,7 +120,11 @@ class PretrainConfig(Root):
     data: str | list[str] | None = Field(None, description="corpus folder, or a list of them")
     data_weights: list[Positive] | None = Field(None, description="weight of each corpus in the mixture")
     out: Out | None = Field(None, description="folder of the run")
-    init: str | None = Field(None, description="run or imported model to start from")
+    init: str | None = Field(None, description="run, imported model or embedded, to start from")
+    embeddings: Literal["random", "cooccurrence"] = Field(
+        "random",
+        description="token embeddings of a new model: random, or from which tokens follow each other in the text",
+    )
     device: Device = "auto"
     seed: Seed = Field(0, description="determines every random draw, together with the step")
     model: Model

@@ -4,9 +4,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from electra.config.section import Few, Section, Share
+from electra.config.section import Few, Positive, Section, Share, Size
 
 Kind = Literal["classification", "multilabel", "regression", "tagging", "answering"]
+Pooling = Literal["mean", "first"]
+TextPairs = Literal["neighbours", "titles", "dropout"]
 
 
 class TaggingConfig(Section):
@@ -34,9 +36,30 @@ class TableConfig(Section):
         None, description="column of the text; of the words (tagging), question (answering) or context (choice)"
     )
     pair: str | None = Field(
-        None, description="column of the second text; of the context (answering) or options (choice)"
+        None,
+        description="column of the second text (similarity: then negatives), context (answering) or options (choice)",
     )
     label: str | None = Field(None, description="column of the label, value, tags, answer or right option")
     id: str | None = Field(None, description="column of an identifier that predictions repeat")
     separator: str | None = Field(None, description="separator of several labels (or options) in one cell")
     dev_fraction: Share = Field(0.1, description="share of the training rows that is held out if there is no dev file")
+
+
+class SimilarityConfig(Section):
+    """Sentence vectors: how texts become vectors, and how these are trained."""
+
+    pooling: Pooling | None = Field(
+        None, description="mean of all states, or the first one ([CLS]); follows the model, else mean"
+    )
+    query_prompt: str | None = Field(None, description="text before each first text, such as a question")
+    passage_prompt: str | None = Field(None, description="text before each second text, such as a passage")
+    temperature: Positive = Field(0.05, description="cosines are divided by it in the loss")
+    sizes: list[Size] = Field(
+        [], description="smaller sizes that vectors can be cut to (Matryoshka); the full size is always trained"
+    )
+    chunk: Size = Field(
+        256, description="texts in memory at a time; larger batches encode their texts twice (gradient caching)"
+    )
+    text_pairs: TextPairs | None = Field(
+        None, description="pairs from raw text: a passage and the next, title and body, or a passage twice with dropout"
+    )

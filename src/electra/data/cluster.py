@@ -89,7 +89,7 @@ def connected(address: str) -> Iterator[Cluster]:
         import ray
         from ray._private.services import canonicalize_bootstrap_address
     except ImportError:
-        raise ClusterError("a cluster needs ray; run: pip install -e '.[ray]' in the checkout") from None
+        raise ClusterError("a cluster needs ray; run: pip install '.[ray]' in the checkout") from None
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         found = canonicalize_bootstrap_address(address)

@@ -18,7 +18,7 @@ from electra.config.bodies import ModelConfig
 from electra.config.finetune import HeadKind
 from electra.errors import ConfigError
 from electra.model.heads import Head, find_head
-from electra.model.initialize import truncated_normal_
+from electra.model.initialize import cooccurrence_vectors, truncated_normal_
 
 Direction = Literal["both", "forward", "backward"]
 EMBEDDINGS = "embeddings"  # the attribute of a body that networks may share
@@ -45,6 +45,14 @@ class Embeddings(nn.Module, ABC):
             truncated_normal_(getattr(self, name).weight, self.config.initializer_std)
         for name in self.tables if self.source is not self else ():
             nn.init.zeros_(getattr(self, name).weight)
+
+    @torch.no_grad()
+    def start_from(self, pairs: Tensor) -> None:
+        """Start the tokens that `pairs` counts, a sparse (V, V) tensor, from how they follow each other."""
+        words = self.get_parameter("words.weight")
+        counted = torch.zeros(len(words), dtype=torch.bool)
+        counted[pairs.coalesce().indices().flatten()] = True
+        words[counted] = cooccurrence_vectors(pairs, words.size(1), self.config.initializer_std)[counted]
 
     def table(self, name: str) -> Tensor:
         """Return the numbers of a table; if they are shared, only the difference gets a gradient."""

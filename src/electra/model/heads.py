@@ -42,6 +42,8 @@ class Head(nn.Module):
     role: ClassVar[Role]  # in pre-training, scores or predicts tokens; all others belong to a task
     stored_as: ClassVar[str]  # what config.json says, where that is another class of transformers
     described: ClassVar[Mapping[str, Any]] = {}  # what config.json says besides
+    served_as: ClassVar[str]  # the class of optimum for its ONNX graphs, without the prefix ORTModelFor
+    compares: ClassVar[bool] = False  # in transformers, whether it scores the options (B, C, L) of a question
 
     def __init_subclass__(
         cls,
@@ -51,9 +53,12 @@ class Head(nn.Module):
         labelled: Labelled | None = None,
         role: Role = "task",
         stored_as: str | None = None,
+        served_as: str | None = None,
     ) -> None:
         """Register the head, or refuse one that could not be saved."""
         super().__init_subclass__()
+        if cls.__module__.startswith("torch."):  # a proxy that torch.export makes of a head
+            return
         if architecture is None or names is None:
             definition = f"class {cls.__name__}(Head, architecture=…, names=…)"
             raise TypeError(f"define it as {definition}, so that it can be saved")
@@ -61,11 +66,16 @@ class Head(nn.Module):
             raise TypeError(f"{cls.__name__}: architecture {architecture} is {HEADS[architecture].__name__}'s already")
         cls.architecture, cls.names, cls.labelled, cls.role = architecture, names, labelled, role
         cls.stored_as = stored_as or architecture
+        cls.served_as = served_as or cls.stored_as.partition("For")[2]
         HEADS[architecture] = cls
 
     def exported(self, config: ModelConfig) -> "Head":
         """Return the same function as a head that transformers has a class for."""
         return self
+
+    def graph_outputs(self, hidden: Tensor, attention: Tensor) -> dict[str, Tensor]:
+        """Return the outputs as the class in transformers names them; nothing if there is no such class."""
+        return {"logits": self(hidden)}
 
     def to_file(self, name: str, tensor: Tensor) -> Tensor:
         """Return a tensor as a file has it, by its name there."""
@@ -117,6 +127,7 @@ class DiscriminatorHead(
     architecture="ElectraForPreTraining",
     names={"dense": "discriminator_predictions.dense", "score": "discriminator_predictions.dense_prediction"},
     role="detection",
+    served_as="CustomTasks",
 ):
     """Hidden states to one score per token: positive for replaced."""
 
@@ -206,6 +217,10 @@ class ModernDiscriminatorHead(
     def expect(self, share: float) -> None:
         """Start from the expectation that this share of the tokens is replaced."""
         nn.init.constant_(self.linear.bias, math.log(share / (1 - share)))
+
+    def graph_outputs(self, hidden: Tensor, attention: Tensor) -> dict[str, Tensor]:
+        scores = self(hidden)
+        return {"logits": torch.stack([torch.zeros_like(scores), scores], dim=-1)}
 
     def to_file(self, name: str, tensor: Tensor) -> Tensor:
         return torch.cat([torch.zeros_like(tensor), tensor]) if name.startswith("classifier.") else tensor

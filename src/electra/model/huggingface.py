@@ -21,9 +21,11 @@ from electra.model.body import Body
 from electra.model.heads import HEADS, Head, find_head, label_config
 from electra.model.initialize import Undrawn
 from electra.model.networks import Discriminator, EnergyModel, MaskedLM, Network, Problem, TaskNetwork, TokenScorer
-from electra.model.tensors import PATTERNS, SAFE, read_tensors, write_tensors
+from electra.model.onnx import GRAPH, onnx_encoder, write_graph
+from electra.model.sentences import MODULES, SentenceHead
+from electra.model.tensors import HEAD, PATTERNS, SAFE, has_tensors, read_safe, read_tensors, write_tensors
 
-FILES = ("config.json", *PATTERNS)
+FILES = ("config.json", GRAPH, *PATTERNS)
 SCORES = "token_scores"  # in config.json: what a network that scores tokens means by them
 TIED = ("generator_lm_head.weight", "cls.predictions.decoder.weight", "decoder.weight")  # output weights, in some files
 AMBIGUOUS = frozenset({"classifier", "head.dense", "head.norm"})  # modules that heads of several tasks have
@@ -41,10 +43,18 @@ class _Labelling(BaseModel):
 def read_network(folder: Path) -> AnyNetwork:
     """Read the network of a Hugging Face folder: with a head that is known here, or else the bare encoder."""
     described, body, config = _read_config(folder)
-    tensors = {body.current_name(name): tensor for name, tensor in read_tensors(folder).items()}
-    _check_sizes(config.shape | {"num_labels": described.get("num_labels", 0)}, tensors, folder)
+    in_onnx = (folder / GRAPH).is_file() and not has_tensors(folder)
+    stored = _read_onnx_head(folder) if in_onnx else read_tensors(folder)
+    tensors = {body.current_name(name): tensor for name, tensor in stored.items()}
+    if not in_onnx:
+        _check_sizes(config.shape | {"num_labels": described.get("num_labels", 0)}, tensors, folder)
     with torch.device("meta"), Undrawn():
-        network = _with_head(body(config), tensors.keys(), described, folder / "config.json")
+        encoder = onnx_encoder(body, config, folder / GRAPH) if in_onnx else body(config)
+        network: AnyNetwork
+        if (folder / MODULES).is_file():
+            network = TaskNetwork(encoder, SentenceHead.read(folder, config))
+        else:
+            network = _with_head(encoder, tensors.keys(), described, folder / "config.json")
     weights = {
         ours: _take(network, tensors, theirs, parameter, folder)
         for (ours, parameter), theirs in zip(network.named_parameters(), file_names(network), strict=True)
@@ -68,19 +78,42 @@ def encoder_of(network: AnyNetwork) -> Body:
 
 def architecture_of(network: AnyNetwork) -> str:
     """Return what config.json calls the network."""
-    return f"{network.family}Model" if isinstance(network, Body) else network.head.stored_as
+    if isinstance(network, Body) or not network.head.names:  # a head without weights is not in the file
+        return f"{encoder_of(network).family}Model"
+    return network.head.stored_as
 
 
 def write_network(
     network: AnyNetwork, folder: Path, dtype: torch.dtype = torch.float32, tokenizer: Tokenizer | None = None
 ) -> None:
     """Write `config.json`, `model.safetensors` and the tokenizer so that classes of `transformers` load them."""
+    _write_config(network, folder, dtype, tokenizer)
+    write_tensors({name: tensor.to(dtype) for name, tensor in _file_tensors(network)}, folder / SAFE)
+
+
+def write_onnx(network: AnyNetwork, folder: Path, tokenizer: Tokenizer, int8: bool = False) -> float:
+    """Write `config.json`, `model.onnx` and the tokenizer so that classes of `optimum` load them, and our head besides.
+
+    Returns by how much an output of onnxruntime differs from PyTorch's.
+    """
+    if isinstance(network, MaskedLM):
+        raise CheckpointError("a masked language model cannot be exported to ONNX; fine-tune it first")
+    tensors = dict(_file_tensors(network))
+    _write_config(network, folder, torch.float32, tokenizer)
+    if isinstance(network, Network):
+        names = [network.head.file_name(name) for name, _ in network.head.named_parameters()]
+        write_tensors({name: tensors[name] for name in names}, folder / HEAD)
+    return write_graph(network, folder / GRAPH, int8)
+
+
+def _write_config(network: AnyNetwork, folder: Path, dtype: torch.dtype, tokenizer: Tokenizer | None) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     encoder = encoder_of(network)
     if tokenizer:
         tokenizer.save(folder, types=encoder.config.has_types)
+    architecture = architecture_of(network)
     described = {
-        "architectures": [architecture_of(network)],
+        "architectures": [architecture],
         "model_type": encoder.model_types[0],
         **encoder.describe(encoder.config),
         **{key: getattr(tokenizer, ours, None) for key, ours in encoder.special_ids.items()},
@@ -91,15 +124,19 @@ def write_network(
         **({SCORES: network.scores} if isinstance(network, TokenScorer) else {}),
     }
     write_json(folder / "config.json", described)
-    prefix = "" if isinstance(network, Body) else encoder.prefix
-    tensors: dict[str, Tensor] = {}
-    for (ours, parameter), theirs in zip(network.named_parameters(), file_names(network), strict=True):
+    if isinstance(network, TaskNetwork) and isinstance(network.head, SentenceHead):
+        network.head.save(folder, tokenizer.longest if tokenizer else None)
+
+
+def _file_tensors(network: AnyNetwork) -> Iterator[tuple[str, Tensor]]:
+    """Yield the weights of a network as a file has them."""
+    prefix = "" if architecture_of(network) == f"{encoder_of(network).family}Model" else encoder_of(network).prefix
+    for (ours, parameter), theirs in zip(network.state_dict().items(), file_names(network), strict=True):
         for name, part in zip(theirs, parameter.chunk(len(theirs)), strict=True):
             if isinstance(network, Network) and ours.startswith("head."):
-                tensors[name] = network.head.to_file(name, part).to(dtype)
+                yield name, network.head.to_file(name, part)
             else:
-                tensors[prefix + name] = part.to(dtype)
-    write_tensors(tensors, folder / SAFE)
+                yield prefix + name, part
 
 
 def file_names(network: AnyNetwork) -> Iterator[list[str]]:
@@ -126,6 +163,12 @@ def _read_config(folder: Path) -> tuple[dict[str, Any], type[Body], ModelConfig]
         return described, body, body.read_config(described)
     except CheckpointError as problem:
         raise CheckpointError(f"{path}: {problem}") from None
+
+
+def _read_onnx_head(folder: Path) -> dict[str, Tensor]:
+    """Read the weights of the head next to an ONNX file; a bare encoder has none."""
+    check(folder, (GRAPH, HEAD))
+    return read_safe(folder / HEAD) if (folder / HEAD).is_file() else {}
 
 
 def _check_sizes(sizes: Mapping[str, Any], tensors: Mapping[str, Tensor], folder: Path) -> None:

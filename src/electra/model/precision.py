@@ -2,6 +2,7 @@
 
 from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
+from itertools import chain
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -35,9 +36,19 @@ def find_device(name: str | torch.device) -> torch.device:
     return torch.device(("cuda" if there else "cpu") if name == "auto" else name)
 
 
+def device_of(network: nn.Module) -> torch.device:
+    """Return the device of a network."""
+    return next(chain(network.parameters(), network.buffers())).device
+
+
 def in_bf16(config: HasPrecision, device: torch.device) -> bool:
     """Return whether the forward pass computes in bf16."""
     return config.precision == "bf16" or (config.precision == "auto" and has_bf16(device))
+
+
+def computing_type(config: HasPrecision, device: torch.device) -> torch.dtype:
+    """Return the type of the weights in the forward pass, where there are kernels for it."""
+    return torch.bfloat16 if in_bf16(config, device) else torch.float32
 
 
 def autocast(config: HasPrecision, device: torch.device) -> AbstractContextManager[Any]:
@@ -50,5 +61,4 @@ def as_used(network: Module, config: HasPrecision) -> Module:
 
     The network's own weights are not changed, so that rounded weights are never trained or written.
     """
-    device = next(network.parameters()).device
-    return deepcopy(network).to(torch.bfloat16) if in_bf16(config, device) else network
+    return deepcopy(network).to(torch.bfloat16) if in_bf16(config, device_of(network)) else network

@@ -8,20 +8,22 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 import torch
 import torch.nn.functional as F
+from tokenizers import Encoding
 from torch import Tensor
 
 from electra.config.section import Precision
-from electra.data.reading.hub import locate
+from electra.data.reading.hub import EMBEDDED, locate
 from electra.data.tokens.tokenizer import FILES as TOKENIZER_FILES
-from electra.data.tokens.tokenizer import SPACE_SIGN, Tokenizer, load_tokenizer
+from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 from electra.errors import CheckpointError, DataError
 from electra.model.body import Body
 from electra.model.huggingface import FILES, AnyNetwork, encoder_of, read_network
 from electra.model.networks import Discriminator, MaskedLM, TaskNetwork, TokenScorer
-from electra.model.precision import as_used, find_device
+from electra.model.precision import as_used, computing_type, device_of, find_device
+from electra.model.sentences import FILES as SENTENCE_FILES
+from electra.model.sentences import SentenceHead
 from electra.model.windows import WindowBatch, batches
 
-EMBEDDED = Path(__file__).parents[1] / "embedded"  # the model shipped with the package, including its generator
 GENERATOR = "generator"  # the generator's folder inside the discriminator's
 TASK = "task.json"  # describes the task of a fine-tuned model
 ROUNDING = 256  # an embedding may have fewer than this many extra rows: sizes are rounded up for speed
@@ -38,7 +40,7 @@ class Detection(NamedTuple):
 
     token: str
     probability: float  # of being replaced
-    span: tuple[int, int]  # its characters in the text
+    span: tuple[int, int]  # its characters in the text, without the space before it
 
 
 class Pretrained:
@@ -73,7 +75,7 @@ class Pretrained:
     @property
     def device(self) -> torch.device:
         """Return the device of the weights."""
-        return next(self.network.parameters()).device
+        return device_of(self.network)
 
     @property
     def window(self) -> int:
@@ -85,8 +87,8 @@ class Pretrained:
         """Return for each token of a text of any length the probability that it was replaced."""
         if not isinstance(text, str):
             raise DataError(f"detect takes one text as a string, not {type(text).__name__}; call it once per text")
-        encoding = self.tokenizer.encode([text])[0]
-        spans = [_shown(*piece, text) for piece in zip(encoding.tokens, encoding.offsets, strict=True)]
+        encoding = self._pieces([text])[0]
+        spans = self.tokenizer.spans(encoding, text)
         return list(map(Detection, encoding.tokens, self.replaced(encoding.ids), spans))
 
     def replaced(self, ids: Sequence[int]) -> list[float]:
@@ -114,7 +116,7 @@ class Pretrained:
         A discriminator adds log(1 - p(replaced)), Electric the negative energy, a masked LM the log-probability of a
         token where only this one is masked. Longer texts are read in consecutive windows.
         """
-        ids = [encoding.ids for encoding in self.tokenizer.encode(texts)]
+        ids = [encoding.ids for encoding in self._pieces(texts)]
         size = self.window
         windows = [(text, piece[at : at + size]) for text, piece in enumerate(ids) for at in range(0, len(piece), size)]
         scores = np.zeros(len(ids))
@@ -166,19 +168,29 @@ class Pretrained:
         return logits[:, : self.tokenizer.vocab_size].softmax(-1).cpu()
 
     def encode(
-        self, texts: Iterable[str], pooling: Literal["mean", "first", "tokens"] = "mean"
+        self, texts: Iterable[str], pooling: Literal["mean", "first", "tokens"] | None = None, prompt: str | None = None
     ) -> np.ndarray | list[np.ndarray]:
         """Encode texts as vectors: (texts, H), or with `pooling="tokens"` one (tokens, H) array per text.
 
-        Texts longer than the model's window are read in consecutive windows; `first` is the [CLS] state of the first
-        one. After pre-training only, vectors say little about text similarity, except with `objective.name=corrective`.
+        By default a model of sentence vectors pools and normalizes as it was trained, and puts its default prompt, or
+        the one named `prompt`, before each text; other models return the mean of the states. Texts longer than the
+        model's window are read in consecutive windows; `first` is the [CLS] state of the first one. After pre-training
+        only, vectors say little about text similarity: see `electra finetune similarity`.
         """
+        sentences = sentence_head(self.network)
+        normalize = pooling is None and sentences is not None and sentences.normalize
+        if pooling is None:
+            pooling = sentences.pooling if sentences else "mean"
         if pooling not in POOLS:
             raise DataError(f"pooling={pooling!r}: choose mean, first or tokens")
+        if sentences and (before := sentences.prompt(prompt)):
+            texts = [before + text for text in texts]
+        elif prompt and not sentences:
+            raise CheckpointError(f"the model has no prompt {prompt!r}: it is not fine-tuned for sentence vectors")
         size = self.window
         windows: list[list[int]] = []
         firsts: list[int] = []  # index of each text's first window
-        for encoding in self.tokenizer.encode(texts):
+        for encoding in self._pieces(texts):
             ids = encoding.ids
             firsts.append(len(windows))
             windows += [ids[at : at + size] for at in range(0, max(len(ids), 1), size)]
@@ -191,10 +203,17 @@ class Pretrained:
         if not found:
             return np.zeros((0, self.encoder.config.hidden_size), np.float32)
         if pooling == "first":
-            return np.stack([found[first] for first in firsts])
-        counts = np.array([[len(window) + 2] for window in windows], np.float32)
-        vectors: np.ndarray = np.add.reduceat(np.stack(found), firsts) / np.add.reduceat(counts, firsts)
-        return vectors
+            vectors = np.stack([found[first] for first in firsts])
+        else:
+            counts = np.array([[len(window) + 2] for window in windows], np.float32)
+            vectors = np.add.reduceat(np.stack(found), firsts) / np.add.reduceat(counts, firsts)
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(1e-12) if normalize else vectors
+
+    def _pieces(self, texts: Iterable[str]) -> list[Encoding]:
+        """Split texts into pieces, and warn of those that the vocabulary is not made for."""
+        found = self.tokenizer.encode(texts)
+        self.tokenizer.warn_of_foreign(token for encoding in found for token in encoding.ids)
+        return found
 
     @cached_property
     def _used(self) -> AnyNetwork:
@@ -208,7 +227,7 @@ class Pretrained:
     def _run(self, windows: Sequence[Sequence[int]], compute: Callable[[WindowBatch], Tensor]) -> list[np.ndarray]:
         """Add [CLS] and [SEP] to windows, compute them in batches, and return one row per window."""
         framed = [[self.tokenizer.cls_id, *window, self.tokenizer.sep_id] for window in windows]
-        packs = encoder_of(self._used).packs(next(self._used.parameters()).dtype, self.device)
+        packs = self.encoder.packs(computing_type(self, self.device), self.device)
         # Copies to the host do not block either, so that a GPU always has the next batches queued.
         fetched = [
             (batch.windows, compute(batch).float().to("cpu", non_blocking=True))
@@ -226,7 +245,7 @@ class Pretrained:
 def load(
     source: str | Path = EMBEDDED, device: str | torch.device | None = None, precision: Precision = "auto"
 ) -> Pretrained:
-    """Load a model from a run, a Hugging Face folder or a hub name; by default, the model shipped with the package.
+    """Load a model from a run, a Hugging Face or ONNX folder or a hub name; `embedded` comes with the package.
 
     `device` defaults to the GPU, if there is one; `precision` is float32, bf16 or auto: bf16 on a GPU, else float32.
     The weights stay float32; changing them after the first use in bf16 has no effect on the converted copy.
@@ -236,7 +255,10 @@ def load(
     generator = read_network(folder / GENERATOR) if (folder / GENERATOR).is_dir() else None
     if not isinstance(generator, MaskedLM | None):
         raise CheckpointError(f"{folder / GENERATOR} is not a generator: it has no masked-LM head")
-    model = Pretrained(network, load_tokenizer(folder), generator, precision)
+    tokenizer, sentences = load_tokenizer(folder), sentence_head(network)
+    if sentences and sentences.longest:
+        tokenizer = tokenizer.of_length(sentences.longest)
+    model = Pretrained(network, tokenizer, generator, precision)
     entries, rows = model.tokenizer.vocab_size, model.encoder.config.vocab_size
     if not fits_vocabulary(rows, entries):
         raise CheckpointError(f"the vocabulary in {folder} has {entries} entries, but the embedding has {rows}")
@@ -246,15 +268,9 @@ def load(
     return model
 
 
-def _shown(piece: str, span: tuple[int, int], text: str) -> tuple[int, int]:
-    """Return the span of a piece in the text, empty for a word-start marker where the text has no space."""
-    start, end = span
-    return (start, start) if piece == SPACE_SIGN and not text[start:end].isspace() else span
-
-
 def find_folder(source: str | Path) -> Path:
     """Return the model folder of a run, a Hugging Face folder or a hub name."""
-    folder = locate(source, [*FILES, *TOKENIZER_FILES, f"{GENERATOR}/*", TASK], CheckpointError)
+    folder = locate(source, [*FILES, *TOKENIZER_FILES, *SENTENCE_FILES, f"{GENERATOR}/*", TASK], CheckpointError)
     if (folder / "model").is_dir():
         folder = folder / "model"
     elif (folder / "config.toml").is_file() and not (folder / "config.json").is_file():
@@ -271,6 +287,12 @@ def as_discriminator(network: AnyNetwork) -> Discriminator:
         reason = reasons.get(type(network), "has no discriminator head (Electric's outputs energies)")
         raise CheckpointError(f"cannot detect replaced tokens: this model {reason}")
     return network
+
+
+def sentence_head(network: AnyNetwork) -> SentenceHead | None:
+    """Return how a network makes vectors of texts, or None if it was not fine-tuned for them."""
+    head = network.head if isinstance(network, TaskNetwork) else None
+    return head if isinstance(head, SentenceHead) else None
 
 
 def fits_vocabulary(rows: int, entries: int) -> bool:

@@ -15,6 +15,7 @@ from electra.errors import CheckpointError
 SAFE = "model.safetensors"
 SAFE_INDEX = "model.safetensors.index.json"
 PICKLE = "pytorch_model.bin"
+HEAD = "head.safetensors"  # next to an ONNX file, which holds the rest
 PATTERNS = ("*.safetensors", SAFE_INDEX, PICKLE)
 
 
@@ -31,6 +32,11 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
     else:
         raise CheckpointError(f"no weights in {folder}: expected {SAFE}, {SAFE_INDEX} or {PICKLE}")
     return {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
+
+
+def has_tensors(folder: Path) -> bool:
+    """Return whether a folder has the weights of a model."""
+    return any((folder / name).is_file() for name in (SAFE, SAFE_INDEX, PICKLE))
 
 
 def read_safe(path: Path) -> dict[str, Tensor]:

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -86,6 +86,7 @@ class Stage(NamedTuple):
 class Objective(nn.Module):
     """A training objective: from a batch and the random numbers for it to a loss."""
 
+    recordable: ClassVar[bool] = True
     config: Masking
     network: Discriminator | EnergyModel | MaskedLM  # what is kept after pre-training
     generator: GeneratorNetwork | None

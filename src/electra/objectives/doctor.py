@@ -1,29 +1,109 @@
-"""Checks of a run's metrics for common problems, with advice on what to do."""
+"""Judge a run by its held-out metrics: warnings on the way, a verdict at the end, and advice for both."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
 
-SETTLED = 0.1  # share of the budget after which a healthy run predicts more than the majority class
+from electra.config.bodies import ModelConfig
+from electra.config.objectives import Masking
+from electra.config.schema import TrainConfig
+from electra.objectives.expected import Band, expected_band, guessing, metric_of
+
+SETTLED, UNKNOWN = 0.1, 0.5  # share of the budget after which a run is judged; without similar runs
+CLEARLY = 0.1  # above guessing: what a run without similar ones should reach
+SHOWN = {"discriminator_auc": "AUC {:.2f}", "mlm_hidden_accuracy": "{:.0%} of the hidden tokens predicted"}
 
 
-def diagnose(record: Mapping[str, float]) -> list[str]:
-    """Return warnings for a record of held-out metrics; `progress` is the share of the budget spent."""
-    if record.get("progress", 0.0) < SETTLED:
-        return []
-    found: list[str] = []
-    value = {name.removeprefix("heldout_"): number for name, number in record.items() if name.startswith("heldout_")}
-    if value.get("discriminator_recall", 1.0) < 0.01 and value.get("discriminator_auc", 1.0) < 0.6:
-        found.append(
-            "the discriminator calls every token original (the majority class) and ranks tokens barely above chance: "
-            "lower train.learning_rate, or start with short sequences (train.start_length, train.length_warmup_steps)"
-        )
-    if value.get("discriminator_recall", 0.0) > 0.99 and value.get("discriminator_auc", 1.0) < 0.6:
-        found.append(
-            "the discriminator calls every token replaced and ranks tokens barely above chance: it has collapsed; "
-            "resume from an earlier checkpoint with a lower train.learning_rate"
-        )
-    if value.get("sampled_accuracy", 0.0) > 0.75 or value.get("replaced_fraction", 1.0) < 0.02:
-        found.append(
-            "the generator is too strong: nearly all its samples are the original tokens, leaving little to detect; "
-            "lower objective.generator.width or raise objective.mask_fraction"
-        )
-    return found
+@dataclass(frozen=True)
+class Verdict:
+    """What a run has learned, in one sentence."""
+
+    learned: Literal["nothing", "little", "enough"]
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Doctor:
+    """Judges a run with these settings by its held-out metrics."""
+
+    model: ModelConfig
+    objective: Masking
+    train: TrainConfig
+    start: Literal["random", "cooccurrence", "model"] = "random"  # of the weights
+
+    @cached_property
+    def band(self) -> Band | None:
+        """What similar runs reach; None if there are none."""
+        return None if self.start == "model" else expected_band(self.model, self.objective)
+
+    def verdict(self, record: Mapping[str, Any]) -> Verdict | None:
+        """Return what the run has learned, or None if the record does not show it."""
+        metric, tokens = metric_of(self.objective), record.get("tokens", 0)
+        value = record.get(f"heldout_{metric}")
+        if value is None:
+            return None
+        found = f"{SHOWN[metric].format(value)} after {amount(tokens)} tokens"
+        low, high = guessing(self.objective) + CLEARLY, 1.0
+        if self.band:
+            judged = max(tokens, self.band.needed)
+            low, high = self.band.at(judged)
+            when = "by now" if judged == tokens else f"after {amount(judged)}"
+            found += f", where runs of this size reach {low:.2f} to {high:.2f} {when}"
+        if value <= guessing(self.objective):
+            return Verdict("nothing", f"Learned nothing: {found}; {self._advice(tokens)}")
+        if value < low:
+            return Verdict("little", f"Learned little: {found}; {self._advice(tokens)}")
+        how = ("Learned as expected" if value <= high else "Learned well") if self.band else "Reached"
+        return Verdict("enough", f"{how}: {found}")
+
+    def shortage(self, tokens: float) -> list[str]:
+        """Return a warning if a run that reads this many tokens is too short."""
+        if self.band is None or tokens >= self.band.needed:
+            return []
+        counts = f"{amount(tokens)} tokens, where runs of this size need {amount(self.band.needed)}"
+        return [f"the run is too short to learn anything: it reads about {counts}; {self._advice(tokens)}"]
+
+    def diagnose(self, record: Mapping[str, Any]) -> list[str]:
+        """Return warnings about a record of held-out metrics; each is of the kind named before its colon."""
+        value = {key.removeprefix("heldout_"): number for key, number in record.items() if key.startswith("heldout_")}
+        tokens, progress = record.get("tokens", 0), record.get("progress", 0.0)
+        if not value or progress < SETTLED:
+            return []
+        found = self.shortage(tokens / progress)
+        if value.get("discriminator_recall", 0.0) > 0.99 and value.get("discriminator_auc", 1.0) < 0.6:
+            found.append(
+                "the discriminator calls every token replaced and ranks tokens barely above chance: it has collapsed; "
+                "resume from an earlier checkpoint with a lower train.learning_rate"
+            )
+        elif (verdict := self.verdict(record)) and verdict.learned != "enough" and self._due(tokens, progress):
+            found.append(f"the run is behind: {verdict.sentence[0].lower()}{verdict.sentence[1:]}")
+        if value.get("sampled_accuracy", 0.0) > 0.75 or value.get("replaced_fraction", 1.0) < 0.02:
+            found.append(
+                "the generator is too strong: nearly all its samples are the original tokens, leaving little to "
+                "detect; lower objective.generator.width or raise objective.mask_fraction"
+            )
+        return found
+
+    def _due(self, tokens: float, progress: float) -> bool:
+        """Return whether a run should have learned something by now."""
+        return tokens >= self.band.needed if self.band else progress >= UNKNOWN
+
+    def _advice(self, tokens: float) -> str:
+        """Return what to try, leaving out what the run does already."""
+        if self.band and tokens < self.band.needed:
+            return f"train on at least {amount(self.band.needed)} tokens"
+        model, train = self.model, self.train
+        followed = {
+            "embeddings=cooccurrence": self.start != "random",
+            "train.start_length=16 train.length_warmup_steps=1000": train.start_length,
+            "model.dropout=0.0 model.attention_dropout=0.0": not (model.dropout or model.attention_dropout),
+            "objective.prior=0.13": getattr(self.objective, "prior", True),
+        }
+        new = [setting for setting, done in followed.items() if not done]
+        return f"try {new[0] if new else f'train.learning_rate={train.learning_rate / 2:g}'}"
+
+
+def amount(tokens: float) -> str:
+    """Format a number of tokens."""
+    return f"{tokens / 1e6:.2g} M" if tokens < 1e8 else f"{tokens / 1e6:.0f} M"

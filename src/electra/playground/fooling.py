@@ -50,7 +50,7 @@ def read_sentence(model: Pretrained, text: str) -> Sentence:
     """Tokenize a sentence."""
     encoding = model.tokenizer.encode([bounded(text, LONGEST_SENTENCE)])[0]
     ids, room = encoding.ids, model.window
-    pieces = cut(text, encoding.offsets)[:room]
+    pieces = cut(text, model.tokenizer.spans(encoding, text))[:room]
     words = encoding.word_ids
     continues = [place > 0 and words[place] == words[place - 1] for place in range(len(pieces))]
     labels = [f"{CONTINUES}{text}" if joined else text for joined, (_, text) in zip(continues, pieces, strict=True)]

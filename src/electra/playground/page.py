@@ -51,7 +51,7 @@ class Page(gr.Blocks):
 
 
 def build_page(model: Pretrained | Tuned, name: str) -> gr.Blocks:
-    """Build the page: tabs Detect and Fool it for a pre-trained model, Task for a fine-tuned one."""
+    """Build the page: tabs Detect and Fool it for a pre-trained model, the form of its task for a fine-tuned one."""
     page = Page(title=f"{name}, electra play", analytics_enabled=False)
     with page:
         intro = PRETRAINED if isinstance(model, Pretrained) else TUNED.format(task=model.task.name)
@@ -63,7 +63,7 @@ def build_page(model: Pretrained | Tuned, name: str) -> gr.Blocks:
                 with gr.Tab("Fool it"):
                     _fool_tab(model, page)
             else:
-                with gr.Tab("Task"):
+                with gr.Tab(model.task.title):
                     _task_tab(model)
     return page
 
@@ -130,10 +130,10 @@ def _candidates(played: Round) -> list[gr.Radio]:
         gr.Radio(
             [(fooling.describe(candidate), candidate.id) for candidate in offered],
             value=chosen,
-            label=f"3. Replace “{played.sentence.labels[place]}” by a proposal of the generator",
+            label=f"{'' if row else '3. '}Replace “{played.sentence.labels[place]}” by a proposal of the generator",
             visible=True,
         )
-        for place, offered, chosen in zip(played.places, played.offered, played.chosen, strict=True)
+        for row, (place, offered, chosen) in enumerate(zip(played.places, played.offered, played.chosen, strict=True))
     ]
     return rows + [gr.Radio(visible=False)] * (fooling.MOST_HIDDEN - len(rows))
 

@@ -7,9 +7,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from threading import Event
 
+from electra.data.reading.hub import EMBEDDED
 from electra.errors import CheckpointError, ConfigError
 from electra.model.networks import Discriminator, TaskNetwork
-from electra.model.pretrained import EMBEDDED, Pretrained, load
+from electra.model.pretrained import Pretrained, load
 from electra.playground import PORT
 from electra.recipes.evaluate import Tuned, load_tuned
 
@@ -24,7 +25,7 @@ def play(
 ) -> None:
     """Serve a page to try out a model until interrupted; `ready` is called with its address."""
     if find_spec("gradio") is None:
-        raise ConfigError("the page needs gradio; install it with: pip install -e '.[play]' in the checkout")
+        raise ConfigError("the page needs gradio; install it with: pip install '.[play]' in the checkout")
     _check_port(port)
     playable = load_playable(model)
     # Before gradio is imported: it sends usage statistics unless told otherwise.

@@ -9,6 +9,7 @@ from electra.model.pretrained import Pretrained
 from electra.playground.colours import css, gradient, ink, shade
 
 LONGEST_TEXT = 10_000  # characters
+PERCENT = "\u00a0%"  # a line never breaks before the sign
 THRESHOLD = 0.5  # a token with at least this probability is flagged as replaced
 
 
@@ -36,15 +37,14 @@ def bounded(text: str, most: int) -> str:
 
 
 def cut(text: str, spans: Iterable[tuple[int, int]]) -> list[tuple[str, str]]:
-    """Split a text into pairs: the text before a token, including its leading space, and the token.
+    """Split a text into pairs: the text before a token, and the token.
 
     If several tokens spell one character, the first one gets it and the others are empty.
     """
     pieces, end = [], 0
     for start, stop in spans:
         start, stop = max(start, end), max(stop, end)
-        bare = text[start:stop].lstrip()
-        pieces.append((text[end : stop - len(bare)], bare))
+        pieces.append((text[end:start], text[start:stop]))
         end = stop
     return pieces
 
@@ -74,10 +74,10 @@ def scale() -> str:
 def percent(probability: float) -> str:
     """Return a probability in percent; only exact values show as 0 % or 100 %."""
     if 0 < probability < 0.005:
-        return "<1 %"
+        return f"<1{PERCENT}"
     if 0.995 <= probability < 1:
-        return ">99 %"
-    return f"{probability:.0%}".replace("%", " %")
+        return f">99{PERCENT}"
+    return f"{100 * probability:.0f}{PERCENT}"
 
 
 def _coloured(token: Token, threshold: float) -> str:

@@ -11,7 +11,7 @@ from electra.errors import CheckpointError
 from electra.model.heads import EXAMPLE
 from electra.model.huggingface import architecture_of
 from electra.model.networks import Discriminator, EnergyModel, MaskedLM, Network, TaskNetwork
-from electra.model.pretrained import Pretrained
+from electra.model.pretrained import Pretrained, sentence_head
 from electra.recipes.results import describe, read_results
 from electra.training.run import read_part, read_records
 
@@ -21,6 +21,7 @@ USES = {
     EnergyModel: "Trained with Electric: every token gets an energy, low if it fits. Intended for fine-tuning.",
     MaskedLM: "A masked language model: it predicts the tokens at [MASK].",
 }
+SENTENCES = "Sentence vectors: the more similar two texts are, the nearer the cosine of their vectors is to 1."
 NO_HEAD = "An encoder without a head, intended for fine-tuning."
 
 
@@ -46,29 +47,57 @@ def training_facts(run: Path) -> dict[str, str]:
 
 def model_card(model: Pretrained, dtype: torch.dtype, facts: Mapping[str, str]) -> str:
     """Return the card of a model whose weights are stored as `dtype`, with facts about its training."""
-    config = model.encoder.config
-    parameters = sum(parameter.numel() for parameter in model.network.parameters())
     architecture = architecture_of(model.network)
     loaded_as = "AutoModel" if architecture.startswith("Paper") else architecture
-    example = model.network.head.example if isinstance(model.network, Network) else EXAMPLE
     generator = ""
     if model.generator:
         loaded = f'`{architecture_of(model.generator)}.from_pretrained(FOLDER, subfolder="generator")`'
         generator = f"\nThe folder `generator` holds the generator of its pre-training: {loaded}.\n"
+    rounded = "" if dtype == torch.float32 else f" with weights rounded to {str(dtype).removeprefix('torch.')}"
+    checked = f"loaded the files again and got the same logits as the trained model{rounded}"
+    if sentence_head(model.network):
+        return _card(model, "sentence-transformers", "", generator, checked, facts)
+    imports = f"from transformers import AutoTokenizer, {loaded_as}"
+    return _card(model, "transformers", _loading(imports, loaded_as), generator, checked, facts)
+
+
+def onnx_card(model: Pretrained, int8: bool, checked: str, facts: Mapping[str, str]) -> str:
+    """Return the card of a model in the ONNX format, with the result of its check and facts about its training."""
+    network = model.network
+    served = network.head.served_as if isinstance(network, Network) else "FeatureExtraction"
+    loaded_as = f"ORTModelFor{served}"
+    imports = f"from optimum.onnxruntime import {loaded_as}\nfrom transformers import AutoTokenizer"
+    numbers = "int8 matrices, the rest float32" if int8 else "float32"
+    return _card(
+        model, "optimum", _loading(imports, loaded_as), "", f"ran it: {checked}", {"numbers": numbers, **facts}
+    )
+
+
+def _loading(imports: str, loaded_as: str) -> str:
+    return f"""{imports}
+
+tokenizer = AutoTokenizer.from_pretrained(FOLDER)
+model = {loaded_as}.from_pretrained(FOLDER)
+"""
+
+
+def _card(model: Pretrained, library: str, loading: str, more: str, checked: str, facts: Mapping[str, str]) -> str:
+    config, sentences = model.encoder.config, sentence_head(model.network)
+    parameters = sum(parameter.numel() for parameter in model.network.parameters())
+    example = model.network.head.example if isinstance(model.network, Network) else EXAMPLE
     tags = "" if isinstance(model.network, TaskNetwork) else "- replaced-token-detection\n"
     sizes = {key: value for key, value in config.shape.items() if key not in ModelConfig.model_fields}
     own = "".join(f"| {key.replace('_', ' ')} | {value} |\n" for key, value in sizes.items())
     rows = "".join(f"| {name} | {value} |\n" for name, value in facts.items())
-    rounded = "" if dtype == torch.float32 else f" with weights rounded to {str(dtype).removeprefix('torch.')}"
     return f"""---
-library_name: transformers
+library_name: {library}
 tags:
 - electra
 {tags}---
 
-# {architecture}
+# {architecture_of(model.network)}
 
-{USES.get(type(model.network), NO_HEAD)}
+{SENTENCES if sentences else USES.get(type(model.network), NO_HEAD)}
 
 | | |
 |---|---|
@@ -78,13 +107,9 @@ tags:
 | maximum length | {model.window + 2} tokens |
 {rows}
 ```python
-from transformers import AutoTokenizer, {loaded_as}
-
-tokenizer = AutoTokenizer.from_pretrained(FOLDER)
-model = {loaded_as}.from_pretrained(FOLDER)
-{example}
+{loading}{example}
 ```
-{generator}
-Written by `electra`, which loaded the files again and got the same logits as the trained model{rounded}.
+{more}
+Written by `electra`, which {checked}.
 Its training text and the resulting biases are not recorded here; ask the author of the model.
 """

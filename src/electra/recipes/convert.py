@@ -1,11 +1,11 @@
 """Import from and export to Hugging Face folders, and check that nothing changed on the way."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -18,22 +18,39 @@ from electra.data.files import atomic_folder, write_json
 from electra.data.reading.hub import locate
 from electra.data.storage import is_remote, local_path, working_copy
 from electra.errors import CheckpointError, ConfigError
-from electra.model.huggingface import FILES, AnyNetwork, encoder_of, read_network, write_network
+from electra.model.huggingface import (
+    FILES,
+    AnyNetwork,
+    architecture_of,
+    encoder_of,
+    read_network,
+    write_network,
+    write_onnx,
+)
 from electra.model.networks import MaskedLM, TaskNetwork
 from electra.model.pretrained import GENERATOR, TASK, Pretrained, find_folder, load
 from electra.model.task_model import TaskModel, read_task, write_task_model
-from electra.recipes.card import model_card, training_facts
+from electra.recipes.card import model_card, onnx_card, training_facts
 
 DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16}
+FORMATS = ("huggingface", "onnx")
 
 
-def export(source: str | Path, out: str | Path, precision: Literal["float32", "bf16"] = "float32") -> Path:
+def export(
+    source: str | Path,
+    out: str | Path,
+    precision: Literal["float32", "bf16"] = "float32",
+    format: Literal["huggingface", "onnx"] = "huggingface",
+    int8: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> Path:
     """Write a model as a plain Hugging Face folder, its generator at `out/generator`, and check what was written.
 
     In bf16 the files are half as large: the weights are rounded, and the rounded model must read back unchanged.
+    With `format="onnx"` the folder has a `model.onnx` for onnxruntime instead of weights, and no generator; `int8`
+    rounds the encoder's matrices to 8 bits, which is faster on a CPU. `say` is called with what the check found.
     """
-    if precision not in DTYPES:
-        raise ConfigError(f"unknown precision {precision!r}; use {' or '.join(DTYPES)}")
+    _check_options(precision, format, int8)
     dtype = DTYPES[precision]
     model = load(source, device="cpu")
     for network in filter(None, (model.network, model.generator)):
@@ -41,10 +58,14 @@ def export(source: str | Path, out: str | Path, precision: Literal["float32", "b
     with _new_folder(out, CHECKSUMS) as folder:
         place = find_folder(source)
         facts = training_facts(place.parent)
-        if isinstance(model.network, TaskNetwork):
+        found = "reads back with equal logits"
+        if format == "onnx":
+            found = _write_onnx(model, folder, int8, read_task(place), facts)
+        elif isinstance(model.network, TaskNetwork):
             _write_task_model(TaskModel(model.network, model.tokenizer, read_task(place)), folder, dtype, facts)
         else:
             write_model(model, folder, dtype, facts)
+    say(found if precision == "float32" else f"{found} (of the weights rounded to {precision})")
     return local_path(out)
 
 
@@ -56,14 +77,19 @@ def import_model(source: str | Path, out: str | Path, generator: str | Path | No
         if not isinstance(network, MaskedLM):
             raise CheckpointError(f"{generator} is not a generator: it has no masked-LM head")
         model = Pretrained(model.network, model.tokenizer, network)
+    write_start(model, out, read_task(find_folder(source)))
+    return model
+
+
+def write_start(model: Pretrained, out: str | Path, task: Mapping[str, Any] | None = None) -> None:
+    """Write a folder that training can start from: a model, what it was fine-tuned for, if at all, and its config."""
     with _new_folder(out, f"model/{CHECKSUMS}") as folder:
         place = folder / "model"
         place.mkdir()
-        if task := read_task(find_folder(source)):
+        if task:
             write_json(place / TASK, task)
         write_model(model, place)
         (folder / "config.toml").write_text(dump_config(config_of(model)), encoding="utf-8")
-    return model
 
 
 @contextmanager
@@ -91,13 +117,36 @@ def _write_task_model(model: TaskModel, folder: Path, dtype: torch.dtype, facts:
     """Write a fine-tuned model so that `transformers` has a class for it, and check what was written."""
     tuned = model.network
     head = tuned.head.exported(tuned.encoder.config)
-    if not head.stored_as.startswith(tuned.encoder.family):
+    network = TaskNetwork(tuned.encoder, head, tuned.labels, tuned.problem)
+    if not architecture_of(network).startswith(tuned.encoder.family):
         wanted = f"transformers has no {tuned.encoder.family} class with the paper's head"
         raise CheckpointError(f"{wanted}; fine-tune with head=huggingface to export")
-    network = TaskNetwork(tuned.encoder, head, tuned.labels, tuned.problem)
     write_task_model(replace(model, network=network), folder, dtype)
     (folder / "README.md").write_text(model_card(Pretrained(network, model.tokenizer), dtype, facts), encoding="utf-8")
     _check(network, folder)
+
+
+def _check_options(precision: str, format: str, int8: bool) -> None:
+    if precision not in DTYPES:
+        raise ConfigError(f"unknown precision {precision!r}; use {' or '.join(DTYPES)}")
+    if format not in FORMATS:
+        raise ConfigError(f"unknown format {format!r}; use {' or '.join(FORMATS)}")
+    if format == "onnx" and precision != "float32":
+        raise ConfigError(f"an ONNX model has float32 weights, or --int8; drop --precision {precision}")
+    if int8 and format != "onnx":
+        raise ConfigError("--int8 is for --format onnx")
+
+
+def _write_onnx(model: Pretrained, folder: Path, int8: bool, task: Mapping[str, Any], facts: Mapping[str, str]) -> str:
+    """Write graph, tokenizer and model card, read the graph back, and return what comparing it found."""
+    difference = write_onnx(model.network, folder, model.tokenizer, int8)
+    found = f"outputs of onnxruntime differ from PyTorch's by at most {difference:.2g}"
+    (folder / "README.md").write_text(onnx_card(model, int8, found, facts), encoding="utf-8")
+    if task:
+        write_json(folder / TASK, task)
+    write_checksums(folder)
+    read_network(folder)
+    return found
 
 
 def config_of(model: Pretrained) -> PretrainConfig:
@@ -106,7 +155,10 @@ def config_of(model: Pretrained) -> PretrainConfig:
     # What eases a start from random weights, as in `quick`, would set a trained model back.
     presets = (preset for preset in map(load_config, preset_names()) if preset.model.body == shape.body)
     plain = [preset for preset in presets if not (preset.train.start_length or preset.train.start_batch_size)]
-    nearest = min(plain, key=lambda preset: abs(preset.model.hidden_size - shape.hidden_size))
+    trained = [
+        preset for preset in plain if isinstance(getattr(preset.objective, "generator", None), MaskedLMGenerator)
+    ]
+    nearest = min(trained, key=lambda preset: abs(preset.model.hidden_size - shape.hidden_size))
     usual = nearest.objective
     assert isinstance(usual, ElectraObjective)
     assert isinstance(usual.generator, MaskedLMGenerator)

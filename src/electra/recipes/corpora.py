@@ -22,6 +22,7 @@ from electra.recipes.plan import MOST_EPOCHS
 from electra.training.run import begun
 
 SHORTEST = 8  # tokens of the sequences that a run may start with
+MOST_PAIRED = 1 << 22  # tokens of a shard in which pairs are counted
 
 
 class Corpora(list[Corpus]):
@@ -40,7 +41,7 @@ class Corpora(list[Corpus]):
         if length != corpus.length:
             raise ConfigError(
                 f"{self[0].path} has sequences of {corpus.length} tokens, train.length is {length}: "
-                f"drop train.length, or build the corpus with --length {length}"
+                f"set train.length={corpus.length}, or build the corpus with --length {length}"
             )
         follows = config.model.sizes_for(self.tokenizer.vocab_size, length, self.segments)
         if start:
@@ -86,6 +87,24 @@ class Corpora(list[Corpus]):
             sizes = counts.sum(1)
             counts *= (sizes.sum() / sum(self.weights) * np.array(self.weights) / sizes)[:, None]
         return torch.from_numpy(counts.sum(0)).float()
+
+    def token_pairs(self, vocab_size: int) -> Tensor:
+        """Count in part of the text which tokens follow each other, next but one by half: a sparse (V, V) tensor."""
+        found = []
+        for corpus in self:
+            special = [number for name, number in corpus.manifest.special_ids.items() if name != "unk"]
+            for shard in corpus.shards("train"):
+                rows = np.asarray(shard[:: -(-shard.size * len(self) // MOST_PAIRED)], np.int64)
+                for distance in (1, 2):
+                    first, second = rows[:, :-distance].ravel(), rows[:, distance:].ravel()
+                    kept = ~(np.isin(first, special) | np.isin(second, special))
+                    keys, counts = np.unique(first[kept] * vocab_size + second[kept], return_counts=True)
+                    found.append((keys, counts / distance))
+        keys, counts = (torch.from_numpy(np.concatenate(part)) for part in zip(*found, strict=True))
+        places = torch.stack([keys // vocab_size, keys % vocab_size])
+        return torch.sparse_coo_tensor(
+            places, counts.float(), (vocab_size, vocab_size), check_invariants=True
+        ).coalesce()
 
     def _check(self, config: PretrainConfig) -> None:
         corpus, model = self[0], config.model

@@ -12,19 +12,19 @@ import numpy as np
 import torch
 
 from electra.config.finetune import FinetuneConfig
-from electra.config.load import gather, validate
+from electra.config.load import Settings, gather, validate
 from electra.data.cluster import absolute, connected
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import DataError, TaskError
 from electra.model.networks import TaskNetwork
-from electra.model.precision import as_used, autocast
+from electra.model.precision import as_used, autocast, computing_type, device_of
 from electra.model.pretrained import find_folder
 from electra.model.task_model import read_task, read_task_model
 from electra.recipes.pairs import BLIMP, compare_pairs
-from electra.recipes.results import Evaluation
+from electra.recipes.results import Evaluation, scored
 from electra.recipes.tuning import check_length, check_types
 from electra.tasks.base import AnyTask, Feature, Notes, Output, Prediction, Split
-from electra.tasks.batches import encode, evaluation_order, make_batch
+from electra.tasks.batches import evaluation_order, make_batch
 from electra.tasks.build import build_task, serve
 
 FOREIGN = {"head": "huggingface"}  # settings of a model that another program fine-tuned
@@ -76,9 +76,19 @@ def evaluate(run: str | Path, overrides: Iterable[str] = (), split: Split = "dev
     if labelled:
         notes.add("examples without a label, not scored", len(examples) - len(labelled))
         truth, guess = zip(*labelled, strict=True)
-        metrics = task.score(truth, guess)
+        metrics = scored(task, truth, guess)
         files |= task.pictures(truth, guess)
-    return Evaluation(task.name, split, metrics, dict(notes.counts), predictions, files)
+    source = _source(split, settings)
+    return Evaluation(task.name, split, source, metrics, dict(notes.counts), predictions, files)
+
+
+def _source(split: Split, said: Settings) -> str:
+    """Return what is scored, in words: a split, or what the user named instead."""
+    if file := said.get(f"{split}_file"):
+        return str(file.value)
+    if data := said.get("data"):
+        return str(data.value) if Path(data.value).expanduser().is_file() else f"{split} of {data.value}"
+    return split
 
 
 def predict(
@@ -162,16 +172,16 @@ def forward(
     network: TaskNetwork, task: AnyTask, features: Sequence[Feature[Any]], tokenizer: Tokenizer, config: FinetuneConfig
 ) -> list[Output]:
     """Run a network over features in batches of similar length; return the outputs of each feature, in order."""
-    weight = next(network.parameters())
-    device, packs = weight.device, network.encoder.packs(weight.dtype, weight.device)
+    device = device_of(network)
+    packs = network.encoder.packs(computing_type(config, device), device)
     outputs: list[Output] = [{}] * len(features)
     lengths = np.array([len(feature.ids) for feature in features])
-    for chosen in evaluation_order(lengths, ROWS, task.group):
+    for chosen in evaluation_order(lengths, ROWS):
         of_batch, longest = [features[index] for index in chosen], int(lengths[chosen].max())
         batch = make_batch(task, of_batch, len(chosen), longest, tokenizer.pad_id, packs)
         batch = {name: tensor.to(device, non_blocking=True) for name, tensor in batch.items()}
         with autocast(config, device):
-            found = task.outputs(network.head, encode(network.encoder, batch), batch)
+            found = task.outputs(network.head, task.states(network.encoder, network.head, batch), batch)
         arrays = {name: _array(tensor) for name, tensor in found.items()}
         if any(np.isnan(array).any() for array in arrays.values()):
             raise TaskError("the network's outputs are NaN: train it again with a lower learning_rate")

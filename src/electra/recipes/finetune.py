@@ -13,22 +13,23 @@ from torch import Tensor, nn
 from electra.config.finetune import FinetuneConfig
 from electra.config.load import load_finetune_config
 from electra.data.checksums import is_intact
-from electra.data.files import atomic_folder, read_table, write_json
+from electra.data.files import atomic_folder, read_table, write_json, write_sealed
 from electra.data.mix import mix
 from electra.data.storage import inside, local_path, upload, working_copy
 from electra.errors import CheckpointError, ConfigError
 from electra.model.networks import TaskNetwork
-from electra.model.precision import as_used, in_bf16
+from electra.model.precision import as_used, computing_type
 from electra.model.task_model import TaskModel, write_task_model
 from electra.recipes.evaluate import forward
 from electra.recipes.hardware import fitting, record_environment
-from electra.recipes.results import Results, chosen_seed, read_seed, summarize_seeds
+from electra.recipes.results import Results, chosen_seed, read_seed, scored, summarize_seeds
 from electra.recipes.tuning import Tuning, new_network, prepare
 from electra.tasks.base import Batch
-from electra.tasks.batches import BUCKET, encode, make_batch, rounded_length, training_order
+from electra.tasks.batches import BUCKET, make_batch, rounded_length, training_order
 from electra.training.checkpoint import Checkpoints, NoCheckpoints
 from electra.training.loop import Every, Training, train
 from electra.training.processes import Processes, joined
+from electra.training.progress import watched
 from electra.training.run import Listener, Record, Run
 from electra.training.update import Network
 
@@ -50,10 +51,12 @@ class TaskLoss(nn.Module):
     def __init__(self, network: TaskNetwork, tuning: Tuning) -> None:
         super().__init__()
         self.encoder, self.head, self.tuning = network.encoder, network.head, tuning
+        self.recordable = tuning.task.recordable
 
     def forward(self, batch: Batch) -> Outcome:
         """Return the loss of a batch."""
-        return Outcome(self.tuning.task.loss(self.head, encode(self.encoder, batch), batch))
+        task = self.tuning.task
+        return Outcome(task.loss(self.head, task.states(self.encoder, self.head, batch), batch))
 
     def rate(self, name: str) -> float:
         """Return the multiple of the learning rate for a parameter: smaller from block to block downwards."""
@@ -65,11 +68,14 @@ class TaskLoss(nn.Module):
         return 1.0
 
 
-def finetune(config: FinetuneConfig, listeners: Sequence[Listener] = ()) -> Results:
-    """Fine-tune with every seed that is not done yet, keep one model, and return the content of `results.json`."""
+def finetune(config: FinetuneConfig, listeners: Sequence[Listener] | None = None) -> Results:
+    """Fine-tune with every seed that is not done yet, keep one model, and return the content of `results.json`.
+
+    Each listener receives the records of `metrics.jsonl`; by default, progress is shown in a terminal or a notebook.
+    """
     if config.out is None:
         raise ConfigError("no output folder: set out=RUN")
-    with joined(config.device) as processes:
+    with joined(config.device) as processes, watched(listeners) as listeners:
         if processes.world_size > 1:
             raise ConfigError("fine-tuning uses one device: start it without torchrun")
         tuning = prepare(config)
@@ -163,12 +169,7 @@ class _Seed(Training):
     def result(self) -> dict[str, Any]:
         """Return the scores, after training if necessary."""
         self._fit()
-        path = self.folder / "result.json"
-        try:
-            found = read_seed(path)
-            found["metrics"][self.tuning.task.metric]
-        except (CheckpointError, KeyError):
-            raise CheckpointError(f"{path} is damaged; remove {self.folder} to train this seed again") from None
+        found = read_seed(self.folder / "result.json")
         upload(self.folder)
         return found
 
@@ -217,7 +218,7 @@ class _Seed(Training):
         if self.best.get("constant"):
             run.report({"step": self.step, "warning": f"seed {self.seed}: {CONSTANT}"})
         speed = {"seconds": round(state.seconds, 3), "tokens_per_second": round(state.tokens / state.seconds, 1)}
-        write_json(self.folder / "result.json", {"seed": self.seed, **self.best, **speed})
+        write_sealed(self.folder / "result.json", {"seed": self.seed, **self.best, **speed})
 
     def _tell(self, record: Record) -> None:
         for listener in self.listeners:
@@ -234,8 +235,7 @@ class _Seed(Training):
         tuning, config, device = self.tuning, self.tuning.config, self.processes.device
         assert config.max_length is not None
         rows, group, pad_id = tuning.batch_size * tuning.task.group, tuning.task.group, tuning.start.tokenizer.pad_id
-        dtype = torch.bfloat16 if in_bf16(config, device) else torch.float32
-        packs = self.network.encoder.packs(dtype, device)
+        packs = self.network.encoder.packs(computing_type(config, device), device)
         bucket = 1 if packs else BUCKET  # without padding, a batch may have texts of any length
         while True:
             epoch, place = divmod(self.step, tuning.steps_per_epoch)
@@ -258,7 +258,7 @@ class _Seed(Training):
         self.network.train()
         predictions = tuning.task.predictions(tuning.dev.examples, tuning.dev.features, outputs)
         return _Scored(
-            metrics=tuning.task.score(tuning.dev.examples, predictions),
+            metrics=scored(tuning.task, tuning.dev.examples, predictions),
             known=tuning.task.describe() | tuning.task.calibrate(tuning.dev.examples, predictions),
             constant=tuning.task.is_constant(tuning.dev.examples, predictions),
         )

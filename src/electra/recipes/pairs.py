@@ -52,4 +52,4 @@ def compare_pairs(model: str | Path, data: str | None) -> Evaluation:
     every = [value for values in right.values() for value in values]
     named = {f"accuracy_{name}": sum(values) / len(values) for name, values in sorted(right.items())}
     metrics = {"accuracy": sum(every) / len(every), **named}
-    return Evaluation(BLIMP, "test", metrics, {}, predictions, {})
+    return Evaluation(BLIMP, "test", data, metrics, {}, predictions, {})

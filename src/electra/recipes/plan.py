@@ -5,22 +5,27 @@ docs/pretraining.md lists all the rules of thumb.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
-from electra.config.load import gather, load_layers
+from electra.config.load import gather, load_layers, text_override
 from electra.config.schema import PretrainConfig
 from electra.data.reading.sources import LOOKED_FOR
 from electra.data.reading.text import Tally, read_documents
+from electra.data.settings import Reading
 from electra.errors import ConfigError, DataError, ElectraError
+from electra.model.body import check_shape
 from electra.model.precision import find_device
 from electra.objectives.build import objective_class
 from electra.recipes.flops import count_parameters, flops, on_meta
 from electra.recipes.hardware import device_name
 from electra.recipes.speed import Speed, measure_speed
+from electra.recipes.start import Start
+from electra.recipes.verdict import doctor
 from electra.training.schedule import total_steps
 
 LENGTH = 128  # tokens per sequence, for every size: models learn mostly from nearby context
@@ -29,12 +34,14 @@ BYTES_PER_PIECE = 2000  # of text per vocabulary piece, so that each piece is se
 SMALLEST_VOCABULARY, LARGEST_VOCABULARY = 1024, 30_522
 TOKENS_PER_PARAMETER = 20  # read in training; with fewer, a smaller model does better
 MOST_EPOCHS = 40  # beyond this, more hours hardly help
-WARMUP_SHARE, FEWEST_UPDATES, SMALLEST_BATCH = 0.06, 2000, 16
+WARMUP_SHARE, FEWEST_UPDATES, SMALLEST_BATCH = 0.06, 2000, 8
 SHORT_SHARE = 0.1  # of the updates use short sequences, but at most as many updates as in `quick`
 AS_IN_QUICK = ("objective.prior", "model.dropout", "model.attention_dropout")  # for every size
+OPTIONS = {"train.hours": "--hours", "init": "--init"}  # of `electra train`, instead of config keys
 SAMPLE_BYTES = 1 << 26  # of text read to estimate its size
 Case = Literal["uncased", "cased"]
-SIZES = {"cpu": ("tiny", "quick"), "mps": ("tiny", "quick"), "cuda": ("tiny", "quick", "base")}
+Sources = dict[str, str | dict[str, Any]]  # a model's name: its preset, or its settings
+SIZES = dict.fromkeys(("cpu", "mps"), ("nano", "tiny", "quick")) | {"cuda": ("nano", "tiny", "quick", "base")}
 
 
 @dataclass(frozen=True)
@@ -61,24 +68,48 @@ class Plan:
     case: Case = "uncased"  # of the vocabulary
     left_out: int = 0  # files in the folders that were skipped because of their extension
     left_out_example: str = ""
+    init: str | None = None  # the model to start from
+    new_vocabulary: bool = False  # instead of that model's
+    base: dict[str, Any] = field(default_factory=dict)  # the settings of that model, instead of a preset
+    lacks: list[str] = field(default_factory=list)  # what it lacks, which starts from random weights
+
+    @property
+    def trains_vocabulary(self) -> bool:
+        """Whether the run has a vocabulary of its own text."""
+        return self.init is None or self.new_vocabulary
 
     def config(self, *more: str) -> PretrainConfig:
         """Return the config of the run; the user's overrides take precedence over `more`."""
-        return load_layers(self.preset, self.settings, more, self.overrides)
+        return load_layers(self.base or self.preset, self.settings, more, self.overrides)
 
 
-def make_plan(sources: Sequence[str | Path], *, hours: float, overrides: Sequence[str], case: Case = "uncased") -> Plan:
-    """Measure the text and the machine, and choose the largest model that they can train."""
+def make_plan(
+    texts: Sequence[str | Path],
+    *,
+    hours: float,
+    overrides: Sequence[str],
+    case: Case = "uncased",
+    reading: Reading | None = None,
+    start: Start | None = None,
+) -> Plan:
+    """Measure the text and the machine, and choose the largest model that they can train, unless one is given."""
     if not 0 < hours < math.inf:
         raise ConfigError(f"hours has to be a number above 0, such as 0.5 or 12; found {hours:g}")
-    names = [str(source) for source in sources]
+    for key, option in OPTIONS.items():
+        if any(override.partition("=")[0].strip() == key for override in overrides):
+            raise ConfigError(f"{key} cannot be set here; use {option} instead")
+    names = [str(name) for name in texts]
     tally = Tally()
-    text_bytes, text_known = measure_text(names, tally)
+    text_bytes, text_known = measure_text(names, tally, reading)
     text_tokens = max(1, text_bytes // BYTES_PER_TOKEN)
     most = MOST_EPOCHS * text_tokens if text_known else math.inf
-    shape = _shape(text_bytes, overrides)
-    device = find_device(load_layers("tiny", shape, overrides).device)
-    candidates = {name: load_layers(name, shape, overrides) for name in SIZES[device.type]}
+    base = start.config.model_dump(exclude_none=True) if start else {}
+    shape = _continued(start, text_bytes) if start else _shape(text_bytes, overrides)
+    device = find_device(load_layers(base or "tiny", shape, overrides).device)
+    sources: Sources = {start.source: base} if start else {name: name for name in SIZES[device.type]}
+    candidates = _candidates(sources, shape, overrides)
+    if start:
+        _check_start(start, candidates[start.source])
     if any(len(objective_class(c.objective).stages(c.objective)) > 1 for c in candidates.values()):
         raise ConfigError("electra train plans one stage of training; for objectives with two use electra pretrain")
     parameters = {n: count_parameters(on_meta(c.model, c.objective))["joint"] for n, c in candidates.items()}
@@ -86,8 +117,8 @@ def make_plan(sources: Sequence[str | Path], *, hours: float, overrides: Sequenc
     affordable = {name: min(hours * 3600 * speed.tokens_per_second, most) for name, speed in speeds.items()}
     preset = choose(affordable, parameters)
     budget = [*shape, f"train.hours={hours!r}"]
-    settings = [*budget, *_training(preset, budget, overrides, speeds[preset], affordable[preset])]
-    config = load_layers(preset, settings, overrides)
+    settings = [*budget, *_training(sources[preset], budget, overrides, speeds[preset], affordable[preset])]
+    config = load_layers(sources[preset], settings, overrides)
     steps = total_steps(config.train) or _steps(config, affordable[preset])
     cost = flops(_with_steps(config, steps))
     return Plan(
@@ -111,22 +142,45 @@ def make_plan(sources: Sequence[str | Path], *, hours: float, overrides: Sequenc
         case=case,
         left_out=len(tally.ignored),
         left_out_example=min(tally.ignored, default=""),
+        init=start.source if start else None,
+        new_vocabulary=bool(start and start.new_vocabulary),
+        base=base,
+        lacks=start.lacks if start else [],
     )
 
 
 def _shape(text_bytes: int, overrides: Sequence[str]) -> list[str]:
     """Return the settings shared by all sizes; short sequences are added later, when the number of updates is known."""
-    if any(override.partition("=")[0].strip() == "train.hours" for override in overrides):
-        raise ConfigError("train.hours cannot be set here; use --hours instead")
     sizes = [f"model.vocab_size={vocabulary(text_bytes)}", f"model.max_length={LENGTH}", f"train.length={LENGTH}"]
     length = gather(PretrainConfig, "tiny", sizes, overrides)["train.length"].value
     return [*sizes, f"train.start_length={length}", "train.length_warmup_steps=1"]
 
 
+def _continued(start: Start, text_bytes: int) -> list[str]:
+    """Return the settings to continue a model: its own sizes, and sequences that are not longer than it can read."""
+    size = [f"model.vocab_size={vocabulary(text_bytes)}"] if start.new_vocabulary else []
+    return [text_override("init", start.source), *size, f"train.length={min(LENGTH, start.config.train.length)}"]
+
+
+def _check_start(start: Start, config: PretrainConfig) -> None:
+    """Refuse overrides of the shape of the model to start from; only its vocabulary may change."""
+    changed = {"vocab_size": config.model.vocab_size} if start.new_vocabulary else {}
+    check_shape(config.model, start.config.model.model_copy(update=changed), start.source)
+
+
+def _candidates(sources: Sources, shape: list[str], overrides: Sequence[str]) -> dict[str, PretrainConfig]:
+    """Return the presets to choose from; `nano`, which has another body and no generator, only if the overrides fit."""
+    fitting: dict[str, PretrainConfig] = {}
+    for name, source in sources.items():
+        with suppress(ConfigError) if source == "nano" else nullcontext():
+            fitting[name] = load_layers(source, shape, overrides)
+    return fitting
+
+
 def describe(plan: Plan) -> list[str]:
     """Return a plan as lines of text."""
     speeds = ", ".join(f"{name} {speed:,.0f}" for name, speed in plan.tokens_per_second.items())
-    batch = plan.config().train.batch_size
+    train = plan.config().train
     known = plan.text_known
     more = "" if known else "more than "
     epochs = f"{plan.epochs:.1f} epochs, " if known else ""
@@ -135,9 +189,11 @@ def describe(plan: Plan) -> list[str]:
         f"text        {more}{plan.text_bytes / 1e6:,.1f} MB, {more or 'about '}{plan.text_tokens:,} tokens",
         f"machine     {plan.device}; measured tokens/s: {speeds}",
         f"model       {plan.preset}, {plan.parameters:,} parameters, vocabulary of {plan.vocab_size:,}",
-        f"training    about {plan.steps:,} steps of {batch} sequences in {written_time(plan.train_hours)}",
+        f"training    about {plan.steps:,} steps of {train.batch_size} sequences in {written_time(plan.train_hours)}",
         f"            {plan.tokens:,} tokens, {epochs}{plan.flops:.2e} FLOPs",
     ]
+    if plan.init:
+        lines += _describe_start(plan)
     if plan.left_out:
         lines.insert(1, f"skipped     {left_out}, such as {plan.left_out_example}; supported: {LOOKED_FOR}")
     if known and plan.train_hours < plan.hours and plan.epochs > 0.9 * MOST_EPOCHS:
@@ -146,7 +202,19 @@ def describe(plan: Plan) -> list[str]:
         lines.append(f"            more than {written_time(plan.hours)}: train.steps or train.tokens takes precedence")
     if known and plan.epochs > 1.05 * MOST_EPOCHS:
         lines.append(f"            over {MOST_EPOCHS} epochs: add text or reduce the number of steps")
-    return lines
+    return [*lines, *(f"warning     {warning}" for warning in doctor(plan.config()).shortage(plan.tokens))]
+
+
+def _describe_start(plan: Plan) -> list[str]:
+    """Return what was chosen to continue a model."""
+    config = plan.config()
+    train, fresh = config.train, "".join(f", a new {part}" for part in plan.lacks)
+    rate = f"{train.optimizer} at a rate of {train.learning_rate:.2g}, {train.warmup_steps:,} steps of warm-up"
+    return [
+        f"            sequences of {train.length} tokens, {rate}",
+        f"start       {plan.init} with {'a new' if plan.new_vocabulary else 'its own'} vocabulary{fresh}; "
+        f"objective {config.objective.name}",
+    ]
 
 
 def written_time(hours: float) -> str:
@@ -187,12 +255,12 @@ def choose(affordable: dict[str, float], parameters: dict[str, int]) -> str:
     return max(enough or [min(affordable, key=parameters.__getitem__)], key=parameters.__getitem__)
 
 
-def measure_text(names: Sequence[str], tally: Tally | None = None) -> tuple[int, bool]:
+def measure_text(names: Sequence[str], tally: Tally | None = None, reading: Reading | None = None) -> tuple[int, bool]:
     """Return the estimated bytes of the text and True; if its size is unknown, the bytes of a sample and False."""
     if "-" in names:
         raise DataError("the text is read more than once, so it cannot come from standard input; name files instead")
     tally, size = tally or Tally(), 0
-    for passage in read_documents(names, tally=tally):
+    for passage in read_documents(names, reading, tally):
         size += len(passage.text.encode()) + 1
         if size >= SAMPLE_BYTES:
             break
@@ -205,21 +273,25 @@ def measure_text(names: Sequence[str], tally: Tally | None = None) -> tuple[int,
     return int(size * max(1.0, tally.total_bytes / tally.bytes_read)), True
 
 
-def _training(preset: str, budget: list[str], overrides: Sequence[str], speed: Speed, affordable: float) -> list[str]:
+def _training(
+    source: str | dict[str, Any], budget: list[str], overrides: Sequence[str], speed: Speed, affordable: float
+) -> list[str]:
     """Return the batch size, halved until there are enough updates, and all settings that depend on their number."""
-    asked = load_layers(preset, budget, overrides).train
+    asked = load_layers(source, budget, overrides).train
     tokens, batch, length = asked.tokens or affordable, asked.batch_size, asked.length
     while batch > SMALLEST_BATCH and batch % 2 == 0 and tokens / (batch * length) < FEWEST_UPDATES:
         batch //= 2
-    config = load_layers(preset, [*budget, f"train.batch_size={batch}"], overrides)  # the user's batch size, if set
+    config = load_layers(source, [*budget, f"train.batch_size={batch}"], overrides)  # the user's batch size, if set
     batch, steps = config.train.batch_size, total_steps(config.train) or _steps(config, affordable)
     often = max(10, steps // 20)
     quick = {key: setting.value for key, setting in gather(PretrainConfig, "quick").items()}
     start = quick["train.start_length"]
     short = max(1, min(quick["train.length_warmup_steps"], int(SHORT_SHARE * steps)))
+    from_scratch = [f"{key}={quick[key]}" for key in AS_IN_QUICK]
+    if length % start == 0:
+        from_scratch += [f"train.start_length={start}", f"train.length_warmup_steps={short}"]
     return [
-        *(f"{key}={quick[key]}" for key in AS_IN_QUICK),
-        *([f"train.start_length={start}", f"train.length_warmup_steps={short}"] if length % start == 0 else []),
+        *(from_scratch if isinstance(source, str) else []),
         f"train.batch_size={batch}",
         f"train.micro_batch_size={math.gcd(batch, asked.start_batch_size or batch, speed.micro_batch_size)}",
         f"train.warmup_steps={max(1, int(WARMUP_SHARE * steps))}",

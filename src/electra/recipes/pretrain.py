@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -23,11 +23,12 @@ from electra.data.mix import mix
 from electra.data.storage import inside, local_path, working_copy
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import CheckpointError, ConfigError, ElectraError
-from electra.model.networks import MaskedLM
-from electra.model.pretrained import Pretrained, load
+from electra.model.body import Embeddings
+from electra.model.networks import MaskedLM, TaskNetwork
+from electra.model.pretrained import Pretrained, load, sentence_head
+from electra.model.sentences import SentenceHead
 from electra.objectives.base import Objective, Stage, Step
 from electra.objectives.build import build_objective, objective_class
-from electra.objectives.doctor import diagnose
 from electra.objectives.draws import Draws, draw
 from electra.objectives.metrics import summarize
 from electra.objectives.samples import Sample, take_samples
@@ -37,9 +38,11 @@ from electra.recipes.corpora import Corpora
 from electra.recipes.flops import count_flops
 from electra.recipes.hardware import fitting, matrix_peak, record_environment
 from electra.recipes.plan import MOST_EPOCHS
+from electra.recipes.verdict import doctor
 from electra.training.checkpoint import Checkpoints
 from electra.training.loop import Every, Training, train
 from electra.training.processes import Processes, joined
+from electra.training.progress import watched
 from electra.training.run import Listener, Record, Run, check_place, read_records
 from electra.training.schedule import length_at, micro_batches, micro_batches_before, total_steps
 from electra.training.trackers import trackers
@@ -48,15 +51,20 @@ from electra.training.update import Network
 DRY = "the text runs dry"
 FIXED = 20_200_323  # the seed of held-out masks: the same for every run, so that runs compare
 FIRST_STAGE = "first_stage"  # folder of the stage before the last, inside the run's
+SENTENCES = "sentences"  # how a model of sentence vectors, from which the run started, makes them
 Input = tuple[Batch[Tensor], Draws]  # a micro-batch and the random numbers for it
 
 
-def pretrain(config: PretrainConfig, listeners: Sequence[Listener] = ()) -> Path:
-    """Train as the config says, resume an interrupted run, and return the run's folder."""
+def pretrain(config: PretrainConfig, listeners: Sequence[Listener] | None = None) -> Path:
+    """Train as the config says, resume an interrupted run, and return the run's folder.
+
+    Each listener receives the records of `metrics.jsonl`; by default, progress is shown in a terminal or a notebook.
+    """
     if not config.data or config.out is None:
         raise ConfigError("pretrain needs data=CORPUS and out=RUN")
     with (
         joined(config.device) as processes,
+        watched(listeners) as listeners,
         working_copy(config.out, pulls=processes.first_here, pushes=processes.first),
     ):
         processes.wait()  # until every machine has the files of the run
@@ -110,7 +118,7 @@ class Pretraining(Training):
         self.more_time = f"give it more time: {self.again} train.hours=H evaluate.batches=1"
         self.text_tokens = corpora.lasting_tokens(config.train.length)
         self.warnings = self._repetition()
-        self.warned = False  # that the text was read too often
+        self.doctor = doctor(config)
         self.samples: list[Sample] = []  # of the latest evaluation
 
     @contextmanager
@@ -131,8 +139,8 @@ class Pretraining(Training):
 
     def work(self) -> None:
         """Run the loop until the budget is spent."""
-        for listener in self.listeners if self.processes.first and self.stage.announcement else ():
-            listener({"step": 0, "detected": self.stage.announcement})
+        if self.stage.announcement:
+            self._announce(self.stage.announcement)
         if (self.run.folder / "model").is_dir() and not self.checkpoints.hold_updates():
             raise CheckpointError(f"{self.run.folder} has a model but no checkpoint to resume from; choose another out")
         size = self.config.train.smallest_batch
@@ -140,7 +148,13 @@ class Pretraining(Training):
         with fitting(f"micro-batches of {size} x {self.config.train.length} tokens", f"halve them: {halved}"):
             self.module = self._objective().to(self.processes.device)
             self.heldout = self._heldout()
+            if self.heldout and not self.checkpoints.hold_updates():
+                self._announce("measuring the held-out loss before the first update")
             train(self, self.config.train, self.run, self.checkpoints, self.processes)
+
+    def _announce(self, what: str) -> None:
+        for listener in self.listeners if self.processes.first else ():
+            listener({"step": 0, "detected": what})
 
     def _objective(self) -> Objective:
         """Build the objective; a new run starts from the stage before, from `init` or from random weights."""
@@ -155,7 +169,15 @@ class Pretraining(Training):
         if stage_before.is_dir():
             objective.adopt(load(stage_before, device="cpu"))
         elif config.init is not None:
-            self.warnings += [f"{config.init} {lack}" for lack in objective.adopt(load(config.init, device="cpu"))]
+            model = load(config.init, device="cpu")
+            self.warnings += [f"{config.init} {lack}" for lack in objective.adopt(model)]
+            if self.processes.first and (head := sentence_head(model.network)):
+                head.save(self.run.folder / SENTENCES, head.longest)
+        elif config.embeddings == "cooccurrence":
+            pairs = self.corpora.token_pairs(config.model.vocab_size)
+            for table in objective.modules():
+                if isinstance(table, Embeddings) and table.source is table:
+                    table.start_from(pairs)
         return objective
 
     def begin(self) -> None:
@@ -215,8 +237,7 @@ class Pretraining(Training):
         judges = [number for number, count in enumerate(counts) if count]
         if not judges:
             self.warnings.append(
-                "no text is held out, so the model is not measured on new text; with few documents, "
-                "--heldout 0.05 of electra corpus and electra train holds out one in twenty"
+                "no text is held out, so the model is not measured on new text; build a corpus without --heldout 0"
             )
             return None
         weights = self.config.data_weights
@@ -247,17 +268,29 @@ class Pretraining(Training):
 
     def finish(self) -> None:
         """Write the model folder: the main network, and the generator where Hugging Face has a class for it."""
-        tokenizer = self.corpora.tokenizer.of_length(self.config.train.length)
-        objective: Any = self.module
+        tokenizer, length, objective = self.corpora.tokenizer, self.config.train.length, cast(Objective, self.module)
+        if self.config.init is not None:  # a model that has learned longer sequences still knows them
+            length = max(length, tokenizer.longest or 0)
+        model = trained_model(objective, tokenizer.of_length(length))
+        if (self.run.folder / SENTENCES).is_dir():
+            head = SentenceHead.read(self.run.folder / SENTENCES, self.config.model)
+            model = Pretrained(TaskNetwork(model.encoder, head), model.tokenizer, model.generator)
         with atomic_folder(self.run.folder / "model", overwrite=True) as folder:
-            write_model(trained_model(objective, tokenizer), folder, facts=training_facts(self.run.folder))
+            write_model(model, folder, facts=training_facts(self.run.folder))
 
     def _watch(self, record: Record) -> None:
         """Store the samples of an evaluation, and warn of metrics that look ill."""
         if "heldout_loss" in record:
             self.run.show({"step": record["step"], "samples": [asdict(sample) for sample in self.samples]})
-        for warning in diagnose(record) + self._too_often(record):
-            self.run.report({"step": record["step"], "warning": warning})
+        for warning in self.doctor.diagnose(record) + self._too_often(record):
+            if (kind := warning.partition(":")[0]) not in self.warned:
+                self.warned.add(kind)
+                self.run.report({"step": record["step"], "warning": warning})
+
+    @cached_property
+    def warned(self) -> set[str]:
+        """The kinds of warnings that the run has had, also before it was resumed."""
+        return {record["warning"].partition(":")[0] for record in read_records(self.run.metrics) if "warning" in record}
 
     def _repetition(self) -> list[str]:
         """Warn of text that will be read too often; for a budget in hours this shows only on the way."""
@@ -268,11 +301,8 @@ class Pretraining(Training):
         return [f"{DRY}: it will be read {epochs:.0f} times; use more text or fewer steps"]
 
     def _too_often(self, record: Record) -> list[str]:
-        """Warn once of text that was read too often."""
-        if self.warned or record.get("tokens", 0) <= MOST_EPOCHS * self.text_tokens:
-            return []
-        self.warned = True
-        if any(DRY in earlier.get("warning", "") for earlier in read_records(self.run.metrics)):
+        """Warn of text that was read too often."""
+        if record.get("tokens", 0) <= MOST_EPOCHS * self.text_tokens:
             return []
         return [f"{DRY}: it was read {MOST_EPOCHS} times; use more text or fewer hours"]
 

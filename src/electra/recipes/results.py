@@ -9,9 +9,9 @@ from typing import Any
 from pydantic import BaseModel
 from scipy.special import stdtrit
 
-from electra.data.files import read_table
+from electra.data.files import read_sealed, read_table
 from electra.errors import CheckpointError
-from electra.tasks.base import Prediction, Split
+from electra.tasks.base import AnyTask, Prediction, Split
 
 Results = dict[str, Any]  # the content of `results.json`
 CONFIDENCE = 0.95
@@ -23,10 +23,17 @@ class Evaluation:
 
     task: str
     split: Split
+    source: str  # what was scored, in words: the split, or the file that was named instead
     metrics: dict[str, float]  # empty if the labels are unknown
     notes: dict[str, int]
     predictions: list[Prediction]
     files: dict[str, str]  # names and content: submissions to the benchmark, and plots of the errors
+
+
+def scored(task: AnyTask, examples: Sequence[Any], predictions: Sequence[Prediction]) -> dict[str, float]:
+    """Return the scores of predictions; the first is the one that ranks seeds and settings."""
+    scores = task.score(examples, predictions)
+    return dict(sorted(scores.items(), key=lambda score: score[0] != task.metric))
 
 
 class _Seed(BaseModel):
@@ -51,8 +58,11 @@ class _Stored(BaseModel):
 
 
 def read_seed(path: Path) -> dict[str, Any]:
-    """Read the `result.json` of a seed."""
-    return read_table(path, "the result of a seed", CheckpointError, _Seed)
+    """Read the `result.json` of a seed, which must be what was written."""
+    found = read_sealed(path)
+    if found is None:
+        raise CheckpointError(f"{path} is damaged; remove {path.parent} to train this seed again")
+    return found
 
 
 def read_results(path: Path) -> Results:

@@ -19,6 +19,7 @@ from electra.training.update import Update
 
 TOKENIZER = wordpiece(SPECIAL_TOKENS)  # for uses that need only the special tokens
 SECONDS = 2.0  # of timed steps, after one that is not
+MOST_SECONDS = 8.0  # of one step on a CPU, where large models take seconds for each sequence
 STEPS_AT_ONCE = 5  # on a GPU, between two looks at the clock: steps are queued
 CPU_MICRO_BATCH = 8  # sequences at a time, to bound memory and time of the measurement
 
@@ -69,7 +70,10 @@ def _tokens_per_second(config: PretrainConfig, device: torch.device, rows: int) 
     """Time joint steps."""
     step = JointStep(config, device)
     ids = torch.randint(len(SPECIAL_TOKENS), config.model.vocab_size, (rows, config.train.length), device=device)
-    _run(step, ids, 1)  # the first one includes setup
+    began = time.perf_counter()
+    _run(step, ids if device.type == "cuda" else ids[:1], 1)  # the first one includes setup
+    if device.type != "cuda":
+        ids = ids[: max(1, int(MOST_SECONDS / (time.perf_counter() - began)))]
     began = time.perf_counter()
     while step.number < 2 or time.perf_counter() - began < SECONDS:
         _run(step, ids, STEPS_AT_ONCE if device.type == "cuda" else 1)

@@ -4,9 +4,11 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from electra.config.load import load_config, text_override
 from electra.data.checksums import CHECKSUMS
@@ -15,17 +17,25 @@ from electra.data.corpus.shards import MANIFEST, Corpus, open_corpus
 from electra.data.files import write_json
 from electra.data.reading.sources import find_sources, names_of
 from electra.data.reading.text import Tally
-from electra.data.settings import Building, Vocabulary
+from electra.data.settings import Building, Invalid, Reading, Vocabulary
 from electra.data.storage import is_remote, local_path, working_copy
 from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 from electra.data.tokens.vocab import MOST_UNKNOWN, REPORT, read_report, train_vocab
 from electra.errors import CheckpointError, ConfigError, DataError
+from electra.model.pretrained import load
+from electra.model.sentences import MODULES
+from electra.model.vocabulary import compose, with_vocabulary
+from electra.recipes.convert import write_start
+from electra.recipes.corpora import Corpora
 from electra.recipes.plan import Case, Plan, describe, make_plan, measure_text, written_time
 from electra.recipes.pretrain import pretrain
+from electra.recipes.start import compare, find_start, replaced_pairs
 from electra.training.processes import launched
-from electra.training.run import Listener, begun, check_place, held
+from electra.training.progress import watched
+from electra.training.run import START, Listener, begun, check_place, held
 
 PLAN = "plan.json"
+FIXED = {"sources", "init", "new_vocabulary"}  # a folder is prepared for one of each
 
 
 def train(
@@ -36,12 +46,18 @@ def train(
     overrides: Sequence[str] = (),
     heldout: float = Building.heldout,
     lowercase: bool = Vocabulary.lowercase,
-    listeners: Sequence[Listener] = (),
-    say: Callable[[str], None] = lambda line: None,
+    invalid: Invalid = Reading.invalid,
+    init: str | Path | None = None,
+    new_vocabulary: bool = False,
+    old_text: str | Path | Sequence[str | Path] = (),
+    listeners: Sequence[Listener] | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> Path:
     """Train the model that suits the text, the machine and the hours; the same call again resumes an unfinished run.
 
-    `say` receives the lines of the plan, each listener the records of `metrics.jsonl`; nothing is printed otherwise.
+    `init` is a model to continue instead, with its own vocabulary or a new one of the text; what it forgets is measured
+    on `old_text`. Each listener receives the lines of the plan, unless `say` does, and the records of `metrics.jsonl`;
+    by default, they are shown in a terminal or a notebook.
     """
     began = time.monotonic()
     if launched():
@@ -49,67 +65,140 @@ def train(
             "train runs in a single process: start it without torchrun; for several devices, build a corpus with "
             "electra corpus and start torchrun -m electra pretrain"
         )
-    with working_copy(out):
-        names = names_of(sources)
-        folder = local_path(out)
-        plan, known = planned(names, hours=hours, out=folder, overrides=overrides, heldout=heldout, lowercase=lowercase)
+    names = names_of(sources)
+    folder = local_path(out)
+    asked: dict[str, Any] = {"overrides": overrides, "heldout": heldout, "lowercase": lowercase, "invalid": invalid}
+    asked |= {"init": None if init is None else str(init), "new_vocabulary": new_vocabulary}
+    reading = Reading(invalid=invalid)
+    pairs = replaced_pairs(names_of(old_text), reading) if old_text else []
+    with watched(listeners) as heard, working_copy(out):
+        say = say or partial(_tell, heard)
+        if init is not None:
+            say(f"reading {init}, and measuring how fast this machine trains it")
+        plan, known = planned(names, hours=hours, out=folder, **asked)
         with held(folder):
             if not known:
                 write_json(folder / PLAN, asdict(plan))
-            _prepare(folder, plan, heldout, say)
-        places = [text_override("data", folder / "corpus"), text_override("out", out if is_remote(out) else folder)]
-        if begun(folder):  # settings that were changed with electra pretrain since then are kept
-            return pretrain(load_config(folder, places), listeners)
+            _prepare(folder, plan, heldout, reading, say)
+        _pretrain(out if is_remote(out) else folder, plan, began, heard)
+        if plan.init and (pairs or (folder / START / "model" / MODULES).is_file()):
+            before = plan.init if plan.new_vocabulary else folder / START
+            for line in compare(before, folder, names, pairs, reading):
+                say(line)
+    return folder
+
+
+def _pretrain(out: str | Path, plan: Plan, began: float, listeners: Sequence[Listener]) -> None:
+    """Pre-train on the prepared text for the rest of the time."""
+    folder = local_path(out)
+    places = [text_override("data", folder / "corpus"), text_override("out", out)]
+    if begun(folder):  # settings that were changed with electra pretrain since then are kept
+        pretrain(load_config(folder, places), listeners)
+        return
+    if plan.init:
+        places.append(text_override("init", folder / START))
+    if plan.trains_vocabulary:
         pieces = load_tokenizer(folder / "tokenizer").vocab_size  # may be less than requested, if the text is short
         plan = replace(plan, overrides=[*plan.overrides, f"model.vocab_size={pieces}"])
-        spent = (time.monotonic() - began) / 3600
-        if spent >= plan.hours:
-            raise ConfigError(
-                f"preparing the text took {written_time(spent)}, but the budget is {written_time(plan.hours)}; "
-                "run the same command again to train on the prepared text"
-            )
-        hours_left = min(plan.hours - spent, plan.train_hours)
-        return pretrain(plan.config(*places, f"train.hours={hours_left!r}"), listeners)
+    spent = (time.monotonic() - began) / 3600
+    if spent >= plan.hours:
+        raise ConfigError(
+            f"preparing the text took {written_time(spent)}, but the budget is {written_time(plan.hours)}; "
+            "run the same command again to train on the prepared text"
+        )
+    hours_left = min(plan.hours - spent, plan.train_hours)
+    pretrain(plan.config(*places, f"train.hours={hours_left!r}"), listeners)
 
 
-def _prepare(folder: Path, plan: Plan, heldout: float, say: Callable[[str], None]) -> None:
+def _tell(listeners: Sequence[Listener], line: str) -> None:
+    for listener in listeners:
+        listener({"step": 0, "detected": line})
+
+
+def _prepare(folder: Path, plan: Plan, heldout: float, reading: Reading, say: Callable[[str], None]) -> None:
     """Build the vocabulary and the corpus unless they exist."""
     names = plan.sources  # spelled as in the first call, which is what the corpus stores
-    building = Building(length=plan.config().train.length, heldout=heldout)
+    building = Building(length=plan.config().train.length, heldout=heldout, reading=reading)
     for line in describe(plan):
         say(line)
-    tokenizer_folder = folder / "tokenizer"
-    if not _has_vocabulary(tokenizer_folder, plan):
-        train_vocab(names, size=plan.vocab_size, out=tokenizer_folder, lowercase=plan.case == "uncased")
-    tokenizer, report = load_tokenizer(tokenizer_folder), read_report(tokenizer_folder)
-    say(f"{tokenizer_folder}: {tokenizer.vocab_size:,} pieces ({report.kind})")
+    start = folder / START if (folder / START).is_dir() else plan.init
+    tokenizer = load_tokenizer(start) if start else None
+    if plan.trains_vocabulary:
+        longest = tokenizer.longest if tokenizer else None
+        tokenizer = _vocabulary(folder / "tokenizer", plan, reading, say).of_length(longest)
+    assert tokenizer is not None
+    corpus = _corpus(names, tokenizer, building, folder / "corpus")
+    say(f"{folder / 'corpus'}: {corpus.manifest.tokens:,} tokens in {corpus.manifest.sequences:,} sequences")
+    if plan.init and not (folder / START).is_dir():
+        _write_start(folder, plan, tokenizer, say)
+    unknown = corpus.manifest.report["unknown_tokens"] / max(1, corpus.manifest.report["tokens_read"])
+    if not plan.trains_vocabulary and unknown > MOST_UNKNOWN:
+        say(f"warning: {unknown:.1%} of the tokens are unknown to {plan.init}; add --new-vocabulary")
+    if invalid := corpus.manifest.report["invalid_places"]:
+        say(f"{invalid:,} places of the text were not valid UTF-8")
+
+
+def _vocabulary(folder: Path, plan: Plan, reading: Reading, say: Callable[[str], None]) -> Tokenizer:
+    """Train the vocabulary unless it exists."""
+    if not _has_vocabulary(folder, plan):
+        lowercase = plan.case == "uncased"
+        train_vocab(plan.sources, size=plan.vocab_size, out=folder, lowercase=lowercase, reading=reading)
+    tokenizer, report = load_tokenizer(folder), read_report(folder)
+    say(f"{folder}: {tokenizer.vocab_size:,} pieces ({report.kind})")
     if (unknown := report.fertility.unknown_characters) > MOST_UNKNOWN:
         say(
             f"warning: {unknown:.1%} of the text is unknown to it; enlarge it with --set model.vocab_size=N, or "
             "train step by step, starting with electra vocab --model bpe"
         )
-    corpus = _corpus(names, tokenizer, building, folder / "corpus")
-    say(f"{folder / 'corpus'}: {corpus.manifest.tokens:,} tokens in {corpus.manifest.sequences:,} sequences")
+    return tokenizer
+
+
+def _write_start(folder: Path, plan: Plan, tokenizer: Tokenizer, say: Callable[[str], None]) -> None:
+    """Copy the model to start from into the run, with the new vocabulary if it gets one."""
+    assert plan.init is not None
+    model = load(plan.init, device="cpu")
+    if plan.new_vocabulary:
+        parts = [len(ids) for ids in compose(model.tokenizer, tokenizer)]
+        kept, new = parts.count(1), parts.count(0)
+        composed = f"{kept:,} pieces keep their embeddings, {len(parts) - kept - new:,} are composed of old pieces"
+        say(f"{folder / START}: {composed}, {new:,} start from the text")
+        corpora = Corpora(plan.config(text_override("data", folder / "corpus")))
+        model = with_vocabulary(model, tokenizer, corpora.token_pairs(tokenizer.vocab_size))
+    write_start(model, folder / START)
 
 
 def planned(
-    names: list[str], *, hours: float, out: Path, overrides: Sequence[str], heldout: float, lowercase: bool
+    names: list[str],
+    *,
+    hours: float,
+    out: Path,
+    overrides: Sequence[str],
+    heldout: float,
+    lowercase: bool,
+    invalid: Invalid,
+    init: str | None = None,
+    new_vocabulary: bool = False,
 ) -> tuple[Plan, bool]:
     """Return the plan for a text and whether it was made by an earlier call; raise if it cannot be trained."""
     check_place(out)
+    if new_vocabulary and init is None:
+        raise ConfigError("--new-vocabulary changes the vocabulary of a model: add --init MODEL")
     place = out.absolute()
     for name in names:
         if place.is_relative_to(Path(name).expanduser().absolute()):
             raise ConfigError(f"{out} is inside {name} and would be read as text; choose another out")
     case: Case = "uncased" if lowercase else "cased"
-    if plan := _recall(out, names, hours, overrides, case):
+    reading = Reading(invalid=invalid)
+    asked = {"hours": hours, "case": case, "init": init, "new_vocabulary": new_vocabulary}
+    if plan := _recall(out, names, overrides, asked, reading):
         return plan, True
-    plan = make_plan(names, hours=hours, overrides=overrides, case=case)
+    start = None if init is None else find_start(init, new_vocabulary=new_vocabulary)
+    plan = make_plan(names, hours=hours, overrides=overrides, case=case, reading=reading, start=start)
     Building(length=plan.config().train.length, heldout=heldout)  # validates heldout
     corpus = out / "corpus"
     if (corpus / MANIFEST).is_file():
         same_length = open_corpus(corpus).manifest.length == plan.config().train.length
-        if not same_length or not _has_vocabulary(out / "tokenizer", plan):
+        if not same_length or (plan.trains_vocabulary and not _has_vocabulary(out / "tokenizer", plan)):
             other = "vocabulary" if same_length else "length"
             raise DataError(f"{corpus} holds a corpus made with another {other}; choose another --out")
     return plan, False
@@ -129,7 +218,7 @@ def _corpus(names: list[str], tokenizer: Tokenizer, building: Building, place: P
     try:
         sizes = [source.size for source in find_sources(names)[0]]
         if None not in sizes or not (place / MANIFEST).is_file():
-            return build_corpus(names, tokenizer, length=building.length, out=place, heldout=building.heldout)
+            return build_corpus(names, tokenizer, out=place, **vars(building))
     except DataError as problem:
         raise DataError(f"{problem}{_how_to_resume(place.parent)}") from None
     corpus = open_corpus(place)
@@ -138,7 +227,9 @@ def _corpus(names: list[str], tokenizer: Tokenizer, building: Building, place: P
     return corpus
 
 
-def _recall(folder: Path, names: list[str], hours: float, overrides: Sequence[str], case: Case) -> Plan | None:
+def _recall(
+    folder: Path, names: list[str], overrides: Sequence[str], asked: Mapping[str, Any], reading: Reading
+) -> Plan | None:
     """Read the plan of an earlier call; None if there is none, or if it changed before the first update was saved."""
     path = folder / PLAN
     if not path.is_file():
@@ -151,15 +242,15 @@ def _recall(folder: Path, names: list[str], hours: float, overrides: Sequence[st
         raise CheckpointError(f"{path} is truncated or from another version of electra; choose another out") from None
     differs = {
         "sources": [*map(os.path.abspath, plan.sources)] != [*map(os.path.abspath, names)],
-        "hours": plan.hours != hours,
         "overrides": sorted(plan.overrides) != sorted(overrides),
-        "case": plan.case != case,
-        "text": plan.text_known and not begun(folder) and measure_text(names, Tally())[0] != plan.text_bytes,
+        **{name: getattr(plan, name) != value for name, value in asked.items()},
+        "text": plan.text_known and not begun(folder) and measure_text(names, Tally(), reading)[0] != plan.text_bytes,
     }
     changed = [name for name, different in differs.items() if different]
     if changed == ["text"] and not (folder / "corpus").exists():
-        shutil.rmtree(folder / "tokenizer", ignore_errors=True)  # trained on the text of then
-    if "sources" in changed or (changed and begun(folder)):
+        for made in ("tokenizer", START):  # from the text of then
+            shutil.rmtree(folder / made, ignore_errors=True)
+    if not FIXED.isdisjoint(changed) or (changed and begun(folder)):
         raise ConfigError(
             f"{folder} was planned with different {' and '.join(changed)} ({getattr(plan, changed[0])}); "
             f"repeat them to resume, or choose another out{_how_to_resume(folder)}"

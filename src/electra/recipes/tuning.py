@@ -9,10 +9,9 @@ from electra.config.finetune import FinetuneConfig
 from electra.config.schema import TrainConfig
 from electra.data.files import fingerprint
 from electra.errors import ConfigError, TaskError
-from electra.model.bodies import BODIES, build_body
-from electra.model.huggingface import read_shape
+from electra.model.bodies import build_body
 from electra.model.networks import TaskNetwork
-from electra.model.pretrained import Pretrained, find_folder, load
+from electra.model.pretrained import Pretrained, find_folder, load, sentence_head
 from electra.model.task_model import read_task
 from electra.tasks.base import AnyTask, Feature, Notes, Split
 from electra.tasks.batches import batches_per_epoch
@@ -86,11 +85,11 @@ class Tuning:
 def prepare(config: FinetuneConfig) -> Tuning:
     """Load the model, read the task's files and complete the config."""
     if config.model is None:
-        raise ConfigError("no model: set model=MODEL to a run, a Hugging Face folder or a hub name")
+        raise ConfigError("no model: set model=MODEL to a run, a Hugging Face folder, a hub name or embedded")
     folder = find_folder(config.model)
-    config = with_head(config, read_shape(folder))
-    task = build_task(config)
     start = load(folder, device="cpu")
+    config = with_head(config, start)
+    task = build_task(config)
     tuned_on = None
     if isinstance(start.network, TaskNetwork):
         tuned_on = read_task(folder).get("name", "an unknown task")
@@ -106,14 +105,21 @@ def prepare(config: FinetuneConfig) -> Tuning:
             why = "".join(f"; {count:,} {what}" for what, count in notes.counts.items())
             raise TaskError(f"no usable {split} data among {len(examples):,} examples{why}")
         check_types(features, start.encoder.config)
+        if split == "train":
+            start.tokenizer.warn_of_foreign(token for feature in features for token in feature.ids)
         parts[split] = Examples(examples, features, dict(notes.counts))
     return Tuning(completed, task, start, tuned_on, parts["train"], parts["dev"])
 
 
-def with_head(config: FinetuneConfig, model: ModelConfig) -> FinetuneConfig:
-    """Choose the head where the config does not: the paper's for its own body."""
-    usual = BODIES[model.body].usual_head
-    return config if config.head else config.model_copy(update={"head": usual})
+def with_head(config: FinetuneConfig, start: Pretrained) -> FinetuneConfig:
+    """Choose the head where the config does not: the paper's for its own body, and sentence vectors as they were."""
+    settings = config.similarity
+    if sentences := sentence_head(start.network):
+        usual = {"pooling": sentences.pooling, **{f"{name}_prompt": text for name, text in sentences.roles.items()}}
+        settings = settings.model_copy(
+            update={key: value for key, value in usual.items() if getattr(settings, key) is None}
+        )
+    return config.model_copy(update={"head": config.head or start.encoder.usual_head, "similarity": settings})
 
 
 def complete(config: FinetuneConfig, task: AnyTask, model: ModelConfig) -> FinetuneConfig:
@@ -126,10 +132,15 @@ def complete(config: FinetuneConfig, task: AnyTask, model: ModelConfig) -> Finet
         "double_unordered": task.defaults.double_unordered,
         "learning_rate": rate,
         "layer_decay": decay,
-        "dropout": model.dropout if model.dropout == model.attention_dropout else None,  # otherwise each keeps its own
+        "dropout": task.defaults.dropout or _shared_dropout(model),
         "seeds": len(config.seed_list),
     }
     return config.model_copy(update={key: value for key, value in usual.items() if getattr(config, key) is None})
+
+
+def _shared_dropout(model: ModelConfig) -> float | None:
+    """Return the dropout of pre-training, or None if hidden states and attention differ: each then keeps its own."""
+    return model.dropout if model.dropout == model.attention_dropout else None
 
 
 def check_types(features: Sequence[Feature[Any]], model: ModelConfig) -> None:

@@ -19,6 +19,7 @@ from electra.errors import TaskError
 from electra.model.body import Body
 from electra.model.heads import Head
 from electra.model.networks import Problem, TaskNetwork
+from electra.model.packing import Packing
 from electra.tasks.shown import Block, Field
 
 Split = Literal["train", "dev", "test"]
@@ -28,6 +29,7 @@ Batch = dict[str, Tensor]  # ids, attention, types (B, L), weights (B,), 0 for p
 Output = dict[str, np.ndarray]  # of one feature, for its prediction
 Prediction = dict[str, Any]  # written as a line of JSON
 
+PLACES, TEXTS = "packed_places", "packed_texts"  # of a batch that is packed: see `Packing`
 MOST_NAMES = 12  # files that a message lists
 
 Example = TypeVar("Example")
@@ -54,6 +56,7 @@ class Defaults(NamedTuple):
     epochs: float = 3.0
     max_length: int = 128
     double_unordered: bool = False  # train on both orders of a pair
+    dropout: float | None = None  # follows pre-training
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,7 @@ class Task(ABC, Generic[Example, AnyFeature, HeadType]):
     name: str
     metric: str  # the score that ranks seeds and settings; larger is better
     defaults: Defaults = Defaults()
+    title: str = "Task"  # of its form
     labels: tuple[str, ...] = ()  # one for each output of the head; empty for heads with fixed outputs
     problem: Problem | None = None  # kind of a classification head
     group: int = 1  # consecutive features that a batch keeps together, so that a loss can compare them
@@ -121,16 +125,22 @@ class Task(ABC, Generic[Example, AnyFeature, HeadType]):
     def head(self, encoder: Body) -> HeadType:
         """Make the task's head for an encoder."""
 
+    @property
+    def recordable(self) -> bool:
+        """Whether a CUDA graph can record the step: shapes are static, and nothing is read back by the host."""
+        return True
+
+    def states(self, encoder: Body, head: HeadType, batch: Batch) -> Tensor:
+        """Return what `loss` and `outputs` are computed from: the hidden states (B, L, H)."""
+        return encode(encoder, batch)
+
     @abstractmethod
     def batch(self, features: Sequence[AnyFeature], rows: int, length: int) -> Batch:
         """Return the targets of labelled features, padded to `rows` rows and `length` tokens."""
 
     @abstractmethod
     def loss(self, head: HeadType, hidden: Tensor, batch: Batch) -> Tensor:
-        """Return the mean loss over rows that are not padding, given hidden states (B, L, H).
-
-        Shapes must be static and nothing may be read back by the host, so that a CUDA graph can record the step.
-        """
+        """Return the mean loss over rows that are not padding, given hidden states (B, L, H)."""
 
     @abstractmethod
     def outputs(self, head: HeadType, hidden: Tensor, batch: Batch) -> Batch:
@@ -184,6 +194,14 @@ class Family(NamedTuple):
     tasks: Collection[str]  # their names
     make: MakeTask
     serve: Callable[[TaskNetwork], Served | None]  # None for a network whose head the family does not know
+
+
+def encode(encoder: Body, batch: Batch) -> Tensor:
+    """Return the hidden states (B, L, H) of a batch, computed without padding if it is packed."""
+    if PLACES in batch:
+        return Packing(batch[PLACES], batch[TEXTS]).run(encoder, batch["ids"])
+    hidden: Tensor = encoder(batch["ids"], batch["attention"], batch["types"])
+    return hidden
 
 
 def mean_where(losses: Tensor, weights: Tensor) -> Tensor:

@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from electra.model.body import Body
-from electra.model.packing import Packing, pack
-from electra.tasks.base import AnyTask, Batch, Feature
+from electra.model.packing import pack
+from electra.tasks.base import PLACES, TEXTS, AnyTask, Batch, Feature
 
 SMALLEST_STEP = 16  # tokens between two rounded lengths
 BUCKET = 64  # batches whose features are sorted by length
@@ -41,12 +39,11 @@ def training_order(
     return [batches[number] for number in draw.permutation(len(batches))]
 
 
-def evaluation_order(lengths: np.ndarray, rows: int, size: int = 1) -> Iterator[np.ndarray]:
-    """Cut groups of `size` features into batches of about `rows`, longest first to run out of memory early."""
-    order = np.argsort(-lengths.reshape(-1, size).max(1), kind="stable")
-    groups = max(1, rows // size)
-    for at in range(0, len(order), groups):
-        yield _features(order[at : at + groups], size)
+def evaluation_order(lengths: np.ndarray, rows: int) -> Iterator[np.ndarray]:
+    """Cut features into batches of `rows`, longest first to run out of memory early."""
+    order = np.argsort(-lengths, kind="stable")
+    for at in range(0, len(order), rows):
+        yield order[at : at + rows]
 
 
 def _features(groups: np.ndarray, size: int) -> np.ndarray:
@@ -67,7 +64,7 @@ def make_batch(
 ) -> Batch:
     """Pad features to a batch of `rows` rows and `length` tokens, with targets if all of them have one.
 
-    With `packs`, the batch says how `encode` packs it.
+    With `packs`, the batch says how its texts are packed into one row.
     """
     ids = np.full((rows, length), pad_id, np.int64)
     attention, types = np.zeros((2, rows, length), np.int64)
@@ -82,14 +79,6 @@ def make_batch(
     if packs:
         filled = torch.from_numpy(attention.sum(1))
         tokens = int(filled.sum())
-        batch |= pack(filled, length, tokens, rounded_length(tokens))._asdict()
+        batch[PLACES], batch[TEXTS] = pack(filled, length, tokens, rounded_length(tokens))
     labelled = all(feature.target is not None for feature in features)
     return batch | (task.batch(features, rows, length) if labelled else {})
-
-
-def encode(encoder: Body, batch: Batch) -> Tensor:
-    """Return the hidden states (B, L, H) of a batch, computed without padding if it is packed."""
-    if "places" in batch:
-        return Packing(batch["places"], batch["texts"]).run(encoder, batch["ids"])
-    hidden: Tensor = encoder(batch["ids"], batch["attention"], batch["types"])
-    return hidden

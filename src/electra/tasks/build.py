@@ -14,6 +14,7 @@ FOLDERS = (  # of this package, one for each family
     "tagging",
     "table",
     "choice",
+    "similarity",
 )
 FAMILIES: list[Family] = [import_module(f"electra.tasks.{folder}").FAMILY for folder in FOLDERS]
 TASKS: dict[str, MakeTask] = {name: family.make for family in FAMILIES for name in family.tasks}

@@ -16,7 +16,8 @@ from electra.errors import CheckpointError, ConfigError
 
 Record = dict[str, Any]
 Listener = Callable[[Record], None]  # receives each record of `metrics.jsonl`, and what was detected
-PREPARED = {"text", "tokenizer", "corpus", "corpus.partial", "plan.json", "first_stage"}  # written by earlier stages
+START = "start"  # folder of the model that `electra train` starts from, inside the run's
+PREPARED = {"text", "tokenizer", START, "corpus", "corpus.partial", "plan.json", "first_stage"}  # of earlier stages
 FREE_TO_CHANGE = (
     *("train.steps", "train.tokens", "train.hours", "checkpoint.", "evaluate.", "log.", "device", "out"),
     *("train.micro_batch_size", "train.execution"),  # another machine may have less memory, or no GPU

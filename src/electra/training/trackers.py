@@ -16,7 +16,7 @@ def trackers(folder: Path, log: LogConfig) -> list[Listener]:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
-            raise ConfigError("log.tensorboard needs an extra: pip install -e '.[track]' in the checkout") from None
+            raise ConfigError("log.tensorboard needs an extra: pip install '.[track]' in the checkout") from None
         writer = SummaryWriter(str(folder / "tensorboard"))
 
         def to_tensorboard(record: Record) -> None:
@@ -30,7 +30,7 @@ def trackers(folder: Path, log: LogConfig) -> list[Listener]:
         try:
             import wandb
         except ImportError:
-            raise ConfigError("log.wandb needs an extra: pip install -e '.[track]' in the checkout") from None
+            raise ConfigError("log.wandb needs an extra: pip install '.[track]' in the checkout") from None
         wandb.init(dir=str(folder), name=folder.name, resume="allow", id=_own_id(folder / ".wandb-id"))
         found.append(lambda record: wandb.log(record, step=record["step"]))
     return found

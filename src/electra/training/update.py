@@ -29,6 +29,8 @@ class HasLoss(Protocol):
 class Learner(Protocol):
     """A module that can be trained: it maps a micro-batch to a result with a loss."""
 
+    recordable: bool  # whether a CUDA graph can record forward and backward pass
+
     def rate(self, name: str) -> float:
         """Return the multiple of the learning rate for a parameter."""
 
@@ -57,9 +59,10 @@ class Update(Generic[Result]):
         self._next: Callable[..., tuple[Result, Tensor]] = partial(self._forward_and_backward, False)
         self._step: Callable[[], None] = self.optimizer.step
         if how == "fast" and processes.world_size == 1:
-            pool, changes = torch.cuda.graph_pool_handle(), [self.weights.gradient, self.optimizer.parts]
-            self._first = Captured(self._first, changes, pool)
-            self._next = Captured(self._next, changes, pool)
+            if self.module.recordable:
+                pool, changes = torch.cuda.graph_pool_handle(), [self.weights.gradient, self.optimizer.parts]
+                self._first = Captured(self._first, changes, pool)
+                self._next = Captured(self._next, changes, pool)
             self._step = Captured(self.optimizer.step, changes=self.optimizer.changes())
 
     def __call__(self, micro_batches: Iterable[Inputs], rate: float) -> tuple[Result, Tensor]:

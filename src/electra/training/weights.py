@@ -5,7 +5,7 @@ hundreds.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -67,12 +67,16 @@ class Weights:
 
     def call(self, *inputs: Any) -> Any:
         """Call the module with the weights that the forward pass uses."""
-        with self.copies.replaced() if self.copies else nullcontext():
+        with self._used():
             return self.module(*inputs)
+
+    def _used(self) -> AbstractContextManager[None]:
+        return self.copies.replaced() if self.copies else nullcontext()
 
     def take_gradient(self, loss: Tensor, first: bool) -> None:
         """Compute the gradient of a loss of `call`: overwrite the last update's if it is the first, else add to it."""
-        found = torch.autograd.grad(loss, self._seen, allow_unused=True)
+        with self._used():  # a part of the forward pass may run again, to save memory
+            found = torch.autograd.grad(loss, self._seen, allow_unused=True)
         views = list(self.views(self.gradient).values())
         pairs = [(view, part) for view, part in zip(views, found, strict=True) if part is not None]
         used, parts = [view for view, _ in pairs], [part for _, part in pairs]

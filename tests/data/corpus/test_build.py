@@ -226,3 +226,15 @@ def test_a_file_name_that_is_not_utf8_is_accepted(tmp_path):
     text.rename(os.fsdecode(os.fsencode(tmp_path / "texts") + b"/caf\xe9.txt"))
     build([tmp_path / "texts"], tmp_path / "c")
     assert build([tmp_path / "texts"], tmp_path / "c").manifest.documents == 20  # recognized again
+
+
+@pytest.mark.parametrize("cut", ["packed", "paper"])
+def test_the_end_is_held_out_if_no_document_is(tmp_path, cut):
+    text = tmp_path / "a.txt"
+    text.write_text("\n".join("abcd efgh " * 20 for _ in range(50)))
+    everything = build(text, tmp_path / "all", cut=cut, heldout=0)
+    corpus = build(text, tmp_path / "corpus", cut=cut, heldout=0.005)
+    assert verify_corpus(corpus.path) == []
+    train, heldout = corpus.shards("train"), corpus.shards("heldout")
+    assert np.array_equal(np.concatenate(train + heldout), np.concatenate(everything.shards("train")))
+    assert 1 <= len(heldout[-1]) <= len(train[-1]) / 10

@@ -86,7 +86,7 @@ def test_near_duplicates_are_found():
 
 def test_near_duplicates_need_datasketch(monkeypatch):
     monkeypatch.setattr(clean, "find_spec", lambda name: None)
-    with pytest.raises(DataError, match=r"pip install -e '\.\[clean\]' in the checkout"):
+    with pytest.raises(DataError, match=r"pip install '\.\[clean\]' in the checkout"):
         clean.check_cleaning(Cleaning(duplicates="near"))
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from electra.data.corpus.cut import SHORTEST_PIECE, Frame, PackedCut, PaperCut, Row, SentenceCut, sentence_starts
+from electra.data.corpus.cut import SHORTEST_PIECE, Frame, PackedCut, PaperCut, Row, SentenceCut
 
 CLS, SEP, PAD = 2, 3, 0
 TEXT = 10  # ids from here on are text
@@ -181,22 +181,6 @@ def test_the_papers_cut_drops_text_only_at_the_end_of_an_example(documents, leng
         assert 1 <= len(sizes(row)) <= 2
         assert row.tokens == sum(sizes(row)) > 0
     assert sum(len(row.starts) for row in rows) == sum(sum(lines) > 0 for lines in documents)
-
-
-@pytest.mark.parametrize(
-    "sentences",
-    [
-        ["One. ", "Two! ", "Three?"],
-        ['He said "no."  ', "Then 3.5 (or so.) ", "followed.\t"],
-        ["猫だ。", "「犬だ。」", "鳥"],
-        ["no end"],
-        [""],
-    ],
-)
-def test_a_sentence_starts_after_the_mark_and_space_of_the_last(sentences):
-    line = "".join(sentences)
-    starts = [0, *sentence_starts(line), len(line)]
-    assert [line[start:end] for start, end in pairwise(starts)] == sentences
 
 
 def sentence_rows(length: int, *documents: tuple[np.ndarray, np.ndarray]) -> list[list[list[int]]]:

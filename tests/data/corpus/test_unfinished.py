@@ -86,6 +86,7 @@ def kill_until(kills: int, text: Path, workers: int, shard_characters: int) -> N
     assert same(out, folder / "whole")
 
 
+@pytest.mark.slow
 def test_a_build_killed_four_times_gives_the_same_bytes(tmp_path):
     text = write_text(tmp_path / "a.txt", 1000)
     kill_until(4, text, workers=1, shard_characters=10_000)

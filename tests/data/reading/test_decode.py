@@ -30,8 +30,16 @@ def test_an_invalid_byte_is_reported_with_its_place_in_the_file():
 
 
 def test_the_error_for_an_invalid_byte_names_the_commands_that_accept_it():
-    with pytest.raises(DataError, match=r"with: iconv .*; electra vocab and electra corpus accept --invalid"):
+    with pytest.raises(DataError, match=r"iconv .*; electra train, vocab and corpus accept --invalid"):
         decode(b"a\xffb")
+
+
+def test_another_encoding_is_only_suspected_if_most_letters_are_invalid():
+    korean = "우리는 학교에서 한국어를 배운다. "
+    for data, converted in ((korean.encode() + b"\xff" + korean.encode(), False), (korean.encode("euc-kr"), True)):
+        with pytest.raises(DataError) as raised:
+            decode(data)
+        assert ("iconv -f ENCODING" in str(raised.value)) is converted
 
 
 def test_a_byte_order_mark_counts_in_the_place():

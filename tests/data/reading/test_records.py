@@ -63,7 +63,7 @@ def broken_text() -> pyarrow.Array:
 def test_invalid_bytes_in_parquet_are_handled_like_other_invalid_text(tmp_path, invalid, expected):
     parquet.write_table(pyarrow.table({"text": broken_text()}), tmp_path / "a.parquet")
     assert texts(tmp_path / "a.parquet", invalid=invalid) == expected
-    with pytest.raises(DataError, match=r"a\.parquet: .*invalid UTF-8 \(U\+DCFF\) in a record; electra vocab"):
+    with pytest.raises(DataError, match=r"a\.parquet: .*invalid UTF-8 \(U\+DCFF\) in a record; electra train"):
         texts(tmp_path / "a.parquet")
     with pytest.raises(DataError, match=r"cannot read .*a\.parquet: 'utf-8' codec"):
         list(read_rows(str(tmp_path / "a.parquet")))

@@ -33,6 +33,15 @@ JAPANESE = [
 ]
 
 
+@pytest.mark.parametrize("model", MODELS)
+def test_spans_exclude_the_space_before_a_word(tmp_path, model):
+    (tmp_path / "text.txt").write_text("\n".join(KOREAN))
+    tokenizer = train_vocab(tmp_path / "text.txt", size=300, out=tmp_path / "tokenizer", model=model)
+    text = KOREAN[0]
+    spans = tokenizer.spans(tokenizer.encode([text])[0], text)
+    assert "".join(text[start:end] for start, end in sorted(set(spans))) == text.replace(" ", "")
+
+
 def words(seed: int, count: int) -> list[str]:
     """Return a file of made-up words, most of them equally frequent, which gives many ties."""
     draw = random.Random(seed)

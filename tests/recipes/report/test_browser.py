@@ -85,6 +85,15 @@ def test_the_axis_can_be_selected(opened):
     assert len(seen) == 4
 
 
+def test_metrics_that_are_always_zero_are_named_instead_of_drawn(opened):
+    page = opened()
+    assert not page.locator("#zeros").is_visible()
+    page.evaluate("for (const run of runs) run.curves.heldout.discriminator_auc?.fill(0); draw()")
+    assert page.locator("#zeros").inner_text() == "Always 0 and not drawn: AUC."
+    assert lines(page, "discriminator_auc") == 0
+    assert lines(page, "generator_loss") == 4
+
+
 def test_buttons_work_with_the_keyboard(opened):
     page = opened()
     page.keyboard.press("Tab")
@@ -114,6 +123,8 @@ def test_values_are_shown_at_the_pointer(opened):
 def test_a_phone_needs_no_horizontal_scrolling(opened, scheme):
     page = opened(viewport={"width": 360, "height": 740}, color_scheme=scheme)
     assert page.evaluate("document.documentElement.scrollWidth") == 360
+    assert page.evaluate("[...document.querySelectorAll('.stacked')].every(one => one.scrollWidth <= one.clientWidth)")
+    assert page.locator("#glance td").nth(1).evaluate("one => getComputedStyle(one, '::before').content") == '"State"'
     assert lines(page, "generator_loss") == 4
 
 

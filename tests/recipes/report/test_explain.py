@@ -3,17 +3,19 @@ from pathlib import Path
 import pytest
 
 import electra
-from electra.objectives.doctor import diagnose
+from electra.config.load import load_config
 from electra.recipes.report.explain import EXPLANATIONS, explain_warnings
+from electra.recipes.verdict import doctor
 
-MAJORITY = {"heldout_discriminator_recall": 0.0, "heldout_discriminator_auc": 0.5}
-COLLAPSED = {"heldout_discriminator_recall": 1.0, "heldout_discriminator_auc": 0.5}
-TOO_STRONG = {"heldout_sampled_accuracy": 0.9}
+SHORT = {"tokens": 10_000, "heldout_discriminator_auc": 0.6}
+BEHIND = {"tokens": 10**8, "heldout_discriminator_auc": 0.6}
+COLLAPSED = {"tokens": 10**8, "heldout_discriminator_recall": 1.0, "heldout_discriminator_auc": 0.5}
+TOO_STRONG = {"tokens": 10**8, "heldout_sampled_accuracy": 0.9}
 
 
-@pytest.mark.parametrize("metrics", [MAJORITY, COLLAPSED, TOO_STRONG])
+@pytest.mark.parametrize("metrics", [SHORT, BEHIND, COLLAPSED, TOO_STRONG])
 def test_every_diagnosis_is_explained(metrics):
-    (text,) = diagnose({"step": 7, "progress": 0.5, **metrics})
+    (text,) = doctor(load_config("quick")).diagnose({"step": 7, "progress": 0.5, **metrics})
     (found,) = explain_warnings([{"step": 7, "warning": text}])
     assert found["text"] == text
     assert len(found["meaning"]) > 50

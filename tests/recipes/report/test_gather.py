@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from electra.config.load import load_config
+from electra.data.files import write_sealed
 from electra.errors import CheckpointError
 from electra.recipes.finetune import CONSTANT
 from electra.recipes.flops import count_flops
@@ -56,7 +57,7 @@ def test_the_cost_of_a_sweep_includes_all_rates(tmp_path):
         seed = tmp_path / rate / "seeds" / "0"
         seed.mkdir(parents=True)
         (seed / "metrics.jsonl").write_text(json.dumps({"step": 3, "warning": f"seed 0: {CONSTANT}"}) + "\n")
-        (seed / "result.json").write_text(json.dumps({"seed": 0, "metrics": {}, "seconds": 2.0 + number}))
+        write_sealed(seed / "result.json", {"seed": 0, "metrics": {}, "seconds": 2.0 + number})
         (tmp_path / rate / "environment.json").write_text('[{"device": "a GPU"}]')
     run = only(tmp_path)
     assert (run["cost"], run["environment"]) == ({"seconds": 5.0}, [{"device": "a GPU"}])
@@ -207,5 +208,17 @@ def test_the_damaged_result_of_a_seed_is_named(make_tuned, content):
     folder = make_tuned("a")
     (folder / "seeds" / "0").mkdir(parents=True)
     (folder / "seeds" / "0" / "result.json").write_text(content)
-    with pytest.raises(CheckpointError, match=r"result\.json is not the result of a seed: "):
+    with pytest.raises(CheckpointError, match=r"result\.json is damaged; remove .* to train this seed again$"):
         gather([folder])
+
+
+def test_a_run_is_judged_and_compared_with_healthy_ones(make_run):
+    """The run of 100,000 tokens ends at an AUC of 0.9; similar runs are measured from 65,536 tokens on."""
+    (run,) = gather([make_run("a", "objective.generator.kind=unigram")])
+    assert run["verdict"].startswith("Learned well: AUC 0.90 after 0.1 M tokens, where runs of this size reach 0.5")
+    expected = run["expected"]
+    assert expected["metric"] == "discriminator_auc"
+    assert (expected["step"][-1], expected["tokens"][-1], expected["seconds"][-1]) == (100, 100_000, 200)
+    assert len(expected["low"]) == len(expected["high"]) == len(expected["step"]) == 3
+    (trained,) = gather([make_run("b")])  # with a generator, 100,000 tokens are too few to expect anything
+    assert (trained["expected"], trained["verdict"][:12]) == (None, "Learned well")

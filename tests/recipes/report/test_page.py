@@ -64,7 +64,7 @@ def test_the_data_has_this_shape(make_run):
     (run,) = data["runs"]
     assert run.keys() == {
         *("name", "folder", "kind", "config", "state", "latest", "curves", "flops_per_token", "flops_problem"),
-        *("before", "cost", "environment", "warnings", "samples", "results"),
+        *("before", "cost", "environment", "warnings", "samples", "results", "verdict", "expected"),
     }
     assert run["warnings"][0]["text"] == "mind the gap"
 

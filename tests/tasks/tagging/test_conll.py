@@ -83,15 +83,27 @@ def test_sentences_to_tag_have_a_word_a_line(task, tmp_path):
     for text in ("the\nchef\n", "the DT B-NP\nchef NN I-NP\n"):
         new.write_text(text)
         assert [sentence.words for sentence in chunking.inputs(str(new), Notes())] == [("the", "chef")]
-    new.write_text("the chef ate soup\n")
+    new.write_text("the\n" * 100 + "the chef ate soup\n")
     message = (
-        r"new\.txt line 1: 4 columns, but the training file has 3; write one word per line, and a blank line after each"
+        r"new\.txt line 101: 4 columns, but the training file has 3; write one word per line, and a blank line after"
     )
     with pytest.raises(TaskError, match=message):
         list(chunking.inputs(str(new), Notes()))
+    new.write_text("the chef ate soup\n")
     before = {name: value for name, value in chunking.describe().items() if name != "width"}
     config = load_finetune_config("tagging", ["task=chunking", f"data={tmp_path}"])
     assert next(build_task(config, before).inputs(str(new), Notes())).words == ("the",)
+
+
+@pytest.mark.parametrize("text", ["the chef ate soup\nsoup\n", "the chef ate\n", "\nthe chef ate\n\nsoup boils\n"])
+def test_sentences_to_tag_may_be_plain_lines(task, tmp_path, text):
+    (tmp_path / "train.txt").write_text(TEXT)
+    new = tmp_path / "new.txt"
+    new.write_text(text)
+    notes = Notes()
+    sentences = task("chunking").inputs(str(new), notes)
+    assert [sentence.words for sentence in sentences] == [tuple(line.split()) for line in text.split("\n") if line]
+    assert set(notes.counts) == {"lines were read as sentences, with words separated by spaces"}
 
 
 def test_without_a_dev_file_the_test_file_is_scored_and_noted(task, tmp_path):

@@ -18,7 +18,7 @@ from electra.data.cluster import Cluster, connected
 from electra.data.corpus.clean import Keys, check_cleaning
 from electra.data.corpus.cut import CUTS, Cutter, Frame
 from electra.data.corpus.encode import TokenBlock, tokenize_documents
-from electra.data.corpus.shards import SPLITS, Corpus, Manifest, ShardWriter, Split, dtype_for, open_corpus
+from electra.data.corpus.shards import SPLITS, Corpus, Manifest, ShardWriter, Split, dtype_for, open_corpus, split_off
 from electra.data.corpus.sieve import Report, Sieve
 from electra.data.corpus.unfinished import Group, Unfinished, check_place
 from electra.data.corpus.verify import check_corpus
@@ -32,6 +32,7 @@ from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 from electra.errors import NO_ROOM, DataError
 
 BLOCK_CHARACTERS = 1 << 20
+HELDOUT_END = 0.05  # share of a shard that is held out if no document is
 PASSAGE_COST = 100  # memory overhead of a passage, in characters
 
 
@@ -156,6 +157,8 @@ class _Builder:
             with closing(tokenize_in_order(blocks, self.step, workers, cluster)) as tokenized:
                 for number, group in groupby(tokenized, key=lambda pair: pair[0].group):
                     self._write_group(number, group)
+            if self.building.heldout and not any("heldout" in group.shards for group in self.groups):
+                self._hold_out_the_end()
             self._manifest().write(self.unfinished.corpus)
             self.unfinished.publish()
 
@@ -196,6 +199,18 @@ class _Builder:
             shards = {split: shard for split in SPLITS if (shard := writers[split].finish())}
         self.groups.append(Group(block.fingerprint, self.sieve.fate, self.sieve.reason, shards, report))
         self.unfinished.finish_group(number, self.groups[-1], np.concatenate(keys))
+
+    def _hold_out_the_end(self) -> None:
+        """Hold out the last sequences of a text of so few documents that none was held out.
+
+        A build that is killed meanwhile finds that group damaged when it resumes, and repeats it.
+        """
+        trained = [number for number, group in enumerate(self.groups) if "train" in group.shards]
+        shards = self.groups[trained[-1]].shards if trained else {}
+        if trained and shards["train"].sequences > 1:
+            count = max(1, int(HELDOUT_END * shards["train"].sequences))
+            heldout = self._writer(trained[-1], "heldout")
+            shards["train"], shards["heldout"] = split_off(shards["train"], count, heldout)
 
     def _writer(self, group: int, split: Split) -> ShardWriter:
         return ShardWriter(self.unfinished.corpus, f"{split}-{group:05d}.npy", self.frame)

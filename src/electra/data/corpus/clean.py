@@ -32,7 +32,7 @@ def check_cleaning(cleaning: Cleaning) -> None:
             "(longer documents are read in parts) or leave it out"
         )
     if cleaning.duplicates == "near" and find_spec("datasketch") is None:
-        raise DataError("finding near duplicates needs datasketch; run: pip install -e '.[clean]' in the checkout")
+        raise DataError("finding near duplicates needs datasketch; run: pip install '.[clean]' in the checkout")
 
 
 def mend(text: str, cleaning: Cleaning) -> str:

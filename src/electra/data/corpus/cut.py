@@ -5,7 +5,6 @@ follows the original code. All take documents in order, with the number of token
 in several parts.
 """
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,7 +20,6 @@ Tokens = npt.NDArray[np.unsignedinteger[Any]]
 Counts = npt.NDArray[np.int64]
 
 SHORTEST_PIECE = 8  # tokens; a longer document is not started in less space at the end of a row
-SENTENCE_GAP = re.compile(r"""(?:[.!?…।؟۔።]["'”’»)\]]*\s+|[。！？]["'”’»）」』]*\s*)(?=\S)""")
 
 
 @dataclass(frozen=True)
@@ -45,11 +43,6 @@ class Row(NamedTuple):
     ids: Tokens
     tokens: int
     starts: tuple[int, ...]
-
-
-def sentence_starts(line: str) -> list[int]:
-    """Return the characters at which the second and further sentences of a line begin."""
-    return [gap.end() for gap in SENTENCE_GAP.finditer(line)]
 
 
 class Cutter(ABC):

@@ -11,7 +11,8 @@ from tokenizers import Encoding
 
 from electra.data.corpus import clean
 from electra.data.corpus.clean import Keys
-from electra.data.corpus.cut import Counts, Tokens, sentence_starts
+from electra.data.corpus.cut import Counts, Tokens
+from electra.data.reading.sentences import sentence_starts
 from electra.data.reading.text import Passage
 from electra.data.settings import Cleaning
 from electra.data.tokens.tokenizer import Tokenizer

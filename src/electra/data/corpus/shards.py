@@ -213,3 +213,21 @@ class ShardWriter:
         save_array(self.folder / shard.documents_file, starts)
         self._written.replace(self.folder / self.file)
         return replace(shard, documents_sha256=file_sha256(self.folder / shard.documents_file))
+
+
+def split_off(shard: Shard, count: int, end: ShardWriter) -> tuple[Shard, Shard]:
+    """Move the last sequences of a shard to the end's writer, and return both shards."""
+    ids, starts = np.load(end.folder / shard.file), np.load(end.folder / shard.documents_file)
+    special = [end.frame.cls_id, end.frame.sep_id, end.frame.pad_id]
+    tokens = (~np.isin(ids, special)).sum(1).tolist()
+    offsets: list[list[int]] = [[] for _ in ids]
+    for sequence, offset in starts.tolist():
+        offsets[sequence].append(offset)
+    rows = [Row(*row) for row in zip(ids, tokens, map(tuple, offsets), strict=True)]
+    writers = ShardWriter(end.folder, shard.file, end.frame), end
+    for writer, part in zip(writers, (rows[:-count], rows[-count:]), strict=True):
+        writer.write(part)
+    first, last = (writer.finish() for writer in writers)
+    assert first
+    assert last
+    return first, last

@@ -14,7 +14,9 @@ BYTE_ORDER_MARKS = {
     "UTF-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE),  # before UTF-16, whose mark is a prefix of the first
     "UTF-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
 }
-HINT = "electra vocab and electra corpus accept --invalid replace or --invalid skip"
+HINT = "electra train, vocab and corpus accept --invalid replace or --invalid skip"
+MOST_INVALID = 0.1  # of the characters beyond ASCII in damaged text; in other encodings, most are invalid
+CONVERT = "convert the text if it has another encoding: iconv -f ENCODING -t UTF-8, such as CP1252, EUC-KR or SHIFT_JIS"
 
 
 class Decoder:
@@ -45,10 +47,9 @@ class Decoder:
             return codecs.utf_8_decode(data, "strict", final)
         except UnicodeDecodeError as problem:
             if self.invalid == "error":
-                raise DataError(
-                    f"{self.name}: invalid UTF-8 at byte {place + problem.start} (0x{data[problem.start]:02x}); "
-                    f"convert the file, for example with: iconv -f CP1252 -t UTF-8; {HINT}"
-                ) from None
+                where = f"byte {place + problem.start} (0x{data[problem.start]:02x})"
+                advice = HINT if _is_mostly_utf8(data) else f"{CONVERT}; {HINT}"
+                raise DataError(f"{self.name}: invalid UTF-8 at {where}; {advice}") from None
         text, used = codecs.utf_8_decode(data, "replace", final)
         self.invalid_places += text.count(REPLACEMENT) - data[:used].count(REPLACEMENT.encode())
         return (text, used) if self.invalid == "replace" else codecs.utf_8_decode(data, "ignore", final)
@@ -74,6 +75,12 @@ def refuse_binary(start: bytes, name: str) -> None:
     controls = len(re.findall(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]", start))
     if controls > max(8, len(start) // 10) or (b"\0" in start and not _is_utf8(start)):
         raise DataError(f"{name}: a binary file, not text")
+
+
+def _is_mostly_utf8(data: bytes) -> bool:
+    """Return whether few of the characters beyond ASCII are invalid: the text is damaged, not in another encoding."""
+    letters = [letter for letter in data.decode("utf-8", "replace") if not letter.isascii()]
+    return letters.count(REPLACEMENT) < MOST_INVALID * len(letters)
 
 
 def _is_utf8(start: bytes) -> bool:

@@ -8,12 +8,18 @@ from electra.data.files import exists
 from electra.data.storage import fetch_folder, is_remote
 from electra.errors import ElectraError
 
+EMBEDDED = "embedded"  # the name of the model that comes with the package
 PLACES = ("", "model/", "tokenizer/")  # of a model in a run, of a tokenizer in a corpus
 RECORDS = ("config.toml", "metrics.jsonl", "results.json")  # of a run: how its model was trained
 
 
 def locate(name: str | Path, patterns: Sequence[str], error: type[ElectraError]) -> Path:
-    """Return the local path of a file, folder, address or hub repository; only `patterns` are fetched."""
+    """Return the local path of a file, folder, address or hub repository; only `patterns` are fetched.
+
+    `embedded` is the model that comes with the package; a folder of that name is `./embedded`.
+    """
+    if name == EMBEDDED:
+        return Path(__file__).parents[2] / EMBEDDED
     if is_remote(name):
         return _fetched(str(name), patterns)
     path = Path(name)

@@ -3,6 +3,8 @@
 import hashlib
 import json
 import math
+import warnings
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from pathlib import Path
@@ -15,7 +17,7 @@ from tokenizers import Encoding, decoders, models, normalizers, pre_tokenizers, 
 from electra.data.checksums import check
 from electra.data.files import read_table, write_atomically
 from electra.data.reading.hub import locate
-from electra.errors import DataError
+from electra.errors import DataError, ForeignText
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ROLES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
@@ -26,12 +28,16 @@ CHOICES = {  # BERT's normalizer: tokenizer_config.json, which takes precedence
     "handle_chinese_chars": "tokenize_chinese_chars",
 }
 INPUTS = ("input_ids", "token_type_ids", "attention_mask")  # inputs of our models as `transformers` names them
+MOST_UNKNOWN_TOKENS, MOST_PIECES = 0.1, 3.0  # of a text, and for a word on average, in a language of the model
 FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "added_tokens.json")
 BERTS = {f"{name}Tokenizer{fast}" for name in ("Bert", "Electra", "DistilBert") for fast in ("", "Fast")}
 PARTS = ("", "tokenizer", "model")  # subfolders with a tokenizer, for a corpus or a run
 FEWEST = 3  # tokens: [CLS], one token of text, [SEP]
 GROWTH = {"ByteLevel": 4, "Precompiled": 100}  # letters that a step of a tokenizer may write for each that it reads
 MOST_GROWTH = 1000  # of all steps together: a chain of a few lines could make terabytes of a word
+PRINTED = [*range(33, 127), *range(161, 173), *range(174, 256)]  # bytes that byte-level BPE writes as themselves
+BYTES = {chr(byte): byte for byte in PRINTED}
+BYTES |= {chr(256 + number): byte for number, byte in enumerate(byte for byte in range(256) if byte not in PRINTED)}
 UNLIMITED = 1_000_000  # tokens; `transformers` uses larger values for no limit
 
 
@@ -131,6 +137,29 @@ class Tokenizer:
         except TypeError:
             raise DataError("texts must be strings without lone surrogates") from None
 
+    def spans(self, encoding: Encoding, text: str) -> list[tuple[int, int]]:
+        """Return the characters of each piece of a text, without the space before a word; a space alone is empty."""
+        found = []
+        for piece, (start, end) in zip(encoding.tokens, encoding.offsets, strict=True):
+            bare = text[start:end].lstrip()
+            # A marker of the start of a word has the offsets of the next letter if there is no space.
+            found.append((start, start) if piece == SPACE_SIGN and bare else (end - len(bare), end))
+        return found
+
+    def warn_of_foreign(self, ids: Iterable[int]) -> None:
+        """Warn if many tokens of a text are unknown, or if its words are spelled letter by letter."""
+        counts = Counter(ids)
+        total = counts.total()
+        unknown = counts[self.unk_id] / max(total, 1)
+        prefix = getattr(self.backend.model, "continuing_subword_prefix", None)
+        inside = sum(count for token, count in counts.items() if prefix and self.token(token).startswith(prefix))
+        pieces = total / max(total - inside, 1)
+        found = f"{unknown:.0%} of the tokens are unknown to the model's vocabulary"
+        if pieces > MOST_PIECES:
+            found = f"the model's vocabulary needs {pieces:.1f} pieces for a word"
+        if pieces > MOST_PIECES or unknown > MOST_UNKNOWN_TOKENS:
+            warnings.warn(f"{found}; use a model of this language", ForeignText, stacklevel=3)
+
     def encode_words(self, sentences: Sequence[Sequence[str]]) -> list[Encoding]:
         """Split sentences, given as lists of words, into pieces that refer to their word."""
         words = [list(sentence) for sentence in sentences]
@@ -148,6 +177,13 @@ class Tokenizer:
         if isinstance(self.backend.decoder, decoders.ByteLevel) and piece not in self.names:
             return str(self.backend.decoder.decode([piece]))
         return piece.replace(SPACE_SIGN, " ")
+
+    def spell_bytes(self, token_id: int) -> bytes:
+        """Return the text of an id in UTF-8; a piece of byte-level BPE may begin or end inside a character."""
+        piece = self.token(token_id)
+        if isinstance(self.backend.decoder, decoders.ByteLevel) and BYTES.keys() >= set(piece):
+            return bytes(BYTES[sign] for sign in piece)
+        return self.spell(token_id).encode()
 
     def word_starts(self) -> list[bool]:
         """Return for each id whether it begins a word."""

@@ -1,10 +1,12 @@
 """Train a vocabulary and write it, with a report, to a folder that `AutoTokenizer` and `load_tokenizer` read."""
 
+import math
 import shutil
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from electra.data.checksums import CHECKSUMS, check, write_checksums
 from electra.data.files import atomic_folder, read_table, write_json
@@ -18,7 +20,7 @@ from electra.data.tokens.tokenizer import FILES, Tokenizer
 from electra.errors import DataError
 
 REPORT = "report.json"
-PROBE_CHARACTERS = 1_000_000  # of the sample, for measuring the finished vocabulary
+PROBE_CHARACTERS = 1_000_000  # for measuring a vocabulary, and for a preview
 MOST_UNKNOWN = 0.01  # fraction of characters; with more, another kind of vocabulary fits better
 FEW_MARKS = 0.005  # fraction of characters; English has a tenth of that, in loan words
 
@@ -73,28 +75,25 @@ def train_vocab(
     """
     wanted = Vocabulary(size, model, lowercase, accents, max_characters, reading)
     with working_copy(out):
-        return _train(names_of(sources), local_path(out).resolve(), wanted)
+        return _write(names_of(sources), local_path(out).resolve(), wanted)
 
 
-def _train(names: Sequence[str], out: Path, wanted: Vocabulary) -> Tokenizer:
-    size, model, lowercase, accents = wanted.size, wanted.model, wanted.lowercase, wanted.accents
+def _write(names: Sequence[str], out: Path, wanted: Vocabulary) -> Tokenizer:
     _check_place(out)
     with atomic_folder(out, overwrite=True) as folder:
         sample = _take_sample(names, wanted, folder / "sample")
-        strip = lowercase and _has_few_marks(sample) if accents == "auto" else accents == "strip"
-        kinds: tuple[Pieces, ...] = ("wordpiece", "unigram") if model == "auto" else (model,)
-        trained: list[tuple[Report, Tokenizer]] = []
-        for kind in kinds:
-            tokenizer = train_pieces(kind, sample, size, lowercase=lowercase, strip_accents=strip)
-            trained.append((_report(tokenizer, sample, wanted, kind, strip), tokenizer))
-            if trained[-1][0].fertility.unknown_characters <= MOST_UNKNOWN:
-                break
-        report, tokenizer = min(trained, key=lambda pair: pair[0].fertility.unknown_characters)
+        report, tokenizer = _train(sample, wanted)
         tokenizer.save(folder)
         write_json(folder / REPORT, asdict(report))
         shutil.rmtree(sample.folder)
         write_checksums(folder)
     return tokenizer
+
+
+def preview_vocab(sources: Sequence[str], wanted: Vocabulary) -> Report:
+    """Return the report of a vocabulary trained on the first megabyte of the text, without writing it."""
+    with TemporaryDirectory() as folder:
+        return _train(_take_sample(sources, wanted, Path(folder) / "sample", PROBE_CHARACTERS), wanted)[0]
 
 
 def read_report(folder: str | Path) -> Report:
@@ -105,10 +104,26 @@ def read_report(folder: str | Path) -> Report:
     return Report(**{**values, "fertility": Fertility(**values["fertility"])})
 
 
-def _take_sample(names: Sequence[str], wanted: Vocabulary, folder: Path) -> Sample:
+def _train(sample: Sample, wanted: Vocabulary) -> tuple[Report, Tokenizer]:
+    """Train the vocabulary on a sample; with `model="auto"`, the kind that leaves little or less of it unknown."""
+    lowercase, accents = wanted.lowercase, wanted.accents
+    strip = lowercase and _has_few_marks(sample) if accents == "auto" else accents == "strip"
+    kinds: tuple[Pieces, ...] = ("wordpiece", "unigram") if wanted.model == "auto" else (wanted.model,)
+    trained: list[tuple[Report, Tokenizer]] = []
+    for kind in kinds:
+        tokenizer = train_pieces(kind, sample, wanted.size, lowercase=lowercase, strip_accents=strip)
+        trained.append((_report(tokenizer, sample, wanted, kind, strip), tokenizer))
+        if trained[-1][0].fertility.unknown_characters <= MOST_UNKNOWN:
+            break
+    return min(trained, key=lambda pair: pair[0].fertility.unknown_characters)
+
+
+def _take_sample(names: Sequence[str], wanted: Vocabulary, folder: Path, most: float = math.inf) -> Sample:
     sample = Sample(folder, wanted.max_characters)
     for passage in read_documents(names, wanted.reading):
         sample.add(passage.text)
+        if sample.characters >= most:
+            break
     sample.close()
     if not sample.kept_characters:
         raise DataError(f"no text to train a vocabulary on in {' '.join(names)}")

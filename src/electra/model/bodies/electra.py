@@ -139,7 +139,7 @@ class ElectraBody(Body):
     def forward(self, ids: Tensor, attention: Tensor | None = None, types: Tensor | None = None) -> Tensor:
         hidden: Tensor = self.project(self.embeddings(ids, types))
         hidden = hidden.to(next(self.layers.parameters()).dtype)  # under autocast a norm widens them
-        if self._fits_stack(hidden) and ops.choose("post_norm_stack", hidden) == "triton":
+        if ops.choose("post_norm_stack", hidden) == "triton" and self._fits_stack(hidden):
             return self._run_stack(hidden, attention)
         mask = self._mask(ids, attention)
         for layer in self.layers:

@@ -149,7 +149,7 @@ class ModernBody(Body):
     def forward(self, ids: Tensor, attention: Tensor | None = None, types: Tensor | None = None) -> Tensor:
         hidden: Tensor = self.embeddings(ids)
         hidden = hidden.to(next(self.layers.parameters()).dtype)  # under autocast a norm widens them
-        if self._fits_stack(hidden) and ops.choose("pre_norm_stack", hidden) == "triton":
+        if ops.choose("pre_norm_stack", hidden) == "triton" and self._fits_stack(hidden):
             return self._run_stack(hidden, attention)
         views = {kind: self._view(ids, attention, kind) for kind in (True, False)}
         for layer in self.layers:
@@ -236,17 +236,18 @@ class ModernBody(Body):
 
     def _view(self, ids: Tensor, texts: Tensor | None, is_global: bool) -> View:
         config, length = self.config, ids.size(1)
+        any_length = torch.compiler.is_exporting()  # to a graph, which cannot branch on the length
         place = torch.arange(length, device=ids.device)
         theta = config.global_theta if is_global else config.local_theta
-        positions = place[None] if texts is None else place - bounds_of(texts)[0]
+        positions = place[None] if texts is None or any_length else place - bounds_of(texts)[0]
         cos, sin = rotations(positions, theta, config.hidden_size // config.heads)
         half = None if is_global else config.window // 2
         one_way = self.direction != "both"
-        if half and not one_way and length > 3 * half:
+        if half and not one_way and not any_length and length > 3 * half:
             return View(cos, sin, _mask_of_blocks(texts, length, half, ids.device), half)
         masks = [] if texts is None else [texts[:, None, :, None] == texts[:, None, None, :]]
         distance = place[:, None] - place[None, :]
-        if half and length > half + 1:
+        if half and (any_length or length > half + 1):
             masks.append(distance[None, None].abs() <= half)
         if one_way:
             masks.append((distance >= 0 if self.direction == "forward" else distance <= 0)[None, None])

@@ -1,8 +1,10 @@
-"""Benchmark of encoding texts of mixed lengths, against a `transformers` pipeline and a careful hand-written loop."""
+"""Benchmark of encoding texts of mixed lengths, against `transformers`, sentence-transformers and a careful loop."""
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,7 +17,9 @@ from electra.data.tokens.tokenizer import SPECIAL_TOKENS, Tokenizer, wordpiece
 from electra.errors import DataError
 from electra.model.bodies import build_body
 from electra.model.huggingface import write_network
-from electra.model.pretrained import Pretrained
+from electra.model.networks import TaskNetwork
+from electra.model.pretrained import Pretrained, load
+from electra.model.sentences import SentenceHead
 from electra.recipes.bench.huggingface import import_transformers
 from electra.recipes.bench.timing import Against, Bench, Trial, measured, take_turns
 
@@ -45,18 +49,52 @@ def bench_encode(
     shape = load_config(size, [f"model.max_length={max(length, load_config(size).model.max_length)}"]).model
     torch.manual_seed(0)
     chosen = invent_texts(TEXTS[device.type], length - 2) if texts is None else texts
-    tokenizer = vocabulary_of(chosen, shape.vocab_size)
-    counts = [len(encoding.ids) + 2 for encoding in tokenizer.encode(chosen)]
-    fitting = [text for text, count in zip(chosen, counts, strict=True) if count <= length]
-    if not fitting:
-        raise DataError(f"none of {len(chosen)} texts has {length} tokens or fewer; raise --length")
-    model = Pretrained(build_body(shape).to(device), tokenizer)
-    trials = {}
+    network = TaskNetwork(build_body(shape), SentenceHead(shape)).to(device)
+    model = Pretrained(network, vocabulary_of(chosen, shape.vocab_size))
     with TemporaryDirectory() as folder:
-        write_network(model.encoder, Path(folder), tokenizer=tokenizer)
-        for name, build in _variants(model, folder, batch, against).items():
-            say(f"{size}, {len(fitting)} texts: warming up {name}")
-            trials[name] = Trial(build, fitting, device)
+        write_network(network, Path(folder), tokenizer=model.tokenizer)
+        variants = _variants(model, folder, batch, against)
+        return _time(variants, model.tokenizer, size, batch, length, chosen, seconds, device, say)
+
+
+def bench_models(
+    models: Sequence[str],
+    length: int,
+    *,
+    texts: Texts | None,
+    seconds: float,
+    device: torch.device,
+    say: Callable[[str], None] = lambda line: None,
+) -> Bench:
+    """Time models, which may be ONNX folders, on given or invented texts of at most `length` tokens of the first."""
+    loaded = {name: load(name, device) for name in models}
+    first = loaded[models[0]]
+    chosen = invent_texts(TEXTS[device.type], length - 2) if texts is None else texts
+    variants = {name: partial(getattr, model, "encode") for name, model in loaded.items()}
+    size = f"{first.encoder.config.layers}x{first.encoder.config.hidden_size}"
+    return _time(variants, first.tokenizer, size, len(chosen), length, chosen, seconds, device, say)
+
+
+def _time(
+    variants: Mapping[str, Callable[[], Encode]],
+    tokenizer: Tokenizer,
+    size: str,
+    batch: int,
+    length: int,
+    texts: Texts,
+    seconds: float,
+    device: torch.device,
+    say: Callable[[str], None],
+) -> Bench:
+    """Time variants on those texts that have at most `length` tokens."""
+    counts = [len(encoding.ids) + 2 for encoding in tokenizer.encode(texts)]
+    fitting = [text for text, count in zip(texts, counts, strict=True) if count <= length]
+    if not fitting:
+        raise DataError(f"none of {len(texts)} texts has {length} tokens or fewer; raise --length")
+    trials = {}
+    for name, build in variants.items():
+        say(f"{size}, {len(fitting)} texts: warming up {name}")
+        trials[name] = Trial(build, fitting, device)
     say(f"{size}, {len(fitting)} texts: timing for {seconds:g} seconds")
     take_turns(list(trials.values()), seconds)
     real = [count for count in counts if count <= length]
@@ -85,7 +123,21 @@ def _variants(model: Pretrained, folder: str, batch: int, against: Against) -> d
         settings = {"model": folder, "device": model.device, "batch_size": batch}  # as commonly used
         variants["hf_pipeline"] = lambda: import_transformers().pipeline("feature-extraction", **settings)
         variants["hf_careful"] = lambda: CarefulLoop(folder, batch, model.device)
+        if find_spec("sentence_transformers"):
+            variants["sentence_transformers"] = lambda: _sentence_transformer(folder, batch, model.device)
     return variants
+
+
+def _sentence_transformer(folder: str, batch: int, device: torch.device) -> Encode:
+    """Return the encoding of sentence-transformers, in the same precision as ours."""
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(folder, device=str(device), model_kwargs={"dtype": _dtype(device)})
+    return partial(model.encode, batch_size=batch, show_progress_bar=False)
+
+
+def _dtype(device: torch.device) -> torch.dtype:
+    return torch.bfloat16 if device.type == "cuda" else torch.float32
 
 
 class CarefulLoop:
@@ -95,8 +147,7 @@ class CarefulLoop:
         transformers = import_transformers()
         self.batch, self.device = batch, device
         self.tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-        dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-        self.network = transformers.AutoModel.from_pretrained(folder, dtype=dtype).to(device).eval()
+        self.network = transformers.AutoModel.from_pretrained(folder, dtype=_dtype(device)).to(device).eval()
 
     @torch.inference_mode()
     def __call__(self, texts: Texts) -> np.ndarray:

@@ -7,12 +7,17 @@ from typing import Any
 from electra.training.run import Record
 
 EXPLANATIONS = {  # by a text that identifies the warning: what it means, and what to do about it
-    "calls every token original": (
-        "About six of seven tokens are original, so a network that always answers “original” is mostly right. This one "
-        "does exactly that: recall is near 0, and AUC is near 0.5 (chance). Early in a run this is common, and AUC "
-        "rises later; late in a run it means that nothing is being learned.",
-        "If AUC is still flat after a quarter of the run, restart with a lower train.learning_rate or begin with short "
-        "sequences (train.start_length=16, train.length_warmup_steps=1000), as the preset quick does.",
+    "the run is too short": (
+        "At first both networks only learn how often each token occurs: AUC stays near 0.5 (chance), and the generator "
+        "predicts frequent tokens. Runs of this size need more tokens than this one reads to leave that plateau.",
+        "Train longer (train.hours, or --hours of electra train), or on a faster machine.",
+    ),
+    "the run is behind": (
+        "Healthy runs of this size in the project's ledger reach more on held-out text after as many tokens. AUC near "
+        "0.5 is chance: about six of seven tokens are original, so a network that always answers “original” is mostly "
+        "right and has learned nothing.",
+        "If the curve is still flat after a quarter of the run, restart with the setting that the warning names, or "
+        "with half the train.learning_rate.",
     ),
     "calls every token replaced": (
         "The discriminator answers “replaced” for every token: recall is 1, and AUC is near 0.5 (chance). Its hidden "

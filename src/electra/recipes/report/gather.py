@@ -5,12 +5,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from electra.config.load import flatten, load_config
+from electra.config.schema import PretrainConfig
 from electra.errors import CheckpointError, ConfigError
 from electra.recipes.flops import count_flops
 from electra.recipes.hardware import ENVIRONMENT
 from electra.recipes.report.explain import explain_warnings
 from electra.recipes.results import read_seed
+from electra.recipes.verdict import doctor
 from electra.training.run import Record, Run, read_part, read_records
 
 Data = dict[str, Any]  # JSON-compatible
@@ -56,7 +60,8 @@ def _run(folder: Path, points: int) -> Data:
     heldout = [record for record in records if any(name.startswith(UNSEEN) for name in record)]
     config, results = flatten(read_part(run.config) or {}), read_part(folder / "results.json")
     pretraining = "objective.name" in config or not (config or results)
-    per_token, problem = _flops_per_token(folder) if config and pretraining else (None, None)
+    settings, problem = _settings(folder) if config and pretraining else (None, None)
+    per_token = _flops_per_token(settings) if settings else None
     before, state = _before(folder), _state(records)
     seeds = [record for path in _files(folder, "seeds/*/metrics.jsonl") for record in read_records(path)]
     return {
@@ -64,6 +69,7 @@ def _run(folder: Path, points: int) -> Data:
         "kind": "pretraining" if pretraining else "finetuning",
         "config": config,
         "state": state,
+        **(_judged(settings, records, heldout) if settings and heldout else {"verdict": None, "expected": None}),
         "latest": _latest(training, heldout),
         "curves": {"training": _curves(training, points), "heldout": _curves(heldout, points)},
         "flops_per_token": per_token,
@@ -88,18 +94,36 @@ def _before(folder: Path) -> Data:
     state = _state(read_records(first / "metrics.jsonl"))
     if state is None:
         return {"tokens": 0, "seconds": 0.0, "flops": 0.0}
-    per_token, _ = _flops_per_token(first)
-    return {"tokens": state["tokens"], "seconds": state["seconds"], "flops": per_token and per_token * state["tokens"]}
+    settings, _ = _settings(first)
+    flops = settings and _flops_per_token(settings) * state["tokens"]
+    return {"tokens": state["tokens"], "seconds": state["seconds"], "flops": flops}
 
 
-def _flops_per_token(folder: Path) -> tuple[float | None, str | None]:
-    """Return the training FLOPs per token, or the error."""
+def _settings(folder: Path) -> tuple[PretrainConfig | None, str | None]:
+    """Return the config of a run, or the error."""
     try:
-        config = load_config(folder)
+        return load_config(folder), None
     except ConfigError as problem:
         return None, str(problem)
-    length = config.train.length
-    return count_flops(config.model, config.objective, length).train / length, None
+
+
+def _flops_per_token(config: PretrainConfig) -> float:
+    return count_flops(config.model, config.objective, config.train.length).train / config.train.length
+
+
+def _judged(config: PretrainConfig, records: Sequence[Record], heldout: Sequence[Record]) -> Data:
+    """Return the verdict on a run, and the range that is expected at each of its positions."""
+    judge = doctor(config)
+    verdict, band = judge.verdict(heldout[-1]), judge.band
+    placed = [record for record in records if record.keys() >= {*POSITION}]
+    tokens = [record["tokens"] for record in placed]
+    points = [count for count in band.tokens if tokens[0] < count < tokens[-1]] + [tokens[-1]] if band else []
+    expected = None
+    if band and tokens[-1] >= band.tokens[0]:
+        places = {key: np.interp(points, tokens, [record[key] for record in placed]).tolist() for key in POSITION}
+        low, high = zip(*map(band.at, points), strict=True)
+        expected = {"metric": band.metric, **places, "low": low, "high": high}
+    return {"verdict": verdict and verdict.sentence, "expected": expected}
 
 
 def _state(records: Sequence[Record]) -> Data | None:

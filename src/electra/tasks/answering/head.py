@@ -37,6 +37,7 @@ class QuestionAnsweringHead(
     Head,
     architecture="PaperQuestionAnswering",
     names={name: f"paper_spans.{name}" for name in ("start", "end_hidden", "end", "answer_hidden", "answer")},
+    served_as="FeatureExtraction",
 ):
     """The paper's question-answering module: the end is conditioned on the start, answerability is a class."""
 
@@ -63,6 +64,9 @@ class QuestionAnsweringHead(
         unanswerable = self.answer(F.gelu(self.answer_hidden(torch.cat([hidden[:, 0], expected], dim=-1))))
         return Spans(start, starts, end, unanswerable.squeeze(-1).float())
 
+    def graph_outputs(self, hidden: Tensor, attention: Tensor) -> dict[str, Tensor]:
+        return {}
+
     def exported(self, config: ModelConfig) -> Head:
         reason = "no class of transformers has the paper's question-answering head, whose end depends on the start"
         raise CheckpointError(f"{reason}; fine-tune with head=huggingface to export")
@@ -80,6 +84,9 @@ class HuggingFaceSpanHead(Head, architecture="ElectraForQuestionAnswering", name
         logits: Tensor = self.linear(hidden)
         return logits
 
+    def graph_outputs(self, hidden: Tensor, attention: Tensor) -> dict[str, Tensor]:
+        return _ends(self(hidden))
+
 
 class ModernSpanHead(NormedHead, Head, architecture="ModernBertForQuestionAnswering", names=NormedHead.NAMES):
     """The head of `ModernBertForQuestionAnswering`, with the same outputs."""
@@ -90,3 +97,11 @@ class ModernSpanHead(NormedHead, Head, architecture="ModernBertForQuestionAnswer
     def forward(self, hidden: Tensor) -> Tensor:
         """Return (B, L, 2) logits of each token being the first and the last of the answer."""
         return self.read(hidden)
+
+    def graph_outputs(self, hidden: Tensor, attention: Tensor) -> dict[str, Tensor]:
+        return _ends(self(hidden))
+
+
+def _ends(logits: Tensor) -> dict[str, Tensor]:
+    """Return the two logits of each token (B, L, 2) as transformers names them."""
+    return dict(zip(("start_logits", "end_logits"), logits.unbind(-1), strict=True))

@@ -58,9 +58,7 @@ class Window(Feature[Span]):
         """Return the text of the context between two tokens of `ids`, and its first character."""
         move = self.skipped - self.begin
         begin, end = self.context.offsets[first + move][0], self.context.offsets[last + move][1]
-        text = self.context.text[begin:end]
-        bare = text.lstrip()  # some tokenizers include the space before a word
-        return bare.rstrip(), begin + len(text) - len(bare)
+        return self.context.text[begin:end].rstrip(), begin
 
 
 def cut_windows(
@@ -77,7 +75,7 @@ def cut_windows(
     longest = min(LONGEST_QUESTION, (max_length - SPECIALS) // 2)
     texts = list(dict.fromkeys(question.context for question in questions))  # in SQuAD five questions share one
     encoded = zip(texts, tokenizer.encode(texts), strict=True)
-    contexts = {text: Context(text, encoding.ids, encoding.offsets) for text, encoding in encoded}
+    contexts = {text: Context(text, encoding.ids, tokenizer.spans(encoding, text)) for text, encoding in encoded}
     windows: list[Window] = []
     asked = tokenizer.encode([question.question for question in questions])
     for number, (question, encoding) in enumerate(zip(questions, asked, strict=True)):

@@ -18,6 +18,7 @@ class HuggingFaceChoiceHead(
 ):
     """The head of `ElectraForMultipleChoice`, which has no dropout before the first layer."""
 
+    compares = True
     example = """pairs = tokenizer([["he ate", "a meal"], ["he ate", "a car"]], padding=True, return_tensors="pt")
 outputs = model(**{name: rows[None] for name, rows in pairs.items()})"""
 
@@ -30,8 +31,12 @@ outputs = model(**{name: rows[None] for name, rows in pairs.items()})"""
         return scores.squeeze(-1)
 
 
-class ChoiceHead(ClassificationHead, architecture="PaperChoice", names={"linear": "paper_choice"}):
+class ChoiceHead(
+    ClassificationHead, architecture="PaperChoice", names={"linear": "paper_choice"}, served_as="MultipleChoice"
+):
     """One linear map of the first token, as the paper's heads have it; the paper has no multiple choice."""
+
+    compares = True
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config, 1)
@@ -49,7 +54,7 @@ class ChoiceHead(ClassificationHead, architecture="PaperChoice", names={"linear"
 class ModernChoiceHead(NormedHead, Head, architecture="ModernBertForMultipleChoice", names=NormedHead.NAMES):
     """The head of `ModernBertForMultipleChoice`."""
 
-    example = HuggingFaceChoiceHead.example
+    compares, example = True, HuggingFaceChoiceHead.example
 
     def __init__(self, config: ModernModel) -> None:
         super().__init__(config, 1)
@@ -57,3 +62,6 @@ class ModernChoiceHead(NormedHead, Head, architecture="ModernBertForMultipleChoi
     def forward(self, hidden: Tensor, attention: Tensor | None = None) -> Tensor:
         """Return (B,) scores of (B, L, H) hidden states."""
         return self.read(self.pool(hidden, attention)).squeeze(-1)
+
+    def graph_outputs(self, hidden: Tensor, attention: Tensor) -> dict[str, Tensor]:
+        return {"logits": self(hidden, attention)}

@@ -46,9 +46,10 @@ class Table:
 
     def learn(self, rows: Sequence[Row]) -> None:
         """Remember the rows of the training file that a model is trained on."""
-        held: Collection[bytes] = () if self._find("dev") else self._held_out(rows)
+        held: Collection[bytes] = () if self.find("dev") else self._held_out(rows)
         self._rows = _fingerprint(rows)
-        self._learned = b"".join(self._short(row) for row in rows if self._spelled(row) not in held)
+        learned = (self._short(row) for row in rows if self._spelled(row) not in held)
+        self._learned = b"".join(dict.fromkeys(learned))
 
     def describe(self) -> dict[str, Any]:
         """Return what a stored model needs to recognize its training rows."""
@@ -56,7 +57,7 @@ class Table:
 
     def read(self, split: Split, notes: Notes) -> list[Row]:
         """Read the rows of a split from its file, or the held-out rows of the training file."""
-        source = self._find(split)
+        source = self.find(split)
         rows = self._read_all(source) if source else self.read_training_file()
         learned, others = self._split_rows(rows)
         is_training_file = _fingerprint(rows) == self._rows
@@ -77,7 +78,7 @@ class Table:
 
     def read_training_file(self) -> list[Row]:
         """Read all rows of the training file, including those held out: a label may occur in only one part."""
-        if source := self._find("train"):
+        if source := self.find("train"):
             return self._read_all(source)
         if self._data is None:
             raise TaskError("no table; set data=FILE (.csv, .tsv, .jsonl, .parquet), or data=FOLDER with train.csv")
@@ -86,7 +87,7 @@ class Table:
         there = contents(Path(self._data).expanduser())
         raise TaskError(f"no train.csv, .tsv, .jsonl or .parquet in {self._data}; found {there}")
 
-    def _find(self, split: Split) -> str | None:
+    def find(self, split: Split) -> str | None:
         """Return the file or hub dataset of a split, or None."""
         named, data = self._file(split), self._data
         folder = Path(data).expanduser() if data else Path()
@@ -141,9 +142,9 @@ def _json(value: Any) -> bytes:
 
 
 def _find_in(folder: Path, stems: Sequence[str], endings: Sequence[str]) -> str | None:
-    """Return the file of a split: `train.csv`, or else a name that ends so, such as `mine_train.csv`."""
+    """Return the file of a split: `train.csv`, or `mine_train.csv`, also with a version, as in SQuAD."""
     files = sorted(entry for entry in folder.iterdir() if entry.is_file())
     tables = [path for path in files if any(ending in path.name.lower() for ending in endings)]
-    patterns = [rf"{begin}{stem}\." for begin in ("", ".*[_-]") for stem in stems]
+    patterns = [rf"{begin}{stem}(-v[\d.]+)?\." for begin in ("", ".*[_-]") for stem in stems]
     found = (str(path) for pattern in patterns for path in tables if re.match(pattern, path.name.lower()))
     return next(found, None)

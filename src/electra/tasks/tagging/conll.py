@@ -1,8 +1,8 @@
 """Tagging from CoNLL columns: one word per line with its tags, and a blank line after each sentence."""
 
 import re
-from collections.abc import Iterable, Iterator
-from itertools import chain
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ from electra.config.tasks import TaggingConfig
 from electra.data.reading.records import read_lines
 from electra.errors import TaskError
 from electra.tasks.base import Known, Notes, Split, task_folder
-from electra.tasks.tagging.spans import marks_spans
+from electra.tasks.tagging.spans import TAG, marks_spans
 from electra.tasks.tagging.task import Sentence, TaggingTask, learn_tags
 
 TASKS = {  # names of their folders
@@ -25,6 +25,7 @@ STEMS: dict[Split, tuple[str, ...]] = {
     "test": ("test", "testb"),
 }
 DOCUMENT = "-DOCSTART-"
+LOOKED_AT = 100  # lines of a file, to find out whether they are words or sentences
 UNIVERSAL = ".conllu"
 NOT_A_WORD = re.compile(r"#.*|\d+[-.]\d+\t.*")  # CoNLL-U: comments, and multiword tokens, whose parts follow
 
@@ -50,8 +51,25 @@ class ConllTask(TaggingTask):
         return sentences
 
     def inputs(self, source: str, notes: Notes) -> Iterator[Sentence]:
+        """Read words in columns, as in the training file, or a sentence per line, its words separated by spaces."""
         width = self._known.get("width")  # unknown to models of earlier versions
-        return read_sentences(read_lines(source), source, self._settings, tagged=False, width=width)
+        lines = iter(read_lines(source))
+        start = list(islice(lines, LOOKED_AT))
+        lines = chain(start, lines)
+        words = [cells for _, cells in _lines(start, source) if cells]
+        if width is None or _is_universal(source) or self._has_columns(words, width):
+            yield from read_sentences(lines, source, self._settings, tagged=False, width=width)
+            return
+        for line in filter(str.strip, lines):
+            notes.add("lines were read as sentences, with words separated by spaces")
+            yield self.example([line])
+
+    def _has_columns(self, lines: Sequence[Sequence[str]], width: int) -> bool:
+        """Return whether lines are words, alone or with their tags; a short sentence may have as many words."""
+        column = self._settings.tag_column or width
+        tags = [tag for cells in lines if len(cells) == width for tag in cells[column - 1 : column]]
+        known = [tag for tag in tags if tag in self.labels or (not self._plain and TAG.fullmatch(tag))]
+        return all(len(cells) in (1, width) for cells in lines) and bool(known or not tags)
 
     def _learn(self, plain: bool) -> dict[str, Any]:
         path = str(self._path("train"))

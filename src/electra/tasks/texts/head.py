@@ -14,7 +14,11 @@ from electra.model.initialize import glorot_linear, normal_linear
 
 
 class ClassificationHead(
-    Head, architecture="PaperClassification", names={"linear": "paper_classifier"}, labelled="texts"
+    Head,
+    architecture="PaperClassification",
+    names={"linear": "paper_classifier"},
+    labelled="texts",
+    served_as="SequenceClassification",
 ):
     """The first token's hidden state to class logits, or to one value for regression."""
 
@@ -76,3 +80,6 @@ class ModernClassificationHead(
     def forward(self, hidden: Tensor, attention: Tensor | None = None) -> Tensor:
         """Return (B, outputs) logits of (B, L, H) hidden states."""
         return self.read(self.pool(hidden, attention))
+
+    def graph_outputs(self, hidden: Tensor, attention: Tensor) -> dict[str, Tensor]:
+        return {"logits": self(hidden, attention)}

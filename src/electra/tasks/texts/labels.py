@@ -91,7 +91,7 @@ class Classes(Labels[str]):
         return {"label": self.names[int(logits.argmax())], "probabilities": chances}
 
     def show(self, prediction: Prediction) -> list[Block]:
-        return [Headline(prediction["label"]), Shares([*prediction["probabilities"].items()])]
+        return [Headline(f"Label: {prediction['label']}"), Shares([*prediction["probabilities"].items()])]
 
     def is_constant(self, predictions: Sequence[Prediction]) -> bool:
         return len({prediction["label"] for prediction in predictions}) == 1
@@ -138,8 +138,11 @@ class LabelSets(Labels[tuple[str, ...]]):
         return {"labels": [name for name, chance in chances.items() if chance > 0.5], "probabilities": chances}
 
     def show(self, prediction: Prediction) -> list[Block]:
-        headline = Headline(", ".join(prediction["labels"]) or "None of the labels")
-        return [headline, Shares([*prediction["probabilities"].items()])]
+        found = ", ".join(prediction["labels"])
+        return [
+            Headline(f"Labels: {found}" if found else "None of the labels"),
+            Shares([*prediction["probabilities"].items()]),
+        ]
 
     def is_constant(self, predictions: Sequence[Prediction]) -> bool:
         return len({tuple(prediction["labels"]) for prediction in predictions}) == 1

@@ -46,6 +46,15 @@ function linesOf(runs, metric, axis) {
   }));
 }
 
+// Return the outline of the expected range of each run that has one.
+function bandsOf(runs, metric, axis) {
+  return runs.filter((run) => run.expected?.metric === metric).flatMap((run) => {
+    const { low, high } = run.expected, places = AXES[axis].of(run, run.expected);
+    const side = (values) => values.map((value, index) => [places[index], value]);
+    return places ? [{ run, points: [...side(low), ...side(high).reverse()] }] : [];
+  });
+}
+
 function rangeOf(lines, fromZero) {
   const all = lines.flatMap((line) => line.points);
   const right = Math.max(...all.map(([x]) => x)) || 1;
@@ -84,7 +93,8 @@ function drawChart({ metric, title, unit, write, fromZero }, runs, axis, width) 
   };
   const letters = single ? "held-out 99.9 %".length : Math.max(6, ...runs.map((run) => name(run).length));
   const box = { left: 44, right: width - 16 - LETTER * letters, top: 8, bottom: HEIGHT - 24 };
-  const { right, low, high } = rangeOf(lines, fromZero);
+  const bands = bandsOf(runs, metric, axis);
+  const { right, low, high } = rangeOf([...lines, ...bands], fromZero);
   const x = (value) => box.left + (box.right - box.left) * (value / right);
   const y = (value) => box.bottom - (box.bottom - box.top) * ((value - low) / (high - low));
 
@@ -98,7 +108,7 @@ function drawChart({ metric, title, unit, write, fromZero }, runs, axis, width) 
     drawing.append(make("text", { x: x(tick), y: HEIGHT - 7, "text-anchor": "middle" }, text));
   }
   drawing.append(make("text", { x: box.right + 14, y: HEIGHT - 7 }, axis));
-  drawing.append(drawLines(lines, { x, y, box, clip: `inside-${metric}`, measured }));
+  drawing.append(drawLines(lines, bands, { x, y, box, clip: `inside-${metric}`, measured }));
   const labels = labelled.map((line) => {
     return { line, x: x(line.last[0]) + 8, y: y(line.last[1]), width: LETTER * text(line).length };
   });
@@ -111,14 +121,15 @@ function drawChart({ metric, title, unit, write, fromZero }, runs, axis, width) 
   return make("figure", { "data-metric": metric }, make("h3", {}, title, " ", make("small", {}, unit)), drawing);
 }
 
-function drawLines(lines, { x, y, box, clip, measured }) {
+function drawLines(lines, bands, { x, y, box, clip, measured }) {
   const size = { x: box.left - 4, y: box.top - 4, width: box.right - box.left + 8, height: box.bottom - box.top + 8 };
   const inside = make("g", { "clip-path": `url(#${clip})` }, make("clipPath", { id: clip }, make("rect", size)));
+  const path = (points) => `M${points.map(([across, up]) => `${x(across).toFixed(1)} ${y(up).toFixed(1)}`).join("L")}`;
+  inside.append(...bands.map(({ run, points }) => make("path", { class: "band", fill: run.colour, d: path(points) })));
   for (const { run, kind, points } of lines) {
-    const places = points.map(([across, up]) => `${x(across).toFixed(1)} ${y(up).toFixed(1)}`);
     const strength = measured.has(run) ? kind : `${kind} only`;
     const look = { class: strength, stroke: run.colour, "stroke-dasharray": run.dash };
-    inside.append(make("path", { ...look, d: `M${places.join("L")}` }));
+    inside.append(make("path", { ...look, d: path(points) }));
     if (kind === "heldout" && points.length < 40) {
       const dot = ([across, up]) => make("circle", { cx: x(across), cy: y(up), r: 2.1, fill: run.colour });
       inside.append(...points.map(dot));

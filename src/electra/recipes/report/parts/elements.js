@@ -33,7 +33,11 @@ function table(headings, rows) {
   };
   const row = (name, contents) => make("tr", {}, contents.map((content) => cell(name, content)));
   const body = make("tbody", {}, rows.map((contents) => row("td", contents)));
-  return make("table", {}, make("thead", {}, row("th", headings)), body);
+  const head = row("th", headings);
+  for (const { cells } of body.rows) { // phones show the heading next to its cell
+    [...cells].forEach((one, index) => { one.dataset.heading = head.cells[index].textContent; });
+  }
+  return make("table", {}, make("thead", {}, head), body);
 }
 const left = (text) => ({ class: "text", text: text ?? "–" });
 

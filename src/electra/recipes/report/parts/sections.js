@@ -41,6 +41,11 @@ function drawControls() {
   for (const [button, pressed] of choices) button.setAttribute("aria-pressed", pressed());
 }
 
+function drawVerdicts() {
+  const name = (run) => (runs.length > 1 ? make("b", { style: `color: ${run.colour}` }, `${run.name}: `) : null);
+  fill("#verdicts", visible().filter((run) => run.verdict).map((run) => make("p", {}, name(run), run.verdict, ".")));
+}
+
 function drawGlance() {
   const trained = visible().filter((run) => run.state);
   if (!show("#glance", trained.length)) return;
@@ -86,7 +91,15 @@ function drawCurves() {
   const trained = visible().filter((run) => run.state);
   if (!show("#curves", trained.length)) return;
   const width = chartWidth("#curves .grid");
-  fill("#curves .grid", CHARTS.map((chart) => drawChart(chart, trained, chosen.axis, width)).filter(Boolean));
+  const zeros = CHARTS.filter(({ metric, write }) => { // on held-out text, or else in training
+    const lines = linesOf(trained, metric, chosen.axis), heldout = lines.filter((line) => line.kind === "heldout");
+    const values = (heldout.length ? heldout : lines).flatMap(({ points }) => points.map(([, value]) => value));
+    return values.length && values.every((value) => write(value) === write(0));
+  });
+  const drawn = CHARTS.filter((chart) => !zeros.includes(chart));
+  fill("#curves .grid", drawn.map((chart) => drawChart(chart, trained, chosen.axis, width)).filter(Boolean));
+  const titles = zeros.map(({ title }) => title).join(", ");
+  if (show("#zeros", zeros.length)) fill("#zeros", `Always 0 and not drawn: ${titles}.`);
 }
 
 function drawToken(sample, index) {
@@ -183,7 +196,7 @@ function drawConfigs() {
 }
 
 function draw() {
-  for (const drawPart of [drawControls, drawGlance, drawWarnings, drawCurves]) drawPart();
+  for (const drawPart of [drawControls, drawVerdicts, drawGlance, drawWarnings, drawCurves]) drawPart();
   for (const drawPart of [drawSamples, drawFinetuning, drawCost, drawConfigs]) drawPart();
   document.documentElement.dataset.drawn = chosen.axis;
 }

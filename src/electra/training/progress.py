@@ -1,9 +1,16 @@
-"""The progress of a run on standard error."""
+"""The progress of a run: on standard error, or below the cell of a notebook."""
 
 import shutil
 import sys
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from html import escape
+from importlib import import_module
 from typing import Any, Self
+
+from electra.training.run import Listener
 
 SHOWN = {  # metric: its label and number format
     "generator_loss": ("generator", ".3f"),
@@ -16,12 +23,23 @@ SHOWN = {  # metric: its label and number format
 }
 
 
+@contextmanager
+def watched(listeners: Sequence[Listener] | None) -> Iterator[Sequence[Listener]]:
+    """Yield the listeners; if there are none, not even `[]`, a progress line in a terminal or a notebook."""
+    if listeners is not None or not (sys.stderr.isatty() or _in_notebook()):
+        yield listeners or []
+        return
+    with LiveLine(quiet=False) as line:
+        yield [line]
+
+
 class LiveLine:
-    """A listener that updates one line in a terminal, or else prints a line every ten seconds."""
+    """A listener that updates one line in a terminal or a notebook, or else prints a line every ten seconds."""
 
     def __init__(self, quiet: bool) -> None:
         self.quiet = quiet
-        self.live = sys.stderr.isatty()
+        self.notebook = _in_notebook()
+        self.live = self.notebook or sys.stderr.isatty()
         self.printed = 0.0
         self.first: dict[int | None, dict[str, Any]] = {}  # first record of this process, by seed
 
@@ -29,7 +47,7 @@ class LiveLine:
         return self
 
     def __exit__(self, *problem: object) -> None:
-        if self.live and not self.quiet:
+        if self.live and not self.notebook and not self.quiet:
             sys.stderr.write("\n")
 
     def __call__(self, record: dict[str, Any]) -> None:
@@ -45,7 +63,8 @@ class LiveLine:
         elif self.live or time.monotonic() - self.printed > 10:
             self.printed = time.monotonic()
             place, left, metrics = _place(record), self._left(record), self._metrics(record, "")
-            self._write(f"{place}{left} {metrics}" if self.live else f"{place} {metrics}{left}", keep=not self.live)
+            text = f"{place}{left} {metrics}" if self.live else f"{place} {metrics}{left}"
+            self._write(text, keep=not self.live, share=record["progress"])
 
     def _left(self, record: dict[str, Any]) -> str:
         """Return the time left, by the pace since the first record, so that startup does not count."""
@@ -63,10 +82,42 @@ class LiveLine:
             shown = {name: (name, ".4f") for name in names} | shown
         return " · ".join(f"{label} {format(record[prefix + name], form)}" for name, (label, form) in shown.items())
 
-    def _write(self, text: str, keep: bool) -> None:
+    def _write(self, text: str, keep: bool, share: float = 0.0) -> None:
+        if self.notebook:
+            self._cell.write(text, keep, share)
+            return
         if not keep:
             text = text[: shutil.get_terminal_size().columns - 1]  # a wrapped line cannot be overwritten
         print(f"\r\033[K{text}" if self.live else text, end="\n" if keep else "", file=sys.stderr, flush=True)
+
+    @cached_property
+    def _cell(self) -> "_Cell":
+        return _Cell()
+
+
+class _Cell:
+    """The output of a notebook's cell: lines that stay, and below them a bar with the latest line."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.latest = self.bar = ""
+        self.handle: Any = import_module("IPython.display").display({"text/plain": ""}, raw=True, display_id=True)
+
+    def write(self, text: str, keep: bool, share: float) -> None:
+        """Add a line that stays, or replace the latest one and move the bar."""
+        if keep:
+            self.lines.append(text)
+        else:
+            self.latest, self.bar = text, f'<progress value="{share:.4f}"></progress> '
+        plain = "\n".join([*self.lines, self.latest])
+        rich = "\n".join([*map(escape, self.lines), self.bar + escape(self.latest)])
+        self.handle.update({"text/plain": plain, "text/html": f"<pre>{rich}</pre>"}, raw=True)
+
+
+def _in_notebook() -> bool:
+    """Return whether a Jupyter kernel runs this code."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    return hasattr(shell, "kernel")
 
 
 def _place(record: dict[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from electra.cli.progress import LiveLine
+from electra.training.progress import LiveLine, watched
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,18 @@ def test_the_time_left_follows_the_pace_since_the_first_record(capsys, monkeypat
         "step 3 left 0:01:37 loss 0.50",
         "step 1 loss 0.5000\n",
     ]
+
+
+def test_listeners_are_told_and_only_their_absence_shows_progress(capsys, monkeypatch):
+    record = {"step": 2, "loss": 0.5, "seconds": 3.0, "progress": 0.5}
+    heard = []
+    for terminal, listeners in ((False, None), (True, []), (True, [heard.append]), (True, None)):
+        monkeypatch.setattr("sys.stderr.isatty", lambda terminal=terminal: terminal)
+        with watched(listeners) as found:
+            for listener in found:
+                listener(record)
+    assert heard == [record]
+    assert capsys.readouterr().err.count("step 2") == 1
 
 
 def test_a_quiet_line_still_warns(capsys):

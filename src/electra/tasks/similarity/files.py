@@ -1,0 +1,271 @@
+"""Files of similar texts: pairs, triplets, scored or labelled pairs in tables, SQuAD, SemEval's STS, and raw text."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from pydantic.dataclasses import dataclass as validated
+
+from electra.config.finetune import FinetuneConfig
+from electra.config.tasks import TableConfig
+from electra.data.reading.records import TEXT_COLUMNS, Row, read_lines, read_rows
+from electra.data.reading.sources import Source, find_sources, read_chunks
+from electra.errors import TaskError
+from electra.tasks.answering.files import read_questions
+from electra.tasks.base import Known, Notes, Split
+from electra.tasks.lines import read_cell
+from electra.tasks.similarity.passages import MOST, read_pairs
+from electra.tasks.table.columns import find_cell, write_columns
+from electra.tasks.table.detect import IDS, LABELS, PAIRS, QUESTIONS, column_names, usual_column, usual_columns
+from electra.tasks.table.files import Table
+from electra.tasks.texts.labels import Value
+
+ANCHORS = (  # columns of a text and of one like it
+    *(("anchor", "positive"), ("query", "positive"), ("query", "pos"), ("question", "positive"), ("text", "like")),
+    *(("title", "body"), ("title", "text"), ("title", "abstract"), ("question", "answers"), ("query", "answer")),
+    *(*QUESTIONS, *PAIRS),
+)
+NEGATIVE = re.compile(r"(hard[ _-]?)?neg(ative)?s?([ _-]?\d+)?", re.IGNORECASE)
+SIMILAR = ("entailment", "1", "true", "yes", "duplicate", "similar", "paraphrase", "equivalent", "same", "relevant")
+DIFFERENT = ("contradiction", "not_entailment", "0", "false", "no", "not_duplicate", "different", "unrelated")
+NEITHER = ("neutral", "-")  # of natural language inference: neither similar nor different enough
+ENTAILMENT = {  # labels of these columns are numbers on the hub
+    ("premise", "hypothesis"): {"0": "entailment", "1": "neutral", "2": "contradiction"},
+    ("question", "sentence"): {"0": "entailment", "1": "not_entailment"},
+}
+STS = re.compile(r"(20\d\d)\..+\.tsv")  # SemEval's files, one for each source of a year
+SQUAD = re.compile(rb'\s*\{\s*"(data|version)"\s*:')  # how its files begin
+MOST_NEGATIVES = 7  # of one example
+
+Kind = Literal["pairs", "scored", "labelled"]
+
+
+class Similar(NamedTuple):
+    """A text, one that is compared with it, and texts that are less similar."""
+
+    texts: tuple[str, ...]
+    score: float | None = None  # how similar the two are
+    ranked: bool = False  # whether the second is to be found with the first
+    group: str = ""  # part of the split that is scored separately
+    id: Any = None
+
+
+@validated(frozen=True)
+class Columns:
+    """Which column is what."""
+
+    kind: Kind
+    text: str
+    pair: tuple[str, ...]  # the second text, then negatives
+    label: str | None = None  # score or label
+    id: str | None = None
+
+    def __str__(self) -> str:
+        """Write the columns as the command line sets them."""
+        set_as = {"text": self.text, "pair": ",".join(self.pair), "label": self.label, "id": self.id}
+        return write_columns(set_as)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The columns that tell a row from others."""
+        return self.text, *self.pair
+
+    def read(self, rows: Sequence[Row], notes: Notes, training: bool = False) -> list[Similar]:
+        """Return the examples of some rows, or raise a one-line error that names the row."""
+        if self.kind == "labelled":
+            return self._labelled(rows, notes, training)
+        return (self._scored if self.kind == "scored" else self._pairs)(rows, notes)
+
+    def _pairs(self, rows: Sequence[Row], notes: Notes) -> list[Similar]:
+        found = []
+        for row in rows:
+            (first,), seconds, *others = (self._cell(row, name) for name in self.texts)
+            negatives = [text for texts in others for text in texts]
+            notes.add(f"negatives beyond {MOST_NEGATIVES} of an example", max(0, len(negatives) - MOST_NEGATIVES))
+            for second in seconds:
+                texts = (first, second, *negatives[:MOST_NEGATIVES])
+                found.append(Similar(texts, ranked=True, id=self._id(row)))
+        return found
+
+    def _scored(self, rows: Sequence[Row], notes: Notes) -> list[Similar]:
+        found = []
+        for row in rows:
+            raw = self._label(row)
+            if raw == "":
+                notes.add("rows without a score, skipped")
+                continue
+            score = Value(0, 1).parse(raw, row.where)
+            group = str(row.cells.get("year", "")) if STS.match(Path(row.where).name) else ""  # also a column of STS-B
+            found.append(Similar(self._pair(row), score, group=group, id=self._id(row)))
+        return found
+
+    def _labelled(self, rows: Sequence[Row], notes: Notes, training: bool) -> list[Similar]:
+        """Return the similar pairs; different texts of the same first text become negatives.
+
+        A first text with only different ones is paired with itself in training, and not searched for otherwise.
+        """
+        similar: list[Similar] = []
+        different: dict[str, list[str]] = defaultdict(list)
+        for row in rows:
+            label = _label_name(self._label(row), (self.text, self.pair[0]))
+            texts = self._pair(row)
+            if label in SIMILAR:
+                similar.append(Similar(texts, ranked=True, id=self._id(row)))
+            elif label in DIFFERENT:
+                different[texts[0]].append(texts[1])
+            elif label in NEITHER:
+                notes.add("rows neither similar nor different, skipped")
+            else:
+                known = f"{', '.join(SIMILAR)} for similar texts, {', '.join(DIFFERENT)} for others"
+                raise TaskError(f"{row.where}: unknown label {label!r} in column {self.label!r}; use {known}")
+        if not similar:
+            raise TaskError(f"{rows[0].where}: no row has a label of similar texts in column {self.label!r}")
+        lonely = different.keys() - {example.texts[0] for example in similar}
+        if training:
+            similar += [Similar((text, text), ranked=True) for text in different if text in lonely]
+        else:
+            notes.add("texts with only different ones, not searched for", len(lonely))
+        return [one._replace(texts=(*one.texts, *different[one.texts[0]][:MOST_NEGATIVES])) for one in similar]
+
+    def _pair(self, row: Row) -> tuple[str, str]:
+        (first,), (second,) = self._cell(row, self.text), self._cell(row, self.pair[0])
+        return first, second
+
+    def _cell(self, row: Row, name: str) -> list[str]:
+        """Return the texts of a cell: one, or in the columns of second texts and negatives of pairs a list of them."""
+        cell = find_cell(row, name, "table.text" if name == self.text else "table.pair")
+        several = isinstance(cell, list) and self.kind == "pairs" and name != self.text
+        texts = cell if several else [cell]
+        if any(isinstance(text, (list, dict)) for text in texts):
+            raise TaskError(f"{row.where}: a list or a record instead of a text in column {name!r}")
+        if not all(text is not None and str(text).strip() for text in texts) or (not texts and name == self.pair[0]):
+            raise TaskError(f"{row.where}: the text in column {name!r} is empty; fill it in, or remove the row")
+        return [str(text).strip() for text in texts]
+
+    def _label(self, row: Row) -> Any:
+        assert self.label
+        cell = find_cell(row, self.label, "table.label")
+        return "" if cell is None else cell.strip() if isinstance(cell, str) else cell
+
+    def _id(self, row: Row) -> Any:
+        return read_cell(row.cells.get(self.id), row.where) if self.id else None
+
+
+def find_columns(rows: Sequence[Row], settings: TableConfig) -> Columns:
+    """Return the columns that are set, and for the others those with usual names."""
+    text, *pair = find_texts(rows, settings)
+    names = [name for name in column_names(rows, {}) if name not in (text, *pair)]
+    label = settings.label or usual_column(names, LABELS)
+    kind = _find_kind(rows, label, (text, pair[0])) if label and len(pair) == 1 else "pairs"
+    return Columns(kind, text, tuple(pair), None if kind == "pairs" else label, settings.id or usual_column(names, IDS))
+
+
+def find_texts(rows: Sequence[Row], settings: TableConfig) -> tuple[str, ...]:
+    """Return the columns of two texts and of negatives: those that are set, have usual names, or are the only two."""
+    wanted = settings.model_dump(include={"text", "label", "id"}, exclude_none=True)
+    set_pair = tuple(name.strip() for name in (settings.pair or "").split(",") if name.strip())
+    names = column_names(rows, {key: [column] for key, column in wanted.items()} | {"pair": set_pair})
+    texts = (settings.text, *set_pair) if settings.text and set_pair else usual_columns(names, ANCHORS)
+    if not texts and len(names) == 2:
+        texts = tuple(names)
+    if not texts:
+        found = f"found {', '.join(names) or 'none'}"
+        raise TaskError(f"{rows[0].where}: which columns hold the two texts? set table.text and table.pair; {found}")
+    negatives = () if set_pair else [name for name in names if NEGATIVE.fullmatch(name)]
+    return settings.text or texts[0], *(set_pair or texts[1:]), *negatives
+
+
+def _find_kind(rows: Sequence[Row], label: str, pair: tuple[str, str]) -> Kind:
+    """Return what a label is: several numbers are scores, names are labels; lists, such as answers, are neither."""
+    values = [value for value in (row.cells.get(label) for row in rows) if value not in (None, "")]
+    if any(isinstance(value, (list, dict)) for value in values):
+        return "pairs"
+    distinct = {_label_name(value, pair) for value in values}
+    if len(distinct) < 2:
+        raise TaskError(
+            f"{rows[0].where}: all rows have the same label in column {label!r}, so there is nothing to compare; "
+            "remove the column to train on pairs of similar texts"
+        )
+    named = distinct <= {*SIMILAR, *DIFFERENT, *NEITHER} or not all(map(_is_number, distinct))
+    return "labelled" if named else "scored"
+
+
+def _label_name(label: Any, pair: tuple[str, str]) -> str:
+    """Return a label as a name in lower case: 1.0 is "1", and the hub's numbers have the names they stand for."""
+    spelled = str(label).strip().lower()
+    spelled = spelled.removesuffix(".0") if _is_number(spelled) else spelled
+    return ENTAILMENT.get((pair[0].lower(), pair[1].lower()), {}).get(spelled, spelled)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+class Pairs(Table):
+    """The rows of each split; a folder of raw text is a training split, one of SemEval's files a dev and test split."""
+
+    def __init__(self, config: FinetuneConfig, known: Known) -> None:
+        # Raw text takes a while, and each split reads the training file.
+        super().__init__(config, known, cache(lambda source: list(read_file(source, config))))
+
+    def find(self, split: Split) -> str | None:
+        found, folder = super().find(split), Path(self._data or "-").expanduser()
+        if found or not folder.is_dir():
+            return found
+        return str(folder) if bool(_sts_files(folder)) == (split != "train") else None
+
+
+def read_file(source: str, config: FinetuneConfig) -> Iterator[Row]:
+    """Read the rows of a table, SQuAD, SemEval's STS, or pairs of raw text."""
+    path = Path(source).expanduser()
+    if files := _sts_files(path):
+        return chain.from_iterable(map(_read_sts, files))
+    if (
+        path.is_file()
+        and ".json" in path.suffixes[-2:]
+        and SQUAD.match(next(read_chunks(Source(source, "jsonl")), b""))
+    ):
+        return _read_squad(source)
+    if path.exists() and _is_raw(source, config.table):
+        return islice(read_pairs(source, config.similarity.text_pairs), MOST)
+    return read_rows(source)
+
+
+def _is_raw(source: str, settings: TableConfig) -> bool:
+    """Return whether a source is text, or a table with a single column of text."""
+    if any(found.format == "text" for found in find_sources([source])[0]):
+        return True
+    names = [str(name) for row in islice(read_rows(source), 1) for name in row.cells]
+    has_text = len(names) == 1 or usual_column(names, TEXT_COLUMNS) is not None
+    return has_text and len(names) != 2 and not settings.pair and not usual_columns(names, ANCHORS)
+
+
+def _sts_files(path: Path) -> list[Path]:
+    """Return the files of SemEval's STS in a folder, or the file itself if it is one."""
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    return [file for file in files if STS.fullmatch(file.name)]
+
+
+def _read_sts(path: Path) -> Iterator[Row]:
+    """Read a file of SemEval's STS: a score, which may be missing, and two sentences, without a header."""
+    year = path.name.partition(".")[0]
+    for number, line in enumerate(read_lines(str(path)), 1):
+        cells = line.split("\t")
+        if len(cells) != 3:
+            raise TaskError(f"{path} line {number}: {len(cells)} fields; expected a score and two sentences")
+        named = dict(zip(("score", "sentence1", "sentence2"), cells, strict=True))
+        yield Row(f"{path} line {number}", named | {"year": year})
+
+
+def _read_squad(source: str) -> Iterator[Row]:
+    for question in read_questions(source):
+        cells = {"id": question.id, "question": question.question, "context": question.context}
+        yield Row(f"{source} question {question.id}", cells)

@@ -1,0 +1,66 @@
+"""Pairs of similar texts from raw text without labels."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from electra.config.tasks import TextPairs
+from electra.data.reading.records import Row
+from electra.data.reading.sentences import split_sentences
+from electra.data.reading.text import read_documents
+from electra.errors import TaskError
+
+SHORTEST, LONGEST = 20, 250  # characters of a passage; sentences are joined until it has this many
+TITLE = 80  # most characters of a title
+SECTION = 32  # passages of a document that are held out together
+MOST = 250_000  # pairs
+
+
+def read_pairs(source: str, kind: TextPairs | None) -> Iterator[Row]:
+    """Read documents, and yield pairs of one kind: a passage and the next, a title and its text, a passage twice.
+
+    By default, all pairs of the first two kinds, and passages without a neighbour twice.
+    """
+    text, documents, found = "", 0, 0
+    for part in read_documents([source]):
+        text = part.text if part.first else f"{text}\n{part.text}"
+        if part.last:
+            documents += 1
+            for pair in _pairs(text, f"{source} document {documents}", kind):
+                found += 1
+                yield pair
+    if not found:
+        advice = "use another similarity.text_pairs" if kind else f"passages have at least {SHORTEST} characters"
+        raise TaskError(f"{source}: no pairs of {kind or 'passages'}; {advice}")
+
+
+def _pairs(text: str, where: str, kind: TextPairs | None) -> Iterator[Row]:
+    first, _, rest = text.strip().partition("\n")
+    title = first.strip().strip("#= ")
+    titled = 0 < len(title) <= TITLE and title[-1] not in ".!?…。！？,;:" and bool(rest.strip())
+    passages = split_passages(rest if titled else text)
+    sections = [passages[start : start + SECTION] for start in range(0, len(passages), SECTION)]
+    for number, section in enumerate(sections):
+        pairs: list[tuple[str, str]] = []
+        if kind in ("titles", None) and titled and number == 0:
+            pairs.append((title, section[0]))
+        if kind in ("neighbours", None):
+            pairs += pairwise(section)
+        if kind == "dropout" or (kind is None and not pairs):
+            pairs += zip(section, section, strict=True)
+        for pair in pairs:
+            yield Row(where, {"text": pair[0], "like": pair[1], "section": f"{where} {number}"})
+
+
+def split_passages(text: str) -> list[str]:
+    """Split a text into passages: sentences of one paragraph, joined while they are short."""
+    passages: list[str] = []
+    for paragraph in text.split("\n"):
+        held = ""
+        for sentence in split_sentences(paragraph):
+            if held and len(held) + len(sentence) >= LONGEST:
+                passages.append(held)
+                held = ""
+            held = f"{held} {sentence}".strip()
+        if held:
+            passages.append(held)
+    return [passage for passage in passages if len(passage) >= SHORTEST]

@@ -1,0 +1,36 @@
+"""Retrieval: which place the right passages have when all passages are sorted by similarity to a query.
+
+Shapes: Q queries, P passages, H numbers in a vector.
+"""
+
+import math
+from collections.abc import Sequence
+from statistics import fmean
+
+import numpy as np
+
+BLOCK = 1024  # queries that are compared at a time
+CUT = 10  # places that count
+
+
+def find_ranks(queries: np.ndarray, passages: np.ndarray, right: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Return the places, from 1, of each query's right passages; of equally similar passages, right ones come last."""
+    found: list[list[int]] = []
+    for start in range(0, len(queries), BLOCK):
+        scores = queries[start : start + BLOCK] @ passages.T  # (BLOCK, P)
+        for row, wanted in zip(scores, right[start : start + BLOCK], strict=True):
+            found.append(sorted(int((row >= row[passage]).sum()) for passage in wanted))
+    return found
+
+
+def score_ranks(ranks: Sequence[Sequence[int]]) -> dict[str, float]:
+    """Return the mean recall at 1 and 10, reciprocal rank of the first right passage, and nDCG, both up to 10."""
+    gains = [1 / math.log2(place + 1) for place in range(1, CUT + 1)]
+    return {
+        "recall_1": fmean(sum(place <= 1 for place in places) / len(places) for places in ranks),
+        "recall_10": fmean(sum(place <= CUT for place in places) / len(places) for places in ranks),
+        "mrr_10": fmean(1 / places[0] if places[0] <= CUT else 0.0 for places in ranks),
+        "ndcg_10": fmean(
+            sum(gains[place - 1] for place in places if place <= CUT) / sum(gains[: len(places)]) for places in ranks
+        ),
+    }

@@ -1,0 +1,294 @@
+"""Sentence vectors: pairs of texts are compared by the cosine of their vectors.
+
+Shapes: B texts, N examples of G texts (B = N · G), L tokens, H hidden size.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from itertools import cycle
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from electra.config.finetune import FinetuneConfig
+from electra.data.reading.records import Row, find_column, read_lines, read_rows
+from electra.data.reading.sentences import split_sentences
+from electra.data.reading.sources import find_sources
+from electra.data.tokens.tokenizer import Tokenizer
+from electra.errors import TaskError
+from electra.model.body import Body
+from electra.model.networks import TaskNetwork
+from electra.model.sentences import ROLES, SentenceHead
+from electra.tasks.base import Batch, Defaults, Feature, Known, Notes, Output, Prediction, Served, Split, Task, encode
+from electra.tasks.shown import Block, Field, Headline, Shares
+from electra.tasks.similarity.files import ANCHORS, Columns, Pairs, Similar, find_columns, find_texts
+from electra.tasks.similarity.losses import contrast, of_sizes, rank
+from electra.tasks.similarity.passages import MOST
+from electra.tasks.similarity.retrieval import find_ranks, score_ranks
+from electra.tasks.table.detect import usual_columns
+from electra.tasks.texts.task import frame
+
+SIMCSE_DROPOUT = 0.1
+FLAT = 1e-6  # cosines that differ by less are the same
+Target = tuple[int, float]  # number of the text, score of its pair
+
+
+def serve(network: TaskNetwork) -> Served | None:
+    """Use a model of sentence-transformers."""
+    return Served("similarity", {"prompts": network.head.roles}) if isinstance(network.head, SentenceHead) else None
+
+
+class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
+    """Vectors of texts, trained on pairs, triplets, scored or labelled pairs, or raw text."""
+
+    title = "Compare"
+
+    def __init__(self, name: str, config: FinetuneConfig, known: Known) -> None:
+        self.name, self._settings, self._table_settings = name, config.similarity, config.table
+        self._config, self._table = config, Pairs(config, known)
+        self._pooling = config.similarity.pooling or "mean"
+        given = {"query": config.similarity.query_prompt or "", "passage": config.similarity.passage_prompt or ""}
+        self._prompts: dict[str, str] = given | known.get("prompts", {})
+        if config.similarity.text_pairs == "dropout":  # is all that makes the vectors of such a pair differ
+            self.defaults = Defaults(dropout=SIMCSE_DROPOUT)
+        self._detected: list[str] = []
+        self.metric = "spearman"
+        stored = known.get("columns") if "prompts" in known else None  # else of another family
+        self._columns = Columns(**stored) if stored else None  # of the training file
+        self._table.texts = known.get("texts", ())
+        if not known:
+            self._learn()
+
+    def _learn(self) -> None:
+        """Detect the columns of the training file and of the dev file, if there is one."""
+        rows = self._table.read_training_file()
+        columns = self._columns = find_columns(rows, self._table_settings)
+        self._table.texts = ("section",) if "section" in rows[0].cells else columns.texts
+        self._table.learn(rows)
+        examples = columns.read(rows, Notes(), training=True)
+        self.group = 2 if self._scored else max(len(example.texts) for example in examples)
+        on_dev = self._columns_of(self._table.read("dev", Notes()))
+        self.metric = "spearman" if on_dev.kind == "scored" else "ndcg_10"
+        kinds = {"scored": "pairs with a score", "labelled": "pairs with a label", "pairs": "pairs of similar texts"}
+        negatives = f", with up to {self.group - 2} negatives" if self.group > 2 else ""
+        self._detected = [str(columns), f"{kinds[columns.kind]}{negatives}"]
+        if self._table.texts != columns.texts:
+            rest = "; the rest of the text is not read" if len(rows) == MOST else ""
+            self._detected = [f"{len(rows):,} pairs of passages of raw text{rest}"]
+        if on_dev != columns:
+            self._detected.append(f"dev: {on_dev}, {kinds[on_dev.kind]}")
+
+    @property
+    def _scored(self) -> bool:
+        return self._columns is not None and self._columns.kind == "scored"
+
+    def _columns_of(self, rows: Sequence[Row]) -> Columns:
+        """Return the columns of the training file if these rows have them, or else detect them."""
+        columns = self._columns
+        if columns and {*columns.texts, columns.label or columns.text} <= rows[0].cells.keys():
+            return columns
+        return find_columns(rows, self._table_settings)
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return Field("Text"), Field("Compare with", "One sentence per line, or a text to search.", lines=8)
+
+    def example(self, texts: Sequence[str]) -> Similar:
+        lines = [line.strip() for line in texts[1].splitlines() if line.strip()]
+        sentences = lines if len(lines) > 1 else split_sentences(texts[1]) or [texts[1].strip()]
+        return Similar((texts[0].strip(), *sentences))
+
+    def show(self, texts: Sequence[str], prediction: Prediction) -> list[Block]:
+        similarities = prediction.get("similarities") or [prediction["similarity"]]
+        found = sorted(zip(similarities, self.example(texts).texts[1:], strict=True), reverse=True)
+        rows = [(text, max(similarity, 0.0)) for similarity, text in found]
+        return [Headline(found[0][1]), Shares(rows, "Cosine of the vectors")]
+
+    def fits(self, network: TaskNetwork) -> bool:
+        return isinstance(network.head, SentenceHead)
+
+    def describe(self) -> dict[str, Any]:
+        columns = asdict(self._columns) if self._columns else None
+        found = {"prompts": self._prompts, "columns": columns, "texts": list(self._table.texts)}
+        return found | self._table.describe()
+
+    def detected(self) -> list[str]:
+        return self._detected
+
+    def read(self, split: Split, notes: Notes) -> list[Similar]:
+        rows = self._table.read(split, notes)
+        columns = self._columns_of(rows)
+        examples = columns.read(rows, notes, training=split == "train")
+        if split == "test" and self._scored and columns.kind == "pairs":  # hidden scores
+            return [example._replace(ranked=False) for example in examples]
+        return examples
+
+    def inputs(self, source: str, notes: Notes) -> Iterator[Similar]:
+        """Read lines with one text, for its vector, or more, separated by tabs, to compare; or a table of them."""
+        if find_sources([source])[0][0].format == "text":
+            for number, line in enumerate(read_lines(source), 1):
+                texts = tuple(text.strip() for text in line.split("\t"))
+                if not all(texts):
+                    raise TaskError(f"{source} line {number}: a text is empty")
+                yield Similar(texts)
+            return
+        for row in read_rows(source):
+            names = list(row.cells)
+            if self._table_settings.pair or len(names) == 2 or usual_columns(names, ANCHORS):
+                text, *pair = find_texts([row], self._table_settings)
+                for example in Columns("pairs", text, tuple(pair)).read([row], notes):
+                    yield example._replace(ranked=False)
+            else:
+                yield Similar((str(row.cells[find_column(row.cells, self._table_settings.text, row.where)]),))
+
+    def features(
+        self, examples: Sequence[Similar], tokenizer: Tokenizer, max_length: int, notes: Notes, training: bool
+    ) -> list[Feature[Target]]:
+        """Frame each text as [CLS] text [SEP]: for training in groups, otherwise each different text once.
+
+        An example with fewer negatives than others is given some of theirs, so that all groups have the same size.
+        """
+        prompted = self._prompted(examples)
+        encodings = tokenizer.encode(prompted)
+        notes.add("truncated texts", sum(len(encoding.ids) > max_length - 2 for encoding in encodings))
+        framed = {
+            text: frame([encoding.ids[: max_length - 2]], tokenizer)
+            for text, encoding in zip(prompted, encodings, strict=True)
+        }
+        if not training:
+            return [Feature(example, *framed[text]) for text, example in prompted.items()]
+        numbers: dict[str, int] = {}
+        spare = cycle([text for example in examples for text in example.texts[2:] or example.texts[1:2]])
+        features = []
+        for number, example in enumerate(examples):
+            texts = (*example.texts, *(next(spare) for _ in range(self.group - len(example.texts))))
+            for text, key in zip(texts, self._keys(texts), strict=True):
+                target = numbers.setdefault(text, len(numbers)), example.score or 0.0
+                features.append(Feature(number, *framed[key], target))
+        return features
+
+    def _keys(self, texts: Sequence[str]) -> list[str]:
+        """Return the texts of an example with their prompts."""
+        return [self._prompts["query"] + texts[0], *(self._prompts["passage"] + text for text in texts[1:])]
+
+    def _prompted(self, examples: Sequence[Similar]) -> dict[str, int]:
+        """Return each different text with its prompt, and the first example that has it."""
+        found: dict[str, int] = {}
+        for number, example in enumerate(examples):
+            for key in self._keys(example.texts):
+                found.setdefault(key, number)
+        return found
+
+    def head(self, encoder: Body) -> SentenceHead:
+        width = encoder.config.hidden_size
+        if larger := [size for size in self._settings.sizes if size >= width]:
+            raise TaskError(f"similarity.sizes has {larger[0]}, but vectors of this model have {width} numbers")
+        prompts = {ROLES[role][0]: prompt for role, prompt in self._prompts.items() if prompt}
+        return SentenceHead(encoder.config, self._pooling, prompts)
+
+    @property
+    def recordable(self) -> bool:
+        return self._config.batch_size * self.group <= self._settings.chunk
+
+    def states(self, encoder: Body, head: SentenceHead, batch: Batch) -> Tensor:
+        """Return the vectors (B, H); those of a large batch are computed in chunks of similar length.
+
+        In training, the backward pass computes a chunk's activations again: memory does not grow with the batch, and
+        the gradient is that of the complete batch (gradient caching; Gao et al. 2021).
+        """
+
+        def vectors(ids: Tensor, attention: Tensor, types: Tensor) -> Tensor:
+            return read(encoder(ids, attention, types), attention)
+
+        read: Callable[[Tensor, Tensor], Tensor] = head
+        inputs = batch["ids"], batch["attention"], batch["types"]
+        if len(batch["ids"]) <= self._settings.chunk or not torch.is_grad_enabled():
+            return read(encode(encoder, batch), batch["attention"])
+        lengths = batch["attention"].sum(1)
+        order = lengths.argsort(descending=True)
+        parts = []
+        for rows in torch.split(order, self._settings.chunk):
+            chosen = (part[rows, : int(lengths[rows[0]].clamp(min=1))] for part in inputs)
+            parts.append(checkpoint(vectors, *chosen, use_reentrant=False))
+        return torch.cat(parts)[order.argsort()]
+
+    def batch(self, features: Sequence[Feature[Target]], rows: int, length: int) -> Batch:
+        """Return (rows,) the number of each text, and the score of its pair."""
+        texts, scores = torch.full((rows,), -1), torch.zeros(rows)
+        for row, feature in enumerate(features):
+            texts[row], scores[row] = feature.target or (-1, 0.0)
+        return {"texts": texts, "scores": scores}
+
+    def loss(self, head: SentenceHead, hidden: Tensor, batch: Batch) -> Tensor:
+        """Return the loss of vectors (B, H)."""
+        texts, scores, weights = (batch[name].view(-1, self.group) for name in ("texts", "scores", "weights"))
+        compare, targets = (rank, scores[:, 0]) if self._scored else (contrast, texts)
+
+        def loss(vectors: Tensor) -> Tensor:
+            return compare(vectors, targets, weights[:, 0], self._settings.temperature)
+
+        return of_sizes(loss, hidden.view(len(texts), self.group, -1), self._settings.sizes)
+
+    def outputs(self, head: SentenceHead, hidden: Tensor, batch: Batch) -> Batch:
+        return {"vectors": hidden}
+
+    def predictions(
+        self, examples: Sequence[Similar], features: Sequence[Feature[Target]], outputs: Sequence[Output]
+    ) -> list[Prediction]:
+        """Return similarities, also the places of right passages among all; of a single text, its vector."""
+        places = {key: place for place, key in enumerate(self._prompted(examples))}
+        vectors = np.stack([output["vectors"] for output in outputs])
+        units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(1e-12)
+        ranks = self._ranks(examples, places, units)
+        found = []
+        for example in examples:
+            first, *others = (places[key] for key in self._keys(example.texts))
+            named = {} if example.id is None else {"id": example.id}
+            similarities = (units[others] @ units[first]).tolist()
+            if not others:
+                found.append(named | {"vector": vectors[first].tolist()})
+            elif example.ranked:
+                found.append(named | {"similarity": similarities[0], "ranks": ranks[example.texts[0]]})
+            else:
+                several = {"similarities": similarities} if len(others) > 1 else {"similarity": similarities[0]}
+                found.append(named | several)
+        return found
+
+    def _ranks(self, examples: Sequence[Similar], places: dict[str, int], units: np.ndarray) -> dict[str, list[int]]:
+        """Return the places of the right passages of each query among the passages of all examples."""
+        keys = [self._keys(example.texts) for example in examples if example.ranked]
+        passages = list(dict.fromkeys(places[key] for _, *others in keys for key in others))
+        numbers = {place: number for number, place in enumerate(passages)}
+        right: dict[str, dict[int, None]] = {}
+        for example, (_, second, *_others) in zip((one for one in examples if one.ranked), keys, strict=True):
+            right.setdefault(example.texts[0], {})[numbers[places[second]]] = None
+        queries = [places[self._keys([text])[0]] for text in right]
+        ranks = find_ranks(units[queries], units[passages], [list(wanted) for wanted in right.values()])
+        return dict(zip(right, ranks, strict=True))
+
+    def score(self, examples: Sequence[Similar], predictions: Sequence[Prediction]) -> dict[str, float]:
+        """Score retrieval, or correlations of scores: their means over the groups, and those of each group."""
+        from electra.tasks.texts.metrics import pearson, spearman
+
+        pairs = list(zip(examples, predictions, strict=True))
+        if examples[0].ranked:
+            ranks = {example.texts[0]: prediction["ranks"] for example, prediction in pairs}
+            return score_ranks(list(ranks.values()))
+        scores: dict[str, dict[str, float]] = {}
+        for group in dict.fromkeys(example.group for example in examples):
+            chosen = [pair for pair in pairs if pair[0].group == group]
+            truth, guess = zip(*((example.score, found["similarity"]) for example, found in chosen), strict=True)
+            scores[group] = {"spearman": spearman(truth, guess), "pearson": pearson(truth, guess)}
+        means = {name: fmean(found[name] for found in scores.values()) for name in ("spearman", "pearson")}
+        return means | {f"spearman_{group}": found["spearman"] for group, found in scores.items() if group}
+
+    def is_constant(self, examples: Sequence[Similar], predictions: Sequence[Prediction]) -> bool:
+        values = [prediction["similarity"] for prediction in predictions]
+        return len(values) > 1 and max(values) - min(values) < FLAT
+
+    def is_labelled(self, example: Similar) -> bool:
+        return example.ranked or example.score is not None

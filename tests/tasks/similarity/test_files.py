@@ -1,0 +1,139 @@
+import json
+
+import pytest
+from tests.tasks.similarity.conftest import write
+
+from electra.errors import DataError, TaskError
+from electra.recipes.evaluate import evaluate
+from electra.tasks.base import Notes
+from electra.tasks.similarity.files import Similar
+
+PAIRS = [{"query": "the cat", "answer": "a cat"}, {"query": "the dog", "answer": "a dog"}]
+NLI = [
+    {"premise": "the cat sat", "hypothesis": "a cat", "label": "entailment"},
+    {"premise": "the cat sat", "hypothesis": "a dog", "label": "contradiction"},
+    {"premise": "the cat sat", "hypothesis": "a mat", "label": "neutral"},
+    {"premise": "the chef", "hypothesis": "soup", "label": "contradiction"},
+]
+
+
+def read(task, split="train"):
+    notes = Notes()
+    return task.read(split, notes), dict(notes.counts)
+
+
+@pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet"])
+def test_pairs_are_read_from_any_table(make_task, tmp_path, ending):
+    write(tmp_path / f"train{ending}", PAIRS)
+    write(tmp_path / f"dev{ending}", PAIRS[:1])
+    task = make_task(f"data={tmp_path}")
+    assert read(task)[0] == [Similar(("the cat", "a cat"), ranked=True), Similar(("the dog", "a dog"), ranked=True)]
+    assert task.detected() == ["table.text=query table.pair=answer", "pairs of similar texts"]
+
+
+def test_a_cell_may_hold_several_texts(make_task, tmp_path):
+    rows = [{"query": "the cat", "pos": ["a cat", "cat"], "neg": ["dog", "mat"]}, {"query": "x", "pos": "y", "neg": []}]
+    for split in ("train", "dev"):
+        write(tmp_path / f"{split}.jsonl", rows)
+    examples = read(make_task(f"data={tmp_path}"))[0]
+    assert [example.texts for example in examples] == [
+        ("the cat", "a cat", "dog", "mat"),
+        ("the cat", "cat", "dog", "mat"),
+        ("x", "y"),
+    ]
+
+
+def test_columns_can_be_set_by_hand(make_task, tmp_path):
+    rows = [{"title": n, "x": f"cat {n}", "y": "a dog", "z": "mat", "v": n % 3} for n in range(9)]
+    write(tmp_path / "t.csv", rows)
+    task = make_task(f"data={tmp_path / 't.csv'}", "table.text=x", "table.pair=y,z")
+    assert read(task)[0][0] == Similar(("cat 0", "a dog", "mat"), ranked=True)
+    task = make_task(f"data={tmp_path / 't.csv'}", "table.text=x", "table.pair=y", "table.label=v")
+    assert (task.metric, read(task)[0][2].score) == ("spearman", 2.0)
+
+
+@pytest.mark.parametrize("numbers", [False, True])
+def test_different_texts_become_negatives(make_task, tmp_path, numbers):
+    names = ("entailment", "neutral", "contradiction")
+    rows = [row | {"label": names.index(row["label"])} for row in NLI] if numbers else NLI
+    for split in ("train", "dev"):
+        write(tmp_path / f"{split}.jsonl", rows)
+    task = make_task(f"data={tmp_path}")
+    cat = Similar(("the cat sat", "a cat", "a dog"), ranked=True)
+    alone = Similar(("the chef", "the chef", "soup"), ranked=True)
+    neither = {"rows neither similar nor different, skipped": 1}
+    assert read(task) == ([cat, alone], neither)
+    seen = {"rows are also in the training data": 4, "texts with only different ones, not searched for": 1}
+    assert read(task, "dev") == ([cat], neither | seen)
+
+
+def test_squad_and_semeval_are_read_as_published(make_task, fresh, tmp_path):
+    (tmp_path / "squad").mkdir()
+    qas = [{"id": f"{n}", "question": f"{n} ate it", "answers": [{"text": "cat", "answer_start": 4}]} for n in (1, 2)]
+    content = {"version": "1.1", "data": [{"title": "x", "paragraphs": [{"context": "the cat sat", "qas": qas}]}]}
+    for split in ("train", "dev"):
+        (tmp_path / "squad" / f"{split}-v1.1.json").write_text(json.dumps(content))
+    task = make_task(f"data={tmp_path / 'squad'}")
+    assert read(task)[0] == [Similar((f"{n} ate it", "the cat sat"), ranked=True, id=str(n)) for n in (1, 2)]
+    (tmp_path / "sts").mkdir()
+    for year in (2012, 2015):
+        lines = ["4.5\tthe cat\ta cat", "\tit was\tgood", "0\tthe cat\ta dog", "1.0\tthe dog\ta mat"]
+        (tmp_path / "sts" / f"{year}.x.test.tsv").write_text("\n".join(lines) + "\n")
+    write(tmp_path / "train.csv", [{"a": "the cat", "b": "a cat"}, {"a": "the dog", "b": "dog"}])
+    from electra.model.bodies import build_body
+    from electra.model.networks import TaskNetwork
+    from electra.model.pretrained import load
+    from electra.model.task_model import TaskModel, write_task_model
+
+    start = load(fresh)
+    network = TaskNetwork(start.encoder, task.head(build_body(start.encoder.config)))
+    write_task_model(TaskModel(network, start.tokenizer, {}), tmp_path / "model")
+    found = evaluate(tmp_path / "model", [f"data={tmp_path / 'sts'}"])
+    assert list(found.metrics) == ["spearman", "pearson", "spearman_2012", "spearman_2015"]
+    assert (len(found.predictions), found.notes) == (6, {"rows without a score, skipped": 2})
+
+
+@pytest.mark.parametrize("kind", [None, "neighbours", "titles", "dropout"])
+def test_raw_text_becomes_pairs(make_task, tmp_path, kind):
+    passages = [f"This is sentence number {n} of the text about cats." for n in range(8)]
+    for name in "ab":
+        (tmp_path / f"{name}.txt").write_text("# All about cats\n" + f" {name}\n".join(passages) + "\n")
+    task = make_task(f"data={tmp_path}", *([f"similarity.text_pairs={kind}"] if kind else []))
+    examples, dev = read(task)[0], read(task, "dev")[0]
+    counts = {None: 8, "neighbours": 7, "titles": 1, "dropout": 8}
+    assert (len(examples), len(dev)) == (counts[kind], counts[kind])  # one document is held out
+    pairs = [example.texts for example in examples]
+    assert (("All about cats", passages[0] + f" {pairs[0][1][-1]}") in pairs) == (kind in (None, "titles"))
+    assert all(one == two for one, two in pairs) == (kind == "dropout")
+    assert (task.metric, task.detected()) == ("ndcg_10", [f"{2 * counts[kind]} pairs of passages of raw text"])
+
+
+def test_a_table_of_documents_is_raw_text(make_task, tmp_path):
+    text = "The cat sat on the mat all day. " * 20
+    write(tmp_path / "t.jsonl", [{"id": n, "text": f"{n} {text}", "url": "x"} for n in range(4)])
+    write(tmp_path / "dev.jsonl", PAIRS)
+    task = make_task(f"data={tmp_path / 't.jsonl'}", f"dev_file={tmp_path / 'dev.jsonl'}")
+    assert all(250 > len(text) > 100 for example in read(task)[0] for text in example.texts)
+    assert read(task, "dev")[0][0].texts == ("the cat", "a cat")
+
+
+@pytest.mark.parametrize(
+    ("rows", "keys", "message"),
+    [
+        ([*PAIRS, {"query": " ", "answer": "x"}], [], "line 3: the text in column 'query' is empty"),
+        ([row | {"label": 1} for row in PAIRS], [], "all rows have the same label in column 'label'"),
+        ([row | {"label": word} for row, word in zip(PAIRS, "xy", strict=True)], [], "unknown label 'x' in column"),
+        ([row | {"label": "no"} for row in PAIRS], ["table.label=label"], "all rows have the same label"),
+        (NLI[1:], [], "no row has a label of similar texts"),
+        ([row | {"score": s} for row, s in zip(PAIRS, ("1.5", "inf"), strict=True)], [], "'inf' is not a number"),
+        (PAIRS, ["table.pair=answr"], "no column 'answr' .table.pair.; did you mean answer"),
+        ([{"x": "a", "y": "b", "z": "c"}] * 2, [], "which columns hold the two texts"),
+        ([{"anchor": "a", "positive": {"x": 1}}] * 2, [], "a record instead of a text in column 'positive'"),
+    ],
+)
+def test_invalid_rows_are_one_line(make_task, tmp_path, rows, keys, message):
+    for split in ("train", "dev"):
+        write(tmp_path / f"{split}.jsonl", rows)
+    with pytest.raises((TaskError, DataError), match=message) as caught:
+        make_task(f"data={tmp_path}", *keys)
+    assert "\n" not in str(caught.value)

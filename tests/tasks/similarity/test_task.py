@@ -1,0 +1,183 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from tests.tasks.similarity.conftest import scored_rows, write
+from transformers import AutoModel
+
+import electra
+from electra.config.load import load_finetune_config
+from electra.errors import TaskError
+from electra.model.bodies import build_body
+from electra.playground.forms import answer
+from electra.recipes.evaluate import evaluate, load_tuned, predict
+from electra.tasks.base import Notes
+from electra.tasks.batches import make_batch
+from electra.tasks.build import build_task
+from electra.tasks.similarity import task as module
+from electra.tasks.similarity.files import Similar
+
+FAST = ["epochs=5", "batch_size=24", "learning_rate=2e-3", "layer_decay=1.0", "optimizer=adamw", "max_length=12"]
+TEXTS = ["the cat sat on a mat", "a dog", "the chef ate soup and then it was good"]
+
+
+@pytest.fixture(scope="module")
+def tuned(fresh, tmp_path_factory) -> Path:
+    """A run on scored pairs, with prompts."""
+    folder = tmp_path_factory.mktemp("similarity")
+    write(folder / "train.csv", scored_rows(120, seed=0))
+    write(folder / "dev.csv", scored_rows(60, seed=1))
+    write(folder / "test.csv", [{"sentence1": "the cat", "sentence2": "a cat"}])
+    prompts = ["similarity.query_prompt='the '", "similarity.passage_prompt='a '"]
+    keys = [f"data={folder}", f"model={fresh}", f"out={folder / 'run'}", *FAST, *prompts]
+    electra.finetune(load_finetune_config("similarity", keys))
+    return folder / "run"
+
+
+def gradient(task, body, head, batch, seed=0):
+    torch.manual_seed(seed)
+    loss = task.loss(head, task.states(body, head, batch), batch)
+    return [loss, *torch.autograd.grad(loss, list(body.parameters()), allow_unused=True)]
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_gradient_caching_has_the_gradient_of_the_complete_batch(
+    make_task, tiny_config, tokenizer, tmp_path, monkeypatch, dropout
+):
+    write(tmp_path / "train.csv", scored_rows(20, seed=0))
+    plain, cached = (make_task(f"data={tmp_path / 'train.csv'}", f"similarity.chunk={size}") for size in (40, 7))
+    assert not make_task(f"data={tmp_path / 'train.csv'}", "batch_size=4", "similarity.chunk=7").recordable
+    assert make_task(f"data={tmp_path / 'train.csv'}", "batch_size=4", "similarity.chunk=8").recordable
+    torch.manual_seed(0)
+    shape = tiny_config.model.model_copy(update={"dropout": dropout, "attention_dropout": dropout})
+    body = build_body(shape).train()
+    head = plain.head(body)
+    examples = plain.read("train", Notes())
+    features = plain.features(examples, tokenizer, 12, Notes(), training=True)
+    batch = make_batch(plain, features, len(features) + 2, 12, tokenizer.pad_id)
+    found = gradient(cached, body, head, batch)
+    if dropout:  # the same chunks, all in memory; whole, other numbers would be dropped
+        monkeypatch.setattr(module, "checkpoint", lambda encode, *inputs, use_reentrant: encode(*inputs))
+        plain = cached
+    for ours, expected in zip(found, gradient(plain, body, head, batch), strict=True):
+        torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_similarity_is_learned_and_predicted(tuned, tmp_path):
+    found = evaluate(tuned)
+    assert found.metrics["spearman"] > 0.6  # at most about 0.75: five pairs of six have the same score
+    assert found.metrics == pytest.approx(json.loads((tuned / "results.json").read_text())["median"])
+    hidden = evaluate(tuned, split="test")
+    assert (hidden.metrics, list(hidden.predictions[0])) == ({}, ["similarity"])
+    (tmp_path / "new.txt").write_text("the cat\ta cat\ta dog\nthe chef\n")
+    pair, vector = predict(tuned, tmp_path / "new.txt")
+    assert pair["similarities"][0] > pair["similarities"][1]
+    assert len(vector["vector"]) == 128
+
+
+def test_the_folder_is_one_of_sentence_transformers(tuned, tmp_path):
+    electra.export(tuned, tmp_path / "hf")
+    ours = electra.load(tuned)
+    for folder in (tuned / "model", tmp_path / "hf"):
+        theirs = SentenceTransformer(str(folder), device="cpu")
+        assert theirs.max_seq_length == 12
+        np.testing.assert_allclose(ours.encode(TEXTS), theirs.encode(TEXTS), atol=1e-6)
+        np.testing.assert_allclose(ours.encode(TEXTS, prompt="query"), theirs.encode_query(TEXTS), atol=1e-6)
+        np.testing.assert_allclose(ours.encode(TEXTS, prompt="document"), theirs.encode_document(TEXTS), atol=1e-6)
+        _, report = AutoModel.from_pretrained(folder, output_loading_info=True)
+        assert not any(report.values()), report
+    assert "SentenceTransformer(FOLDER)" in (tmp_path / "hf" / "README.md").read_text()
+    (prediction,) = load_tuned(tuned).predict([Similar(("cat", "dog"))], Notes())
+    query, passage = (theirs.encode(text, prompt_name=name) for text, name in (("cat", "query"), ("dog", "document")))
+    assert prediction["similarity"] == pytest.approx(float(query @ passage), abs=1e-5)
+
+
+def test_a_model_of_sentence_transformers_is_imported_with_all_its_settings(tuned, tmp_path):
+    theirs = SentenceTransformer(str(tuned / "model"), device="cpu")
+    theirs[1].pooling_mode = "cls"
+    del theirs[2]
+    theirs.prompts, theirs.max_seq_length = {"clustering": "it was "}, 9
+    theirs.default_prompt_name, theirs.similarity_fn_name = "clustering", "dot"
+    theirs.save(str(tmp_path / "theirs"))
+    electra.import_model(tmp_path / "theirs", tmp_path / "ours")
+    again = SentenceTransformer(str(tmp_path / "ours" / "model"), device="cpu")
+    np.testing.assert_allclose(again.encode(TEXTS), theirs.encode(TEXTS), atol=1e-6)
+    np.testing.assert_allclose(electra.load(tmp_path / "ours").encode(TEXTS[:2]), theirs.encode(TEXTS[:2]), atol=1e-5)
+    assert (len(again), again.max_seq_length, again.prompts["clustering"]) == (2, 9, "it was ")
+    assert (again.default_prompt_name, again.similarity_fn_name) == ("clustering", "dot")
+    start = load_finetune_config("similarity", [f"data={tuned.parent}", f"model={tmp_path / 'ours'}"])
+    assert electra.recipes.tuning.prepare(start).config.similarity.pooling == "first"
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        (
+            "modules.json",
+            [{"type": "x.Transformer", "path": ""}, {"type": "x.Dense", "path": ""}],
+            "Transformer, Dense",
+        ),
+        ("modules.json", {}, "not a file of sentence-transformers"),
+        ("1_Pooling/config.json", {"pooling_mode_max_tokens": True}, "pools by pooling_mode_max_tokens"),
+        ("1_Pooling/config.json", {"include_prompt": False}, "leaves prompts out"),
+        ("sentence_bert_config.json", {"do_lower_case": True}, "do_lower_case is not supported"),
+    ],
+)
+def test_settings_that_would_change_the_vectors_are_refused_in_one_line(tuned, tmp_path, file, content, message):
+    import shutil
+
+    from electra.errors import CheckpointError
+
+    folder = shutil.copytree(tuned / "model", tmp_path / "model")
+    for sums in (folder / "checksums.json", folder / "1_Pooling" / "checksums.json"):
+        sums.unlink()
+    (folder / file).write_text(json.dumps(content))
+    with pytest.raises(CheckpointError, match=message):
+        electra.load(folder)
+
+
+def test_the_form_finds_the_nearest_sentence(tuned):
+    model = load_tuned(tuned)
+    assert model.task.title == "Compare"
+    html = answer(model, ["the cat was good", "a soup and soup. a cat and cat. a mat and mat."])
+    assert 'class="answer" role="status">a cat and cat.<' in html
+    assert html.count('scope="row"') == 3
+    assert 'role="status">a dog<' in answer(model, ["the cat", "a dog"])
+
+
+def test_negatives_fill_groups_of_one_size(make_task, tokenizer, tmp_path):
+    rows = [
+        {"anchor": "the cat", "positive": "a cat", "negative": ["a dog", "a mat"]},
+        {"anchor": "the dog", "positive": "a dog", "negative": ["soup"]},
+        {"anchor": "the chef", "positive": "chef", "negative": ["it", "meal"]},
+    ]
+    write(tmp_path / "train.jsonl", rows)
+    write(tmp_path / "dev.jsonl", rows)
+    task = make_task(f"data={tmp_path}")
+    assert (task.group, task.metric) == (4, "ndcg_10")
+    examples = task.read("train", Notes())
+    features = task.features(examples, tokenizer, 5, Notes(), training=True)
+    texts = [feature.target[0] for feature in features]
+    assert [feature.example for feature in features] == [0] * 4 + [1] * 4 + [2] * 4
+    assert (texts[2], texts[5], texts[7]) == (2, 2, 2)  # "a dog": a negative, a positive, a negative that was lent
+    notes = Notes()
+    assert len(task.features(examples, tokenizer, 3, notes, training=False)) == 10  # different texts
+    assert dict(notes.counts) == {"truncated texts": 6}
+
+
+def test_sizes_beyond_the_models_are_one_line(make_task, tiny_config, tmp_path):
+    write(tmp_path / "train.csv", scored_rows(20, seed=0))
+    task = make_task(f"data={tmp_path / 'train.csv'}", "similarity.sizes=[64,128]")
+    with pytest.raises(TaskError, match="sizes has 128, but vectors of this model have 128 numbers"):
+        task.head(build_body(tiny_config.model))
+
+
+def test_a_task_is_made_again_from_what_a_model_knows_of_it(make_task, tmp_path):
+    write(tmp_path / "train.csv", scored_rows(20, seed=0))
+    task = make_task(f"data={tmp_path / 'train.csv'}")
+    known = json.loads(json.dumps(task.describe()))
+    again = build_task(load_finetune_config("similarity", ["data=nowhere.csv"]), known)
+    assert again.describe() == task.describe()
