@@ -10,20 +10,22 @@ import pytest
 import electra
 from electra.data.cluster import connected
 from electra.data.corpus.build import build_corpus
+from electra.data.settings import Cleaning
+from electra.data.tokens.vocab import train_vocab
 from electra.errors import ClusterError, DataError
 from electra.recipes import evaluate
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # needs ray, which has warnings of its own
+pytestmark = pytest.mark.filterwarnings("ignore")  # ray has warnings of its own
 NODE = {"num_cpus": 1, "object_store_memory": 100_000_000}
 
 
 @pytest.fixture(scope="module")
 def nodes():
-    """A cluster on this machine: a head, and two nodes that may be lost."""
+    """A cluster on this machine: a head, and a node that may be lost."""
     from ray.cluster_utils import Cluster
 
     cluster = Cluster(initialize_head=True, head_node_args=NODE)
-    cluster.spare = [cluster.add_node(**NODE) for _ in range(2)]
+    cluster.spare = [cluster.add_node(**NODE)]
     yield cluster
     cluster.shutdown()
 
@@ -32,25 +34,69 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_corpus_built_while_a_node_is_lost_is_the_same_as_a_local_one(nodes, tokenizer, tmp_path):
-    text = "".join(f"the chef ate the soup {'and then it was good ' * (n % 7)}{n} .\n\n" for n in range(40_000))
-    (tmp_path / "text.txt").write_text(text)
-    settings = {"length": 16, "shard_characters": 200_000}
-    expected = build_corpus(tmp_path / "text.txt", tokenizer, out=tmp_path / "local", workers=0, **settings)
+def test_near_duplicates_are_removed_from_the_complete_text(nodes, tokenizer, tmp_path, monkeypatch):
+    monkeypatch.setattr("electra.data.reading.parts.BATCH_BYTES", 5_000)  # a file each
+    for number in range(6):
+        text = [f"{' '.join(str(n * k) for k in range(1, 40))} {'' if n % 3 else number}\n\n" for n in range(50)]
+        (tmp_path / f"{number}.txt").write_text("".join(text))
+    source = f"file://{tmp_path}/*.txt"
+    settings = {"length": 16, "shard_characters": 8_000, "cleaning": Cleaning(duplicates="near")}
+    expected = build_corpus(source, tokenizer, out=tmp_path / "local", workers=0, **settings)
+    built = build_corpus(source, tokenizer, out=tmp_path / "cluster", cluster=nodes.address, **settings)
+    assert expected.manifest.report["dropped"]["near duplicate"]["documents"] > 240
+    assert files(built.path) == files(expected.path)
+
+
+def test_a_vocabulary_of_the_text_that_nodes_read_is_that_of_a_local_one(nodes, tmp_path, monkeypatch):
+    monkeypatch.setattr("electra.data.reading.parts.BATCH_BYTES", 50_000)
+    monkeypatch.setattr("electra.data.tokens.vocab.PART_CHARACTERS", 20_000)
+    monkeypatch.setattr("electra.data.settings.SMALLEST_SAMPLE", 30_000)
+    for name in "ab":
+        text = [f"{name} chef{n} ate soup{n % 7} of {'the ' * (n % 9)}day\n\n" for n in range(3000)]
+        (tmp_path / f"{name}.txt").write_text("".join(text))
+    source, settings = f"file://{tmp_path}/*.txt", {"size": 300, "max_characters": 30_000}
+    train_vocab(source, out=tmp_path / "local", **settings)
+    train_vocab(source, out=tmp_path / "there", cluster=nodes.address, **settings)
+    assert files(tmp_path / "there") == files(tmp_path / "local")
+    with pytest.raises(ClusterError, match=r"a\.txt: it is not an address such as s3://bucket/text; copy it there, or"):
+        train_vocab(tmp_path / "a.txt", out=tmp_path / "other", cluster=nodes.address, **settings)
+
+
+@pytest.fixture
+def lose(nodes):
+    """Return a function for the progress of a build that kills a node once; another takes its place."""
     lost = []
 
     def lose(progress) -> None:
         if not lost:
             lost.append(nodes.spare.pop())
+            nodes.spare.append(nodes.add_node(**NODE))
             threading.Thread(target=nodes.remove_node, args=(lost[0],), kwargs={"allow_graceful": False}).start()
 
-    out = tmp_path / "cluster"
-    built = build_corpus(tmp_path / "text.txt", tokenizer, out=out, cluster=nodes.address, progress=lose, **settings)
+    yield lose
     assert lost
-    assert len(expected.manifest.splits["train"]) > 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("prefix", ["", "file://"])  # read here, or by the nodes
+def test_a_corpus_built_while_a_node_is_lost_is_the_same_as_a_local_one(
+    nodes, lose, tokenizer, tmp_path, monkeypatch, prefix
+):
+    monkeypatch.setattr("electra.data.reading.parts.BATCH_BYTES", 500_000)
+    text = [f"the chef ate the soup {'and then it was good ' * (n % 7)}{n % 4999} .\n\n" for n in range(40_000)]
+    (tmp_path / "text").mkdir()
+    for number in range(4):
+        (tmp_path / "text" / f"{number}.txt").write_text("".join(text[number::4]))
+    source = f"{prefix}{tmp_path}/text"
+    settings = {"length": 16, "shard_characters": 200_000, "cleaning": Cleaning(duplicates="exact")}
+    expected = build_corpus(source, tokenizer, out=tmp_path / "local", workers=0, **settings)
+    out = tmp_path / "cluster"
+    built = build_corpus(source, tokenizer, out=out, cluster=nodes.address, progress=lose, **settings)
+    assert len(expected.manifest.splits["train"]) > 5
     assert files(built.path) == files(expected.path)
 
 
+@pytest.mark.slow
 def test_a_suite_and_its_predictions_are_the_same_as_local_ones(
     nodes, tiny_folder, tasks_folder, tmp_path, monkeypatch
 ):
@@ -74,6 +120,7 @@ def fail(item: int) -> None:
     raise DataError(f"item {item} cannot be used")
 
 
+@pytest.mark.slow
 def test_an_error_of_a_call_is_that_of_a_local_one(nodes):
     with connected(nodes.address) as cluster, pytest.raises(DataError, match=r"^item 0 cannot be used$"):
         list(cluster.in_order(fail, range(3)))

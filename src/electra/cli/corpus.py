@@ -147,6 +147,4 @@ def _summary(path: str, manifest: "Manifest") -> str:
     if report["ignored_files"]:
         count, example = len(report["ignored_files"]), report["ignored_files"][0]
         lines.append(f"  skipped   {count} files that are not text or were already read, such as {example}")
-    if report["duplicates_beyond_memory"]:
-        lines.append("  duplicates were only searched in the first documents; more would not fit into memory")
     return "\n".join(lines)
