@@ -75,6 +75,12 @@ COMMANDS = [  # in an order in which each finds what it reads
         ("data/records", "tokenizer"),
         ("records",),
     ),
+    Command(
+        "corpus in storage",
+        f"{CORPUS.replace('--tokenizer ', '--tokenizer file://')} --workers 0 --out file://storage/corpus",
+        ("data/text.txt", "tokenizer"),
+        ("storage/corpus",),
+    ),
     Command("corpus --verify", "corpus corpus --verify --json", ("corpus",)),
     Command("corpus --show", "corpus corpus --show 3 --json", ("corpus",)),
     _pretrain("pretrain", "run", reads=("corpus",)),

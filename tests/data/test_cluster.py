@@ -5,6 +5,7 @@ import threading
 import time
 from pathlib import Path
 
+import fsspec
 import pytest
 
 import electra
@@ -62,6 +63,13 @@ def test_a_vocabulary_of_the_text_that_nodes_read_is_that_of_a_local_one(nodes, 
         train_vocab(tmp_path / "a.txt", out=tmp_path / "other", cluster=nodes.address, **settings)
 
 
+def test_a_node_that_cannot_read_the_text_is_named_before_any_work(nodes, tokenizer, tmp_path):
+    fsspec.filesystem("memory").pipe_file("/b/a.txt", b"the chef ate")  # in the memory of this process
+    with pytest.raises(ClusterError, match=r"^\S+: cannot read memory://b/a\.txt: "):
+        build_corpus("memory://b/a.txt", tokenizer, length=16, out=tmp_path / "out", cluster=nodes.address)
+    assert not (tmp_path / "out.partial").exists()
+
+
 @pytest.fixture
 def lose(nodes):
     """Return a function for the progress of a build that kills a node once; another takes its place."""
@@ -90,8 +98,15 @@ def test_a_corpus_built_while_a_node_is_lost_is_the_same_as_a_local_one(
     source = f"{prefix}{tmp_path}/text"
     settings = {"length": 16, "shard_characters": 200_000, "cleaning": Cleaning(duplicates="exact")}
     expected = build_corpus(source, tokenizer, out=tmp_path / "local", workers=0, **settings)
-    out = tmp_path / "cluster"
-    built = build_corpus(source, tokenizer, out=out, cluster=nodes.address, progress=lose, **settings)
+    settings |= {"out": tmp_path / "cluster", "cluster": nodes.address}
+
+    def stop(progress) -> None:
+        if (tmp_path / "cluster.partial" / "groups" / "00001.json").exists():
+            raise RuntimeError("power cut")
+
+    with pytest.raises(RuntimeError, match="power cut"):
+        build_corpus(source, tokenizer, progress=stop, **settings)
+    built = build_corpus(source, tokenizer, progress=lose, **settings)
     assert len(expected.manifest.splits["train"]) > 5
     assert files(built.path) == files(expected.path)
 
