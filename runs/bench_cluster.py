@@ -19,6 +19,7 @@ from electra.data.corpus.workers import available_cores
 from electra.data.settings import Cleaning
 from electra.data.tokens.tokenizer import load_tokenizer
 
+SHARD = 1 << 22  # characters of a group
 PAUSE = 3.0  # seconds, until the processes of the last build are gone
 
 
@@ -63,6 +64,7 @@ def main() -> None:
                     length=128,
                     out=f"{folder}/corpus",
                     cleaning=cleaning,
+                    shard_characters=SHARD,  # the last group is written after the last progress
                     workers=cores,
                     cluster=address,
                     progress=lambda progress, seen=seen: seen.append(cpu_seconds()),  # while its processes live

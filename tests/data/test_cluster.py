@@ -65,7 +65,7 @@ def test_a_vocabulary_of_the_text_that_nodes_read_is_that_of_a_local_one(nodes, 
 
 def test_a_node_that_cannot_read_the_text_is_named_before_any_work(nodes, tokenizer, tmp_path):
     fsspec.filesystem("memory").pipe_file("/b/a.txt", b"the chef ate")  # in the memory of this process
-    with pytest.raises(ClusterError, match=r"^\S+: cannot read memory://b/a\.txt: "):
+    with pytest.raises(ClusterError, match=r"^\S+: cannot read memory:///b/a\.txt: "):
         build_corpus("memory://b/a.txt", tokenizer, length=16, out=tmp_path / "out", cluster=nodes.address)
     assert not (tmp_path / "out.partial").exists()
 
