@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import fsspec
 import pytest
 from typer.testing import CliRunner
 
@@ -17,6 +18,8 @@ from electra.cli.commands import app
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
 SHORTER = {  # the same commands, in seconds
+    r"s3://": "memory://",
+    r" --cluster auto": "",
     r"^electra demo": "electra demo --minutes 0.1",
     r"--hours \S+(?= --init)": "--hours 1 --set train.steps=2 --set train.batch_size=4",
     r"--hours \S+(?! --set)": "--hours 1 --set train.steps=2 --set model.layers=1",
@@ -65,6 +68,8 @@ def run(command: str, shown: str) -> None:
 def world(tmp_path, tasks_folder, tiny_folder, monkeypatch) -> Path:
     """A folder with everything that the pages take for granted, in small."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ELECTRA_CACHE", str(tmp_path / "cache"))
+    fsspec.filesystem("memory").pipe_file("/bucket/text/a.txt", f"{ENGLISH}\n\n".encode() * 400)
     for name, text in {"my_texts": ENGLISH, "my_domain": ENGLISH, "korean": KOREAN, "japanese": JAPANESE}.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "a.txt").write_text(f"{text}\n\n" * 400)

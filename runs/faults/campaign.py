@@ -28,6 +28,7 @@ UNUSED = ("kernels", "__main__", "bench", "demo", "probe", "playground.page")  #
 ENVIRONMENT = {  # one thread, so that forks are safe; no GPU and no network
     **{"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1"},
     **{"COLUMNS": "80", "NO_COLOR": "1"},
+    "ELECTRA_CACHE": "cache",  # in the folder of the case
     "ONEDNN_JIT_PROFILE": "0",  # else oneDNN leaves a file in /tmp for each process
 }
 

@@ -75,6 +75,12 @@ COMMANDS = [  # in an order in which each finds what it reads
         ("data/records", "tokenizer"),
         ("records",),
     ),
+    Command(
+        "vocab in storage",
+        "vocab data/text.txt --size 300 --out file://storage/tokenizer",
+        ("data/text.txt",),
+        ("storage/tokenizer",),
+    ),
     Command("corpus --verify", "corpus corpus --verify --json", ("corpus",)),
     Command("corpus --show", "corpus corpus --show 3 --json", ("corpus",)),
     _pretrain("pretrain", "run", reads=("corpus",)),

@@ -2,12 +2,16 @@
 
 import errno
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a full disk, an exceeded quota, a file too large
 NO_MEMORY = re.compile(
     "out of memory|not enough memory|allocate memory|failed to map segment|start new thread", re.IGNORECASE
 )  # of CPUs and GPUs
 NO_HANDLES = re.compile("too many open files", re.IGNORECASE)  # also when a library is loaded
+
+EXTRAS = {"datasets": "text", "pyarrow": "text", "s3fs": "cloud", "gcsfs": "cloud"}  # of optional packages
 
 
 class ElectraError(Exception):
@@ -20,6 +24,14 @@ class ConfigError(ElectraError):
 
 class DataError(ElectraError):
     """A text, vocabulary or corpus cannot be used."""
+
+
+class StorageError(ElectraError):
+    """An address in object storage cannot be read or written."""
+
+
+class ClusterError(ElectraError):
+    """A cluster cannot be used, or lost too much of the work."""
 
 
 class CheckpointError(ElectraError):
@@ -61,3 +73,18 @@ def reason(problem: BaseException) -> str:
     said = getattr(problem, "strerror", None) or str(problem) or type(problem).__name__
     parts = ["not enough memory" if out_of_memory(problem) else said, remedy(problem)]
     return " ".join("; ".join(filter(None, parts)).split())
+
+
+@contextmanager
+def explained(name: str, begins: str, error: type[ElectraError]) -> Iterator[None]:
+    """Turn any error of a library into a one-line error about what has this name."""
+    try:
+        yield
+    except ElectraError:
+        raise
+    except ImportError as problem:
+        extra = next((EXTRAS[package] for package in EXTRAS if package in f"{problem.name} {problem}"), None)
+        hint = f"; run: pip install '.[{extra}]' in the checkout" if extra else ""
+        raise error(f"{name} needs a package that is not installed: {problem}{hint}") from None
+    except Exception as problem:  # every format and file system has its own errors
+        raise error(f"{begins}: {reason(problem)}") from None

@@ -4,12 +4,11 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option, echo
 
-from electra.cli.options import TEXTS, Column, Documents, Format, Heldout, Invalid, Json
+from electra.cli.options import TEXTS, Column, Documents, Format, Heldout, Invalid, Json, OnCluster
 from electra.data.files import to_json
 from electra.data.settings import Building, Cleaning, Controls, Cut, Duplicates, Reading, Unicode
 from electra.errors import DataError
@@ -35,6 +34,7 @@ def corpus(
     out: Annotated[str | None, Option(metavar="DIR", help="Corpus folder to write.")] = None,
     cut: Annotated[Cut, Option(help=CUTS)] = Building.cut,
     workers: Annotated[int | None, Option(min=0, max=256, help="Worker processes.  [default: one per core]")] = None,
+    cluster: OnCluster = None,
     seed: Annotated[int, Option(help="Random seed of --cut paper.")] = Building.seed,
     heldout: Heldout = Building.heldout,
     documents: Documents = Reading.documents,
@@ -58,14 +58,16 @@ def corpus(
     if tokenizer is None or length is None or out is None:
         raise DataError("to build a corpus, give --tokenizer, --length and --out")
     from electra.data.corpus.build import build_corpus
-    from electra.data.corpus.shards import MANIFEST
+    from electra.data.corpus.unfinished import check_place
 
     reading = Reading(documents, column, format, invalid)
     cleaning = Cleaning(unicode, controls, duplicates, min_characters, max_characters, max_repetition)
     building = Building(length, cut, seed, heldout, reading, cleaning)
-    existed = (Path(out).expanduser() / MANIFEST).is_file()
+    existed = check_place(out)
     with _bar() as progress:
-        built = build_corpus(sources, tokenizer, out=out, workers=workers, progress=progress, **vars(building))
+        built = build_corpus(
+            sources, tokenizer, out=out, workers=workers, cluster=cluster, progress=progress, **vars(building)
+        )
     echo(to_json(asdict(built.manifest)) if as_json else _summary(out, built.manifest))
     if existed and not as_json:
         echo("  already built from files with the same names and sizes; nothing was done")
@@ -145,6 +147,4 @@ def _summary(path: str, manifest: "Manifest") -> str:
     if report["ignored_files"]:
         count, example = len(report["ignored_files"]), report["ignored_files"][0]
         lines.append(f"  skipped   {count} files that are not text or were already read, such as {example}")
-    if report["duplicates_beyond_memory"]:
-        lines.append("  duplicates were only searched in the first documents; more would not fit into memory")
     return "\n".join(lines)

@@ -1,6 +1,5 @@
 """`electra export`: write a model as a Hugging Face folder, or for onnxruntime."""
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 from typer import Option, echo
@@ -15,7 +14,7 @@ EXAMPLES = (
 
 def export(
     model: Model,
-    out: Annotated[Path, Option(metavar="DIR", help="Folder to write; must not exist yet.")],
+    out: Annotated[str, Option(metavar="DIR", help="Folder to write; must not exist yet.")],
     precision: Annotated[
         Literal["float32", "bf16"], Option(help="Precision of the stored weights; bf16 halves the size.")
     ] = "float32",

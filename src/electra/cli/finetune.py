@@ -1,6 +1,5 @@
 """`electra finetune`: fine-tune a model on a task."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Option, echo
@@ -26,9 +25,10 @@ def finetune(
 ) -> None:
     """Fine-tune a model on a task. seeds=N trains with several seeds. Run the same command again to resume."""
     from electra.config.load import dump_config, load_finetune_config
+    from electra.data.storage import fetch_file, local_path
     from electra.training.run import check_moved
 
-    config = load_finetune_config(preset, overrides or [])
+    config = load_finetune_config(fetch_file(preset), overrides or [])
     check_moved(preset, overrides or [], config.out)
     if dry_run:
         from electra.recipes.tuning import prepare
@@ -36,7 +36,7 @@ def finetune(
 
         tuning = prepare(config)
         if config.out:
-            check_place(Path(config.out))
+            check_place(local_path(config.out))
         if as_json:
             echo(to_json({"config": tuning.config.model_dump(), "plan": _plan(tuning)}))
             return

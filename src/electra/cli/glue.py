@@ -2,12 +2,11 @@
 
 import statistics
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Option, echo
 
-from electra.cli.options import Json, Model, Quiet, TuningOverrides
+from electra.cli.options import Json, Model, OnCluster, Quiet, TuningOverrides
 from electra.data.files import to_json
 
 if TYPE_CHECKING:
@@ -22,12 +21,13 @@ EXAMPLES = (
 def glue(
     model: Model,
     data: Annotated[list[str], Option(metavar="DIR", help="Folder with the data of the tasks; repeatable.")],
-    out: Annotated[Path, Option(metavar="RUN", help="Folder for the runs of all tasks.")],
+    out: Annotated[str, Option(metavar="RUN", help="Folder for the runs of all tasks.")],
     overrides: TuningOverrides = None,
     task: Annotated[list[str] | None, Option(metavar="TASK", help="Run only this task; repeatable.")] = None,
     together: Annotated[
         int, Option(min=1, max=100, help="Tasks to run at once; useful if one does not fill the GPU.")
     ] = 1,
+    cluster: OnCluster = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Read the data, print the plan and exit.")] = False,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -50,7 +50,7 @@ def glue(
         _print(_planned(plan), plan.skipped)
         return
     with LiveLine(quiet) as line:
-        suite = run(model, data, out, overrides or [], task or [], [line], together)
+        suite = run(model, data, out, overrides or [], task or [], [line], together, cluster)
     if as_json:
         echo(to_json(asdict(suite)))
         return

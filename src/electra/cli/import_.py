@@ -1,6 +1,5 @@
 """`electra import`: convert a Hugging Face model to a run folder."""
 
-from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Option, echo
@@ -13,7 +12,7 @@ EXAMPLES = (
 
 def import_(
     source: Annotated[str, Argument(metavar="SOURCE", help="ELECTRA, BERT or ModernBERT folder, or hub name.")],
-    out: Annotated[Path, Option(metavar="DIR", help="Folder to write; must not exist yet.")],
+    out: Annotated[str, Option(metavar="DIR", help="Folder to write; must not exist yet.")],
     generator: Annotated[
         str | None,
         Option(metavar="SOURCE", help="Generator folder or hub name.  [default: SOURCE/generator if it exists]"),

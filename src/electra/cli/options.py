@@ -30,6 +30,9 @@ TunedModel = Annotated[
 Json = Annotated[bool, Option("--json", help="Print JSON instead of text.")]
 Quiet = Annotated[bool, Option("--quiet", help="Do not show progress.")]
 
+OnCluster = Annotated[
+    str | None, Option("--cluster", metavar="ADDRESS|auto", help="Ray cluster to run on.  [default: this machine]")
+]
 Cased = Annotated[bool, Option("--uncased/--cased", help="Lowercase the text or keep its case.")]
 Documents = Annotated[settings.Documents, Option(help="How documents are separated.")]
 Column = Annotated[str | None, Option(help="Column that holds the text.  [default: detected]")]

@@ -6,17 +6,19 @@ from shlex import quote
 from typer import echo
 
 
-def show_outcome(folder: Path) -> None:
+def show_outcome(out: str | Path) -> None:
     """Print the verdict on a run and the next command: its use only if it has learned something."""
     from electra.config.load import load_config
     from electra.config.objectives import Detecting
+    from electra.data.storage import inside, local_path
     from electra.model.sentences import MODULES
     from electra.recipes.verdict import verdict
 
-    run, found = quote(str(folder)), verdict(folder)
+    folder = local_path(out)
+    run, found = quote(str(out)), verdict(folder)
     if found:
-        echo(f"{folder}: {found.sentence}")
-    echo(f"{folder}: the model is in {folder / 'model'}")
+        echo(f"{out}: {found.sentence}")
+    echo(f"{out}: the model is in {inside(out, 'model')}")
     if found and found.learned == "nothing":
         echo(f"Next: electra report {run} --out report.html")
     elif (folder / "model" / MODULES).is_file():

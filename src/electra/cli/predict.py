@@ -7,7 +7,7 @@ from typing import Annotated
 
 from typer import Argument, Option, echo
 
-from electra.cli.options import TunedModel, TuningOverrides
+from electra.cli.options import OnCluster, TunedModel, TuningOverrides
 from electra.data.files import atomic_file, begins_otherwise, to_json
 from electra.errors import DataError
 
@@ -22,6 +22,7 @@ def predict(
     source: Annotated[str, Argument(metavar="FILE", help="Table, lines of text, or - for standard input.")],
     overrides: TuningOverrides = None,
     out: Annotated[Path | None, Option(metavar="FILE", help="File to write.  [default: standard output]")] = None,
+    cluster: OnCluster = None,
 ) -> None:
     """Apply a fine-tuned model to the examples of a file. Writes one line of JSON per example, in the same order."""
     from electra.recipes.evaluate import predict as run_over
@@ -32,7 +33,7 @@ def predict(
     notes = Notes()
     count = 0
     with atomic_file(out) if out else nullcontext(sys.stdout) as target:
-        for prediction in run_over(run, source, overrides or [], notes):
+        for prediction in run_over(run, source, overrides or [], notes, cluster):
             target.write(to_json(prediction, ensure_ascii=False) + "\n")
             count += 1
     if not count:

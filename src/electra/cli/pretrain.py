@@ -22,9 +22,10 @@ def pretrain(
 ) -> None:
     """Pre-train a model on a corpus. Run the same command again to resume."""
     from electra.config.load import dump_config, load_config
+    from electra.data.storage import fetch_file
     from electra.training.run import check_moved
 
-    config = load_config(preset, overrides or [])
+    config = load_config(fetch_file(preset), overrides or [])
     check_moved(preset, overrides or [], config.out)
     if dry_run:
         from electra.recipes.pretrain import check
@@ -35,6 +36,7 @@ def pretrain(
     from electra.training.progress import LiveLine
 
     with LiveLine(quiet) as line:
-        folder = run(config, [line])
+        run(config, [line])
     if os.environ.get("RANK", "0") == "0":  # only the first worker prints
-        show_outcome(folder)
+        assert config.out is not None
+        show_outcome(config.out)

@@ -1,6 +1,5 @@
 """`electra train`: train a model on text within a time budget."""
 
-from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Argument, Option, echo
@@ -18,7 +17,7 @@ EXAMPLES = (
 def train(
     sources: Annotated[list[str], Argument(metavar="TEXT", help="Files, folders, globs, URLs, or a hub dataset.")],
     hours: Annotated[float, Option(metavar="H", help="Wall-clock time for the entire run, such as 0.5 or 12.")],
-    out: Annotated[Path, Option(metavar="RUN", help="Run folder to write.")],
+    out: Annotated[str, Option(metavar="RUN", help="Run folder to write.")],
     overrides: Annotated[
         list[str] | None,
         Option("--set", metavar="KEY=VALUE", help="Config key to set, overriding the plan; repeatable."),
@@ -46,6 +45,7 @@ def train(
     Trains a vocabulary, builds a corpus, plans for the machine and the time, and pre-trains. With --init, continues a
     model instead. Run the same command again to resume. RUN/model is a Hugging Face folder.
     """
+    from electra.data.storage import local_path
     from electra.recipes.plan import describe
     from electra.recipes.train import planned
     from electra.recipes.train import train as run
@@ -56,12 +56,12 @@ def train(
     if dry_run:
         from electra.data.tokens.vocab import preview_vocab
 
-        plan, _ = planned(sources, out=out.expanduser(), **chosen)
+        plan, _ = planned(sources, out=local_path(out), **chosen)
         echo("\n".join(describe(plan)))
         if plan.trains_vocabulary:
             vocabulary = Vocabulary(plan.vocab_size, lowercase=lowercase, reading=Reading(invalid=invalid))
             echo(f"vocabulary  {preview_vocab(sources, vocabulary).kind} (judging by the first megabyte of text)")
         return
     with LiveLine(quiet) as live:
-        folder = run(sources, out=out, listeners=[live], say=echo, old_text=old_text or (), **chosen)
-    show_outcome(folder)
+        run(sources, out=out, listeners=[live], say=echo, old_text=old_text or (), **chosen)
+    show_outcome(out)

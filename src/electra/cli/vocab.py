@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option, echo
 
-from electra.cli.options import TEXTS, Cased, Column, Documents, Format, Invalid, Json
+from electra.cli.options import TEXTS, Cased, Column, Documents, Format, Invalid, Json, OnCluster
 from electra.data.files import to_json
 from electra.data.settings import Accents, Model, Reading, Vocabulary
 
@@ -37,6 +37,7 @@ def vocab(
     column: Column = Reading.column,
     format: Format = Reading.format,
     invalid: Invalid = Reading.invalid,
+    cluster: OnCluster = None,
     as_json: Json = False,
 ) -> None:
     """Train a vocabulary on text. The output is a tokenizer folder that Hugging Face loads."""
@@ -47,7 +48,7 @@ def vocab(
     reading = Reading(documents, column, format, invalid)
     wanted = Vocabulary(size, model, lowercase, accents, max_characters, reading)
     with Console(stderr=True).status(f"training a vocabulary of {size:,} pieces"):
-        train_vocab(sources, out=out, **vars(wanted))
+        train_vocab(sources, out=out, cluster=cluster, **vars(wanted))
     report = read_report(out)
     echo(to_json(asdict(report), ensure_ascii=False) if as_json else _summary(out, report))
 

@@ -1,6 +1,7 @@
 """Import from and export to Hugging Face folders, and check that nothing changed on the way."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -12,9 +13,10 @@ from electra.config.bodies import ModelConfig
 from electra.config.load import dump_config, load_config, preset_names
 from electra.config.objectives import ElectraObjective, MaskedLMGenerator, MLMObjective
 from electra.config.schema import PretrainConfig
-from electra.data.checksums import write_checksums
+from electra.data.checksums import CHECKSUMS, write_checksums
 from electra.data.files import atomic_folder, write_json
 from electra.data.reading.hub import locate
+from electra.data.storage import is_remote, local_path, working_copy
 from electra.errors import CheckpointError, ConfigError
 from electra.model.huggingface import (
     FILES,
@@ -53,7 +55,7 @@ def export(
     model = load(source, device="cpu")
     for network in filter(None, (model.network, model.generator)):
         network.to(dtype).float()
-    with atomic_folder(Path(out)) as folder:
+    with _new_folder(out, CHECKSUMS) as folder:
         place = find_folder(source)
         facts = training_facts(place.parent)
         found = "reads back with equal logits"
@@ -64,7 +66,7 @@ def export(
         else:
             write_model(model, folder, dtype, facts)
     say(found if precision == "float32" else f"{found} (of the weights rounded to {precision})")
-    return Path(out)
+    return local_path(out)
 
 
 def import_model(source: str | Path, out: str | Path, generator: str | Path | None = None) -> Pretrained:
@@ -75,19 +77,28 @@ def import_model(source: str | Path, out: str | Path, generator: str | Path | No
         if not isinstance(network, MaskedLM):
             raise CheckpointError(f"{generator} is not a generator: it has no masked-LM head")
         model = Pretrained(model.network, model.tokenizer, network)
-    write_start(model, Path(out), read_task(find_folder(source)))
+    write_start(model, out, read_task(find_folder(source)))
     return model
 
 
-def write_start(model: Pretrained, out: Path, task: Mapping[str, Any] | None = None) -> None:
+def write_start(model: Pretrained, out: str | Path, task: Mapping[str, Any] | None = None) -> None:
     """Write a folder that training can start from: a model, what it was fine-tuned for, if at all, and its config."""
-    with atomic_folder(out) as folder:
+    with _new_folder(out, f"model/{CHECKSUMS}") as folder:
         place = folder / "model"
         place.mkdir()
         if task:
             write_json(place / TASK, task)
         write_model(model, place)
         (folder / "config.toml").write_text(dump_config(config_of(model)), encoding="utf-8")
+
+
+@contextmanager
+def _new_folder(out: str | Path, seal: str) -> Iterator[Path]:
+    """Create a folder that must not exist, except in object storage without the file that is uploaded last."""
+    with working_copy(out):
+        place = local_path(out)
+        with atomic_folder(place, overwrite=is_remote(out) and not (place / seal).is_file()) as folder:
+            yield folder
 
 
 def write_model(

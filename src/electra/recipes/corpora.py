@@ -1,7 +1,6 @@
 """The corpora of a pre-training run: the sizes that follow from them, how long they last, how often tokens occur."""
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from electra.config.load import gather, load_config, validate
 from electra.config.schema import PretrainConfig
 from electra.data.corpus.shards import Corpus, open_corpus
 from electra.data.corpus.verify import check_corpus
+from electra.data.storage import local_path
 from electra.data.tokens.tokenizer import load_tokenizer
 from electra.errors import ConfigError
 from electra.model.huggingface import read_shape
@@ -69,7 +69,7 @@ class Corpora(list[Corpus]):
 
     def lasting_tokens(self, length: int) -> float:
         """Count the tokens until all text, or the corpus of a mixture that ends first, has been read once."""
-        sizes = [length * sum(map(len, corpus.shards("train"))) for corpus in self]
+        sizes = [length * corpus.sequences("train") for corpus in self]
         if not self.weights:
             return sum(sizes)
         shares = [weight / sum(self.weights) for weight in self.weights]
@@ -112,7 +112,7 @@ class Corpora(list[Corpus]):
             raise ConfigError(f"{corpus.path} has two segments per sequence (--cut paper): set model.token_types=2")
         if config.init is not None and not _resumes(config):
             self._check_start(config.init)
-        sequences = sum(len(shard) for one in self for shard in one.shards("train"))
+        sequences = sum(one.sequences("train") for one in self)
         if sequences and config.train.batch_size > MOST_EPOCHS * sequences:
             raise ConfigError(
                 f"train.batch_size is {config.train.batch_size}, but {corpus.path} has only {sequences} sequences: "
@@ -139,11 +139,11 @@ def _start(config: PretrainConfig) -> ModelConfig | None:
     """Read the shape of the model to start from; a run that resumes no longer needs that model."""
     if config.init is None:
         return None
-    return load_config(Path(config.out or "")).model if _resumes(config) else read_shape(find_folder(config.init))
+    return load_config(local_path(config.out or "")).model if _resumes(config) else read_shape(find_folder(config.init))
 
 
 def _resumes(config: PretrainConfig) -> bool:
-    out = Path(config.out or "")
+    out = local_path(config.out or "")
     return config.out is not None and (out / "config.toml").is_file() and begun(out)
 
 

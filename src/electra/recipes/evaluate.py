@@ -1,6 +1,7 @@
 """Score a fine-tuned model on a split, or predict with it."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -12,6 +13,7 @@ import torch
 
 from electra.config.finetune import FinetuneConfig
 from electra.config.load import Settings, gather, validate
+from electra.data.cluster import absolute, connected
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import DataError, TaskError
 from electra.model.networks import TaskNetwork
@@ -90,16 +92,45 @@ def _source(split: Split, said: Settings) -> str:
 
 
 def predict(
-    run: str | Path, source: str | Path, overrides: Iterable[str] = (), notes: Notes | None = None
+    run: str | Path,
+    source: str | Path,
+    overrides: Iterable[str] = (),
+    notes: Notes | None = None,
+    cluster: str | None = None,
 ) -> Iterator[Prediction]:
-    """Yield a prediction for each example of a file or of stdin (`-`); `notes` counts truncated and skipped ones."""
+    """Yield a prediction for each example of a file or of stdin (`-`); `notes` counts truncated and skipped ones.
+
+    `cluster` is the address of a Ray cluster, or `auto`, whose nodes predict; all of them must be able to read `run`.
+    """
     if Path(source).expanduser().is_dir():
         raise DataError(f"{source} is a folder; name a file to predict")
-    tuned = load_tuned(run, overrides)
+    predictor = _Predictor(str(run), list(overrides))
     counted = notes if notes is not None else Notes()
-    examples = tuned.task.inputs(str(source), counted)
-    while block := list(islice(examples, BLOCK)):
-        yield from tuned.predict(block, counted)
+    examples = predictor.tuned.task.inputs(str(source), counted)
+    blocks = iter(lambda: list(islice(examples, BLOCK)), [])
+    with connected(cluster) if cluster else nullcontext() as nodes:
+        there = _Predictor(absolute(run), predictor.overrides)  # without the model, which every node loads itself
+        answers = nodes.in_order(there, blocks, on_gpus=True) if nodes else ((None, predictor(b)) for b in blocks)
+        for _, (predictions, found) in answers:
+            counted.counts.update(found.counts)
+            yield from predictions
+
+
+@dataclass(frozen=True)
+class _Predictor:
+    """Predicts blocks of examples with a run, which it loads when the first one comes."""
+
+    run: str
+    overrides: list[str]
+
+    @cached_property
+    def tuned(self) -> Tuned:
+        """The model and its task."""
+        return load_tuned(self.run, self.overrides)
+
+    def __call__(self, examples: Sequence[Any]) -> tuple[list[Prediction], Notes]:
+        notes = Notes()
+        return self.tuned.predict(examples, notes), notes
 
 
 def load_tuned(run: str | Path, overrides: Iterable[str] = ()) -> Tuned:

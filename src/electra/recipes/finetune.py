@@ -15,6 +15,7 @@ from electra.config.load import load_finetune_config
 from electra.data.checksums import is_intact
 from electra.data.files import atomic_folder, read_table, write_json, write_sealed
 from electra.data.mix import mix
+from electra.data.storage import inside, local_path, upload, working_copy
 from electra.errors import CheckpointError, ConfigError
 from electra.model.networks import TaskNetwork
 from electra.model.precision import as_used, computing_type
@@ -82,7 +83,9 @@ def finetune(config: FinetuneConfig, listeners: Sequence[Listener] | None = None
             for said in tuning.task.detected():
                 listener({"detected": said})
         work = _sweep if config.learning_rates else _tune
-        return work(tuning, Path(config.out), Processes(0, 1, processes.device), listeners)  # without a group
+        alone = Processes(0, 1, processes.device)  # without a group
+        with working_copy(config.out):
+            return work(tuning, local_path(config.out), alone, listeners)
 
 
 def _tune(tuning: Tuning, folder: Path, processes: Processes, listeners: Sequence[Listener]) -> Results:
@@ -129,7 +132,7 @@ def _sweep(tuning: Tuning, folder: Path, processes: Processes, listeners: Sequen
         found: dict[float, Results] = {}
         for rate in config.learning_rates:
             out = folder / f"rate-{rate:g}"
-            changes = {"learning_rate": rate, "learning_rates": [], "out": str(out)}
+            changes = {"learning_rate": rate, "learning_rates": [], "out": inside(config.out or "", out.name)}
             found[rate] = _tune(replace(tuning, config=config.model_copy(update=changes)), out, processes, listeners)
         best = max(found.values(), key=lambda results: results["median"][results["metric"]])
         with atomic_folder(folder / "model", overwrite=True) as model:
@@ -167,7 +170,9 @@ class _Seed(Training):
     def result(self) -> dict[str, Any]:
         """Return the scores, after training if necessary."""
         self._fit()
-        return read_seed(self.folder / "result.json")
+        found = read_seed(self.folder / "result.json")
+        upload(self.folder)
+        return found
 
     def move_model(self, place: Path) -> None:
         """Make this seed's model that of the run; train it again if it was not kept."""

@@ -8,14 +8,16 @@ from pathlib import Path
 from electra.config.bodies import ModelConfig
 from electra.config.finetune import FinetuneConfig
 from electra.config.load import load_finetune_config, text_override
+from electra.data.cluster import absolute
 from electra.data.files import write_json
 from electra.data.reading.sources import names_of
+from electra.data.storage import inside, is_remote, local_path, working_copy
 from electra.errors import ConfigError, DataError, TaskError
 from electra.model.pretrained import load
 from electra.recipes.evaluate import evaluate
 from electra.recipes.finetune import finetune
 from electra.recipes.results import Results, constant_seeds
-from electra.recipes.together import finetune_together
+from electra.recipes.together import finetune_in_cluster, finetune_together
 from electra.recipes.tuning import complete
 from electra.tasks.base import Notes
 from electra.tasks.build import TASKS, build_task, find_task
@@ -94,27 +96,37 @@ def glue(
     tasks: Sequence[str] = (),
     listeners: Sequence[Listener] = (),
     together: int = 1,
+    cluster: str | None = None,
 ) -> Suite:
     """Fine-tune a model on every task found in the folders, or on the named ones; the same call again resumes.
 
     An override of the form TASK.KEY=VALUE applies only to that task. `together` is the number of tasks that run at the
-    same time on one GPU, each in its own process.
+    same time on one GPU, each in its own process. `cluster` is the address of a Ray cluster, or `auto`, that runs them.
     """
-    plan = plan_suite(str(model), names_of(data), out, overrides, tasks)
+    names = names_of(data)
+    if cluster:
+        model, names, out = absolute(model), [*map(absolute, names)], out if is_remote(out) else Path(out).resolve()
+    plan = plan_suite(str(model), names, out, overrides, tasks)
     found = {name: task.keys for name, task in plan.tasks.items()}
-    several = finetune_together(PRESET, found, together, listeners) if together > 1 else _one_by_one(found, listeners)
+    if cluster:
+        several = finetune_in_cluster(PRESET, found, cluster, listeners)
+    elif together > 1:
+        several = finetune_together(PRESET, found, together, listeners)
+    else:
+        several = list(_one_by_one(found, listeners))
     scores = [_score(results, plan.width) for results in several]
-    folder = Path(out).expanduser()
-    suite = Suite(str(model), scores, plan.skipped, _submit(folder, [score.task for score in scores]))
-    write_json(folder / SCORES, asdict(suite))
-    return suite
+    with working_copy(out):
+        folder = local_path(out)
+        suite = Suite(str(model), scores, plan.skipped, _submit(folder, [score.task for score in scores]))
+        write_json(folder / SCORES, asdict(suite))
+        return suite
 
 
 def plan_suite(model: str, data: list[str], out: str | Path, overrides: Sequence[str], tasks: Sequence[str]) -> Plan:
     """Read the files of every task, or of the named ones, and return the tasks found with their settings."""
     for name in tasks:
         find_task(name)
-    folder = Path(out).expanduser()
+    folder = local_path(out)
     if not (folder / SCORES).is_file():
         check_names(folder, [*TASKS, SUBMISSION], "a suite of runs")
     shape = load(model, device="cpu").encoder.config
@@ -122,7 +134,7 @@ def plan_suite(model: str, data: list[str], out: str | Path, overrides: Sequence
     skipped: dict[str, str] = {}
     for name in tasks or SUITE:
         try:
-            found[name] = _find(name, model, shape, data, folder, overrides)
+            found[name] = _find(name, model, shape, data, out if is_remote(out) else folder, overrides)
         except (TaskError, DataError) as problem:
             if name in tasks:
                 raise
@@ -139,11 +151,13 @@ def _one_by_one(tasks: Mapping[str, Sequence[str]], listeners: Sequence[Listener
         yield finetune(load_finetune_config(PRESET, keys), listeners)
 
 
-def _find(name: str, model: str, shape: ModelConfig, data: list[str], out: Path, overrides: Sequence[str]) -> Planned:
+def _find(
+    name: str, model: str, shape: ModelConfig, data: list[str], out: str | Path, overrides: Sequence[str]
+) -> Planned:
     """Plan a task with the first folder that has its files."""
     problem: TaskError | DataError | None = None
     for place in data:
-        places: dict[str, str | Path] = {"model": model, "data": place, "out": out / name}
+        places: dict[str, str | Path] = {"model": model, "data": place, "out": inside(out, name)}
         keys = [f"task={name}", *(text_override(*setting) for setting in places.items()), *_for_task(name, overrides)]
         try:
             config = load_finetune_config(PRESET, keys)

@@ -20,6 +20,7 @@ from electra.data.feeding.batch import Batch
 from electra.data.feeding.loader import Loader
 from electra.data.files import atomic_folder
 from electra.data.mix import mix
+from electra.data.storage import inside, local_path, working_copy
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import CheckpointError, ConfigError, ElectraError
 from electra.model.body import Embeddings
@@ -61,21 +62,30 @@ def pretrain(config: PretrainConfig, listeners: Sequence[Listener] | None = None
     """
     if not config.data or config.out is None:
         raise ConfigError("pretrain needs data=CORPUS and out=RUN")
-    with joined(config.device) as processes, watched(listeners) as listeners:
+    with (
+        joined(config.device) as processes,
+        watched(listeners) as listeners,
+        working_copy(config.out, pulls=processes.place == 0, pushes=processes.first),
+    ):
         check_division(config, processes)
-        corpora = Corpora(config)
-        config = corpora.fit(config)
-        if processes.place == 0:  # on every machine: each may have copies of its own
-            corpora.check_files()
-        *before, last = objective_class(config.objective).stages(config.objective)
-        final = Pretraining(config, last, corpora, processes, listeners)
-        with final.opened():
-            for stage in before if not final.checkpoints.hold_updates() else ():
-                first = Pretraining(_stage_config(config, stage), stage, corpora, processes, listeners, final.again)
-                with first.opened():
-                    first.work()
-            final.work()
-    return Path(config.out or "")
+        processes.wait()  # until every machine has the files of the run
+        _pretrain(config, processes, listeners)
+    return local_path(config.out)
+
+
+def _pretrain(config: PretrainConfig, processes: Processes, listeners: Sequence[Listener]) -> None:
+    corpora = Corpora(config)
+    config = corpora.fit(config)
+    if processes.place == 0:  # on every machine: each may have copies of its own
+        corpora.check_files()
+    *before, last = objective_class(config.objective).stages(config.objective)
+    final = Pretraining(config, last, corpora, processes, listeners)
+    with final.opened():
+        for stage in before if not final.checkpoints.hold_updates() else ():
+            first = Pretraining(_stage_config(config, stage), stage, corpora, processes, listeners, final.again)
+            with first.opened():
+                first.work()
+        final.work()
 
 
 def check_division(config: PretrainConfig, processes: Processes) -> None:
@@ -91,7 +101,7 @@ def check_division(config: PretrainConfig, processes: Processes) -> None:
 def check(config: PretrainConfig) -> PretrainConfig:
     """Return the config as `pretrain` would run it, or refuse what it would refuse."""
     if config.out is not None:
-        check_place(Path(config.out))
+        check_place(local_path(config.out))
     return Corpora(config).fit(config) if config.data else config
 
 
@@ -109,7 +119,7 @@ class Pretraining(Training):
     ) -> None:
         self.config, self.stage, self.corpora, self.processes = config, stage, corpora, processes
         self.listeners = listeners
-        self.run = Run(Path(config.out or ""), [*listeners, self._watch])
+        self.run = Run(local_path(config.out or ""), [*listeners, self._watch])
         self.again = again or f"electra pretrain {self.run.config}"  # also for a run that `electra train` began
         self.checkpoints = make_checkpoints(self.run.folder / "checkpoints", config.checkpoint.keep, processes)
         self.every = Every(config.evaluate.every, config.checkpoint.every, config.log.every)
@@ -245,7 +255,7 @@ class Pretraining(Training):
         return self.processes.shared(summarize(*ordered) if found else {})
 
     def _heldout(self) -> Loader | None:
-        counts = [sum(map(len, corpus.shards("heldout"))) for corpus in self.corpora]
+        counts = [corpus.sequences("heldout") for corpus in self.corpora]
         judges = [number for number, count in enumerate(counts) if count]
         if not judges:
             self.warnings.append(
@@ -342,7 +352,7 @@ def trained_model(objective: Objective, tokenizer: Tokenizer) -> Pretrained:
 def _stage_config(config: PretrainConfig, stage: Stage) -> PretrainConfig:
     """Return the run of a stage before the last, in a folder of its own."""
     train = config.train.model_copy(update={"learning_rate": config.train.learning_rate * stage.rate})
-    out = str(Path(config.out or "") / FIRST_STAGE)
+    out = inside(config.out or "", FIRST_STAGE)
     return config.model_copy(update={"objective": stage.objective, "train": train, "out": out})
 
 

@@ -1,4 +1,4 @@
-"""Run several fine-tunings at a time, each in its own process: small tasks are limited by the CPU, not the GPU."""
+"""Run several fine-tunings at a time, each in a process of its own: here, or on the nodes of a cluster."""
 
 import json
 import os
@@ -9,8 +9,10 @@ import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import partial
 
 from electra.config.load import load_finetune_config
+from electra.data.cluster import connected
 from electra.data.corpus.workers import available_cores, start_module
 from electra.errors import ElectraError, TaskError
 from electra.recipes.finetune import finetune
@@ -70,6 +72,34 @@ def finetune_together(
     if failures:
         raise failures[0]
     return [done.result() for done in started]
+
+
+def finetune_in_cluster(
+    preset: str, tasks: Mapping[str, Sequence[str]], address: str, listeners: Sequence[Listener]
+) -> list[Results]:
+    """Fine-tune on each task somewhere in a Ray cluster; files must be in object storage or on a shared disk.
+
+    A failing task does not stop the others; the first failure is raised at the end.
+    """
+    done: list[Results | ElectraError] = []
+    with connected(address) as cluster:
+        for name, outcome in cluster.in_order(partial(_outcome, preset=preset, tasks=tasks), tasks, on_gpus=True):
+            done.append(outcome)
+            said = f"{name}: {outcome}" if isinstance(outcome, ElectraError) else describe(outcome)
+            record = {"warning" if isinstance(outcome, ElectraError) else "detected": said}
+            for listener in listeners:
+                listener(record)
+    if failures := [outcome for outcome in done if isinstance(outcome, ElectraError)]:
+        raise failures[0]
+    return [outcome for outcome in done if not isinstance(outcome, ElectraError)]
+
+
+def _outcome(name: str, preset: str, tasks: Mapping[str, Sequence[str]]) -> Results | ElectraError:
+    """Fine-tune on a task; an error of the user is returned, so that the other tasks go on."""
+    try:
+        return finetune(load_finetune_config(preset, tasks[name]))
+    except ElectraError as problem:
+        return problem
 
 
 def _stop_with_parent() -> None:

@@ -18,6 +18,7 @@ from electra.data.files import write_json
 from electra.data.reading.sources import find_sources, names_of
 from electra.data.reading.text import Tally
 from electra.data.settings import Building, Invalid, Reading, Vocabulary
+from electra.data.storage import is_remote, local_path, working_copy
 from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 from electra.data.tokens.vocab import MOST_UNKNOWN, REPORT, read_report, train_vocab
 from electra.errors import CheckpointError, ConfigError, DataError
@@ -65,12 +66,12 @@ def train(
             "electra corpus and start torchrun -m electra pretrain"
         )
     names = names_of(sources)
-    folder = Path(out).expanduser()
+    folder = local_path(out)
     asked: dict[str, Any] = {"overrides": overrides, "heldout": heldout, "lowercase": lowercase, "invalid": invalid}
     asked |= {"init": None if init is None else str(init), "new_vocabulary": new_vocabulary}
     reading = Reading(invalid=invalid)
     pairs = replaced_pairs(names_of(old_text), reading) if old_text else []
-    with watched(listeners) as heard:
+    with watched(listeners) as heard, working_copy(out):
         say = say or partial(_tell, heard)
         if init is not None:
             say(f"reading {init}, and measuring how fast this machine trains it")
@@ -79,7 +80,7 @@ def train(
             if not known:
                 write_json(folder / PLAN, asdict(plan))
             _prepare(folder, plan, heldout, reading, say)
-        _pretrain(folder, plan, began, heard)
+        _pretrain(out if is_remote(out) else folder, plan, began, heard)
         if plan.init and (pairs or (folder / START / "model" / MODULES).is_file()):
             before = plan.init if plan.new_vocabulary else folder / START
             for line in compare(before, folder, names, pairs, reading):
@@ -87,9 +88,10 @@ def train(
     return folder
 
 
-def _pretrain(folder: Path, plan: Plan, began: float, listeners: Sequence[Listener]) -> None:
+def _pretrain(out: str | Path, plan: Plan, began: float, listeners: Sequence[Listener]) -> None:
     """Pre-train on the prepared text for the rest of the time."""
-    places = [text_override("data", folder / "corpus"), text_override("out", folder)]
+    folder = local_path(out)
+    places = [text_override("data", folder / "corpus"), text_override("out", out)]
     if begun(folder):  # settings that were changed with electra pretrain since then are kept
         pretrain(load_config(folder, places), listeners)
         return

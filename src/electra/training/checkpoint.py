@@ -24,6 +24,7 @@ from electra.data.files import (
     write_atomically,
     write_sealed,
 )
+from electra.data.storage import upload
 from electra.errors import CheckpointError
 from electra.model.tensors import read_safe, write_tensors
 from electra.training.optim import Optimizer
@@ -81,6 +82,7 @@ class Checkpoints:
         written.rename(self.folder / name)
         sync(self.folder)
         self._remove_old(name)
+        upload(self.folder)
 
     def steps(self) -> list[Path]:
         """Return the checkpoints, oldest first."""

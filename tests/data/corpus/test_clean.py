@@ -108,14 +108,15 @@ def test_the_number_of_key_arrays_stays_small():
     assert len(seen.runs) < 12
 
 
-@pytest.mark.parametrize("batch", [1, 7, 100])
-def test_the_memory_for_keys_is_bounded(batch):
-    seen = Seen(limit=10)
-    keys = np.repeat(np.arange(100, dtype=np.uint64), 2)
-    for start in range(0, len(keys), batch):
-        seen.add(keys[start : start + batch])
-    assert seen.room == 0
-    assert seen.contains(np.arange(100, dtype=np.uint64)).sum() == 5
+@pytest.mark.parametrize("batch", [1, 7, 40])
+def test_many_keys_are_kept_in_files(batch, tmp_path, monkeypatch):
+    monkeypatch.setattr(clean, "RUN_KEYS", 10)
+    seen, keys = Seen(tmp_path), np.random.default_rng(0).integers(0, 2**64, 200, np.uint64)
+    for start in range(0, 100, batch):
+        seen.add(keys[start : min(start + batch, 100)])
+    assert sum(len(run) for run in seen.runs if not isinstance(run, np.memmap)) < 50
+    assert seen.contains(keys.reshape(2, 100)).tolist() == [[True] * 100, [False] * 100]
+    assert not list(tmp_path.iterdir())  # nothing is left behind if the process is killed
 
 
 def test_an_excerpt_is_one_short_line():

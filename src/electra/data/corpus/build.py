@@ -1,37 +1,38 @@
 """Build a corpus of shards from text in parallel; the number of workers does not change the result."""
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from random import Random
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from electra import __version__
 from electra.data.checksums import write_checksums
+from electra.data.cluster import ahead, connected
 from electra.data.corpus.clean import Keys, check_cleaning
-from electra.data.corpus.cut import CUTS, Cutter, Frame
+from electra.data.corpus.cut import CUTS, Frame
 from electra.data.corpus.encode import TokenBlock, tokenize_documents
-from electra.data.corpus.shards import SPLITS, Corpus, Manifest, ShardWriter, Split, dtype_for, open_corpus, split_off
+from electra.data.corpus.group import Block, Fates, Shards, Writer, number_blocks
+from electra.data.corpus.nodes import Nodes
+from electra.data.corpus.shards import SPLITS, Corpus, Manifest, Split, dtype_for, open_corpus, split_off
 from electra.data.corpus.sieve import Report, Sieve
 from electra.data.corpus.unfinished import Group, Unfinished, check_place
 from electra.data.corpus.verify import check_corpus
-from electra.data.corpus.workers import Block, available_cores, tokenize_in_order
+from electra.data.corpus.workers import Workers, available_cores
 from electra.data.files import file_sha256
 from electra.data.reading.sources import Source, find_sources, names_of
-from electra.data.reading.text import Passage, Tally, read_documents
+from electra.data.reading.text import Tally, find_texts
 from electra.data.settings import Building, Cleaning, Cut, Reading
+from electra.data.storage import is_remote, working_copy
 from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 from electra.errors import NO_ROOM, DataError
 
 BLOCK_CHARACTERS = 1 << 20
 HELDOUT_END = 0.05  # share of a shard that is held out if no document is
-PASSAGE_COST = 100  # memory overhead of a passage, in characters
 
 
 class Progress(NamedTuple):
@@ -56,18 +57,24 @@ def build_corpus(
     cleaning: Cleaning = Building.cleaning,
     shard_characters: int = Building.shard_characters,
     workers: int | None = None,
+    cluster: str | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Corpus:
-    """Build a corpus from text; after an interruption, the same call resumes and gives the same bytes."""
+    """Build a corpus from text; after an interruption, the same call resumes and gives the same bytes.
+
+    `cluster` is the address of a Ray cluster, or `auto`, that works instead of processes on this machine.
+    """
     building = Building(length, cut, seed, heldout, reading, cleaning, shard_characters)
     check_cleaning(cleaning)
     names = names_of(sources)
     tokenizer = tokenizer if isinstance(tokenizer, Tokenizer) else load_tokenizer(tokenizer)
-    out = Path(out).expanduser().resolve()
+    out = str(out).rstrip("/") if is_remote(out) else Path(out).expanduser().resolve()
     try:
         if not _is_built(out, names, tokenizer, building):
-            builder = _Builder(names, tokenizer, building, Unfinished(out), progress)
-            builder.run(available_cores() if workers is None else workers)
+            unfinished = Unfinished(out)
+            with working_copy(unfinished.name), connected(cluster) if cluster else nullcontext() as found:
+                local = Workers(available_cores() if workers is None else workers)
+                _Builder(names, tokenizer, building, unfinished, Nodes(found) if found else local, progress).run()
     except OSError as problem:
         if problem.errno not in NO_ROOM:
             raise
@@ -77,7 +84,7 @@ def build_corpus(
     return open_corpus(out)
 
 
-def _is_built(out: Path, names: Sequence[str], tokenizer: Tokenizer, building: Building) -> bool:
+def _is_built(out: str | Path, names: Sequence[str], tokenizer: Tokenizer, building: Building) -> bool:
     if not check_place(out):
         return False
     corpus = open_corpus(out)
@@ -89,7 +96,8 @@ def _is_built(out: Path, names: Sequence[str], tokenizer: Tokenizer, building: B
         raise DataError(f"{out} holds a corpus, and {sources[0].name} may have changed; choose another --out")
     if changed:
         raise DataError(f"{out} holds a corpus made with another {', '.join(changed)}; choose another --out")
-    check_corpus(corpus)
+    if not corpus.address:
+        check_corpus(corpus)
     Unfinished(out).discard()  # an earlier run may have been killed while removing it
     return True
 
@@ -109,6 +117,17 @@ def _provenance(sources: Sequence[Source], tokenizer: Tokenizer, building: Build
     }
 
 
+class _Begun(NamedTuple):
+    """A group that is being written."""
+
+    shards: Callable[[], Shards]  # waits for them
+    fingerprint: str
+    fate: Split | None
+    reason: str
+    report: Report
+    keys: Keys
+
+
 @dataclass
 class _Builder:
     """One run of a build, which resumes from earlier runs."""
@@ -117,12 +136,14 @@ class _Builder:
     tokenizer: Tokenizer
     building: Building
     unfinished: Unfinished
+    workers: Workers | Nodes
     progress: Callable[[Progress], None] | None
 
     def __post_init__(self) -> None:
         tokenizer, building = self.tokenizer, self.building
         dtype = dtype_for(tokenizer.vocab_size)
-        self.frame = Frame(building.length, tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id, dtype)
+        frame = Frame(building.length, tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id, dtype)
+        self.writer = Writer(frame, building.cut, building.seed)
         self.step = partial(
             tokenize_documents,
             tokenizer=tokenizer,
@@ -130,28 +151,36 @@ class _Builder:
             dtype=dtype,
             divide_lines=CUTS[building.cut].divides_lines,
         )
-        self.sieve = Sieve(building.cleaning, building.heldout, tokenizer.unk_id)
+        self.sieve = Sieve(building.cleaning, building.heldout, self.unfinished.folder)
         self.tally = Tally()
+        self.reports: list[Report] = []  # of all groups, also of those that are being written
         self.groups: list[Group] = []
 
-    def run(self, workers: int) -> None:
+    def run(self) -> None:
         """Build the corpus and move it to its final place."""
         with self.unfinished.opened(_settings(self.tokenizer, self.building)):
             self.tokenizer.save(self.unfinished.corpus / "tokenizer")
             write_checksums(self.unfinished.corpus / "tokenizer")
             for finished, keys in self.unfinished.finished_groups():
                 self.groups.append(finished)
+                self.reports.append(finished.report)
                 self.sieve.fate, self.sieve.reason = finished.fate, finished.reason
                 self.sieve.seen.add(keys.ravel())
-            passages = read_documents(self.names, self.building.reading, self.tally)
-            blocks = self._skip_finished(_blocks(passages, self.building.shard_characters, self.tally))
-            with closing(tokenize_in_order(blocks, self.step, workers)) as tokenized:
-                for number, group in groupby(tokenized, key=lambda pair: pair[0].group):
-                    self._write_group(number, group)
+            with closing(self.workers.tokenize(self._blocks(), self.step)) as tokenized:
+                groups = groupby(tokenized, key=lambda found: found[0].group)
+                for (number, _), begun in ahead(groups, lambda pair: self._begin(*pair), self.workers.ahead):
+                    self._finish(number, begun)
             if self.building.heldout and not any("heldout" in group.shards for group in self.groups):
                 self._hold_out_the_end()
             self._manifest().write(self.unfinished.corpus)
             self.unfinished.publish()
+
+    def _blocks(self) -> Iterator[Block]:
+        """Read the text that no earlier run has finished."""
+        reading, size = self.building.reading, self.building.shard_characters
+        self.tally.sources, self.tally.ignored = find_texts(self.names, reading)
+        parts = self.workers.read(self.tally.sources, reading, min(BLOCK_CHARACTERS, size))
+        return self._skip_finished(number_blocks(parts, size, self.tally))
 
     def _skip_finished(self, blocks: Iterable[Block]) -> Iterator[Block]:
         """Skip finished blocks after checking that their text has not changed."""
@@ -170,26 +199,30 @@ class _Builder:
                 f"the text has changed since {self.unfinished.folder} was started; remove that folder to start over"
             )
 
-    def _write_group(self, number: int, blocks: Iterable[tuple[Block, TokenBlock]]) -> None:
+    def _begin(self, number: int, blocks: Iterable[tuple[Block, TokenBlock, Any]]) -> _Begun:
+        """Decide on the documents of a group and have it written."""
         report = Report()
+        self.reports.append(report)
         keys: list[Keys] = []
-        cutters = {split: self._cutter(number, split) for split in SPLITS}
-        with ExitStack() as stack:
-            writers = {split: stack.enter_context(closing(self._writer(number, split))) for split in SPLITS}
-            for block, tokens in blocks:
-                fates, new_keys = self.sieve.sift(tokens, report)
+        reached = ""
+
+        def sifted() -> Iterator[tuple[Any, Fates]]:
+            nonlocal reached
+            for block, described, tokens in blocks:
+                fates, new_keys = self.sieve.sift(described, report)
                 keys.append(new_keys)
-                passages = zip(fates, tokens.passages(), tokens.first.tolist(), tokens.last.tolist(), strict=True)
-                for split, (ids, sentence_tokens), first, last in passages:
-                    if split is not None:
-                        writers[split].write(cutters[split].add(ids, sentence_tokens, first, last))
+                reached = block.fingerprint
+                yield tokens, fates
                 if self.progress:
-                    self.progress(self._progress(report, block))
-            for split in SPLITS:
-                writers[split].write(cutters[split].finish())
-            shards = {split: shard for split in SPLITS if (shard := writers[split].finish())}
-        self.groups.append(Group(block.fingerprint, self.sieve.fate, self.sieve.reason, shards, report))
-        self.unfinished.finish_group(number, self.groups[-1], np.concatenate(keys))
+                    self.progress(self._progress(block))
+
+        shards = self.workers.write(self.writer, number, sifted(), self.unfinished.corpus)
+        return _Begun(shards, reached, self.sieve.fate, self.sieve.reason, report, np.concatenate(keys))
+
+    def _finish(self, number: int, begun: _Begun) -> None:
+        group = Group(begun.fingerprint, begun.fate, begun.reason, begun.shards(), begun.report)
+        self.groups.append(group)
+        self.unfinished.finish_group(number, group, begun.keys)
 
     def _hold_out_the_end(self) -> None:
         """Hold out the last sequences of a text of so few documents that none was held out.
@@ -200,22 +233,15 @@ class _Builder:
         shards = self.groups[trained[-1]].shards if trained else {}
         if trained and shards["train"].sequences > 1:
             count = max(1, int(HELDOUT_END * shards["train"].sequences))
-            heldout = self._writer(trained[-1], "heldout")
+            heldout = self.writer.shard(self.unfinished.corpus, trained[-1], "heldout")
             shards["train"], shards["heldout"] = split_off(shards["train"], count, heldout)
 
-    def _writer(self, group: int, split: Split) -> ShardWriter:
-        return ShardWriter(self.unfinished.corpus, f"{split}-{group:05d}.npy", self.frame)
-
-    def _cutter(self, group: int, split: Split) -> Cutter:
-        return CUTS[self.building.cut](self.frame, Random(f"{self.building.seed} {group} {split}"))
-
-    def _progress(self, report: Report, block: Block) -> Progress:
-        reports = [report, *(group.report for group in self.groups)]
+    def _progress(self, block: Block) -> Progress:
         return Progress(
             block.bytes_read,
             self.tally.total_bytes,
-            sum(report.documents_read for report in reports),
-            sum(report.tokens_read for report in reports),
+            sum(report.documents_read for report in self.reports),
+            sum(report.tokens_read for report in self.reports),
         )
 
     def _manifest(self) -> Manifest:
@@ -236,7 +262,7 @@ class _Builder:
             cut=self.building.cut,
             length=self.building.length,
             vocab_size=tokenizer.vocab_size,
-            dtype=self.frame.dtype.name,
+            dtype=self.writer.frame.dtype.name,
             special_ids={name: getattr(tokenizer, f"{name}_id") for name in ("pad", "unk", "cls", "sep", "mask")},
             tokenizer_sha256=file_sha256(self.unfinished.corpus / "tokenizer" / "tokenizer.json"),
             seed=self.building.seed,
@@ -253,26 +279,5 @@ class _Builder:
                 "columns": sorted(set(self.tally.columns.values())),
                 "ignored_files": self.tally.ignored,
                 "invalid_places": self.tally.invalid_places,
-                "duplicates_beyond_memory": not self.sieve.seen.room,
             },
         )
-
-
-def _blocks(passages: Iterable[Passage], shard_characters: int, tally: Tally) -> Iterator[Block]:
-    """Collect passages into numbered groups of blocks, depending only on the text."""
-    limit = min(BLOCK_CHARACTERS, shard_characters)
-    fingerprint = hashlib.blake2b(digest_size=16)
-    group = group_size = size = 0
-    held: list[Passage] = []
-    for passage in passages:
-        held.append(passage)
-        size += len(passage.text) + PASSAGE_COST
-        fingerprint.update(passage.text.encode() + (b"\0" if passage.last else b""))
-        if size >= limit:
-            yield Block(held, group, fingerprint.hexdigest(), tally.bytes_read)
-            group_size += size
-            held, size = [], 0
-            if group_size >= shard_characters:
-                group, group_size = group + 1, 0
-    if held:
-        yield Block(held, group, fingerprint.hexdigest(), tally.bytes_read)

@@ -4,12 +4,14 @@ import hashlib
 import re
 import unicodedata
 from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryFile
 
 import numpy as np
 import numpy.typing as npt
 
 from electra.data.reading.text import PASSAGE_LIMIT
-from electra.data.settings import Cleaning
+from electra.data.settings import Cleaning, Duplicates
 from electra.errors import DataError
 
 Keys = npt.NDArray[np.uint64]
@@ -21,7 +23,8 @@ CONTROLS = re.compile(
 SHINGLE_WORDS, SHINGLE_CHARACTERS = 5, 10  # characters for scripts without spaces
 BANDS, BAND_HASHES = 14, 8  # finds 92 % of pairs with 80 % common shingles, 5 % of those with 50 %
 EXCERPT = 80  # characters
-KEY_LIMIT = 1 << 25  # keys kept in memory: 256 MB, at times twice that
+KEYS: dict[Duplicates, int] = {"keep": 0, "exact": 1, "near": BANDS}  # of a document
+RUN_KEYS = 1 << 22  # longer arrays of keys are kept in a file
 
 
 def check_cleaning(cleaning: Cleaning) -> None:
@@ -91,30 +94,45 @@ def band_keys(text: str) -> list[int]:
 
 
 class Seen:
-    """A set of 64-bit keys, stored in sorted arrays; keys beyond the limit are ignored."""
+    """A set of 64-bit keys, stored in sorted arrays, the long ones in files without a name in `folder`."""
 
-    def __init__(self, limit: int = KEY_LIMIT) -> None:
-        self.room = limit
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder
         self.runs: list[Keys] = []
 
     def add(self, keys: Keys) -> None:
         """Add keys; arrays of similar size are merged to keep their number small."""
-        keys = keys[: self.room]
-        self.room -= len(keys)
         if len(keys):
             self.runs.append(np.sort(keys))
         while len(self.runs) > 1 and len(self.runs[-2]) < 2 * len(self.runs[-1]):
             last = self.runs.pop()
-            self.runs[-1] = np.concatenate([self.runs[-1], last])
-            self.runs[-1].sort(kind="stable")  # fast for two sorted halves
+            self.runs[-1] = self._merged(self.runs[-1], last)
+
+    def _merged(self, one: Keys, other: Keys) -> Keys:
+        """Merge two sorted arrays in constant memory: keys are hashes, so equal ranges of both have similar sizes."""
+        ends = range(RUN_KEYS, len(one), RUN_KEYS)
+        places = [0, *np.searchsorted(other, one[list(ends)]).tolist(), len(other)]
+        parts = (
+            np.sort(np.concatenate([one[start : start + RUN_KEYS], other[places[number] : places[number + 1]]]))
+            for number, start in enumerate([0, *ends])
+        )
+        if len(one) + len(other) < RUN_KEYS:
+            return next(parts)
+        with TemporaryFile(dir=self.folder) as file:
+            for part in parts:
+                part.tofile(file)
+            file.flush()
+            return np.memmap(file, np.uint64, "r")
 
     def contains(self, keys: Keys) -> npt.NDArray[np.bool_]:
         """Return for each key whether it is in the set."""
-        found = np.zeros(keys.shape, np.bool_)
+        found = np.zeros(keys.size, np.bool_)
+        order = np.argsort(keys, axis=None)  # neighbors are on the same page of a file
+        ordered = keys.ravel()[order]
         for run in self.runs:
-            places = np.minimum(np.searchsorted(run, keys), len(run) - 1)
-            found |= run[places] == keys
-        return found
+            places = np.minimum(np.searchsorted(run, ordered), len(run) - 1)
+            found[order] |= run[places] == ordered
+        return found.reshape(keys.shape)
 
 
 def find_duplicates(seen: Seen, keys: Keys) -> npt.NDArray[np.bool_]:

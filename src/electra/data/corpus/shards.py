@@ -24,6 +24,7 @@ import numpy.typing as npt
 from electra.data.corpus.cut import Frame, Row
 from electra.data.files import file_sha256, partial_path, save_array, sync, write_json
 from electra.data.settings import Cut
+from electra.data.storage import fetch, fetch_folder, is_remote
 from electra.errors import DataError
 
 Split = Literal["train", "heldout"]
@@ -98,12 +99,22 @@ class Corpus:
 
     path: Path
     manifest: Manifest
+    address: str | None = None  # in object storage, from which `path` is filled
 
     @property
     def fingerprint(self) -> str:
         """Return a hash of the sequences and the tokenizer, independent of the path."""
         sums = [shard.sha256 for shard in self.manifest.shards]
         return hashlib.sha256(" ".join([self.manifest.tokenizer_sha256, *sums]).encode()).hexdigest()
+
+    def sequences(self, split: Split) -> int:
+        """Return the number of sequences of a split."""
+        return sum(shard.sequences for shard in self.manifest.splits[split])
+
+    def fetch(self, files: Iterable[str]) -> None:
+        """Fetch the files that are still missing here from object storage."""
+        if self.address:
+            fetch(self.address, files, self.path)
 
     def shards(self, split: Split) -> list[Ids]:
         """Memory-map the sequences of a split: one (sequences, length) array for each shard."""
@@ -116,6 +127,7 @@ class Corpus:
         return [self._map(shard.documents_file, (shard.documents, 2), "uint32") for shard in shards]
 
     def _map(self, file: str, shape: tuple[int, int], dtype: str) -> Any:
+        self.fetch([file])
         path = self.path / file
         try:
             if path.is_fifo():  # reading would wait for a writer
@@ -131,7 +143,10 @@ class Corpus:
 
 
 def open_corpus(path: str | Path) -> Corpus:
-    """Open a corpus built by `electra corpus`."""
+    """Open a corpus built by `electra corpus`; the shards of one in object storage are fetched when they are used."""
+    if is_remote(path):
+        fetched = open_corpus(fetch_folder(str(path), [MANIFEST, "tokenizer/*"]))
+        return replace(fetched, address=str(path))
     path = Path(path).expanduser()
     try:
         values = json.loads((path / MANIFEST).read_text(encoding="utf-8"))

@@ -1,6 +1,7 @@
 """Decide which documents are kept and in which split, and report what was dropped."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
@@ -51,11 +52,10 @@ class Report:
 class Sieve:
     """Assigns each document, in reading order, to a split or drops it; the first passage decides for all of them."""
 
-    def __init__(self, cleaning: Cleaning, heldout: float, unk_id: int) -> None:
+    def __init__(self, cleaning: Cleaning, heldout: float, folder: Path | None = None) -> None:
         self.cleaning = cleaning
-        self.unk_id = unk_id
         self.heldout_below = int(heldout * 2**64)
-        self.seen = Seen()
+        self.seen = Seen(folder)
         self.fate: Split | None = None  # split of the current document, None if it is dropped
         self.reason = ""  # why the current document is dropped
 
@@ -63,11 +63,11 @@ class Sieve:
         """Return the split of each passage (None if dropped) and the keys of the new documents."""
         fresh, keys = self._without_duplicates(block)
         fates: list[Split | None] = []
-        for number, (ids, _) in enumerate(block.passages()):
-            characters, first = int(block.characters[number]), bool(block.first[number])
+        for number, first in enumerate(block.first.tolist()):
+            characters, tokens = int(block.characters[number]), int(block.tokens[number])
             if first:
                 self.reason = block.faults[number] or ("" if fresh[number] else f"{self.cleaning.duplicates} duplicate")
-                if not self.reason and not len(ids) and block.last[number]:
+                if not self.reason and not tokens and block.last[number]:
                     self.reason = "without tokens"
                 # The split depends only on the text, so that it stays the same when the corpus grows.
                 split: Split = "heldout" if int(block.digests[number]) < self.heldout_below else "train"
@@ -77,8 +77,8 @@ class Sieve:
             if self.reason:
                 report.drop(self.reason, int(first), characters, [block.excerpts[number]] if first else [])
             else:
-                report.tokens_read += len(ids)
-                report.unknown_tokens += int((ids == self.unk_id).sum())
+                report.tokens_read += tokens
+                report.unknown_tokens += int(block.unknown_tokens[number])
             fates.append(self.fate)
         return fates, keys
 

@@ -32,7 +32,10 @@ from electra.data.files import (
     sync,
     write_sealed,
 )
+from electra.data.storage import copy_files, is_remote, list_files, local_path, upload
 from electra.errors import DataError
+
+PARTIAL = ".partial"
 
 
 @dataclass(frozen=True)
@@ -49,9 +52,11 @@ class Group:
 class Unfinished:
     """The folder of an unfinished build."""
 
-    def __init__(self, out: Path) -> None:
-        self.out = out
-        self.folder = out.with_name(out.name + ".partial")
+    def __init__(self, out: str | Path) -> None:
+        self.address = out if is_remote(out) else None
+        self.out = local_path(out)
+        self.name = f"{out}{PARTIAL}"
+        self.folder = local_path(self.name)
         self.corpus = self.folder / "corpus"
         self.groups = self.folder / "groups"
         self._first_group = self.groups / "00000.json"
@@ -118,6 +123,7 @@ class Unfinished:
         path = self._keys(number)
         save_array(path, keys)
         write_sealed(path.with_suffix(".json"), {**asdict(group), "keys_sha256": file_sha256(path)})
+        upload(self.folder)
 
     def _keys(self, number: int) -> Path:
         return self.groups / f"{number:05d}.npy"
@@ -128,9 +134,13 @@ class Unfinished:
             path.unlink()
         for path in [*self.corpus.rglob("*"), self.corpus]:
             sync(path)
-        if self.out.is_dir():
-            self.out.rmdir()  # empty; Windows cannot rename onto an existing folder
-        self.corpus.rename(self.out)
+        if self.address:
+            upload(self.folder)
+            copy_files(f"{self.name}/{self.corpus.name}", str(self.address))
+        else:
+            if self.out.is_dir():
+                self.out.rmdir()  # empty; Windows cannot rename onto an existing folder
+            self.corpus.rename(self.out)
         self.discard()
 
     def discard(self) -> None:
@@ -141,8 +151,14 @@ class Unfinished:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def check_place(out: Path) -> bool:
+def check_place(out: str | Path) -> bool:
     """Return whether a corpus exists at `out`; raise an error if something else does."""
+    if is_remote(out):
+        found = list_files(str(out))
+        if found and MANIFEST not in found and not list_files(f"{out}{PARTIAL}"):
+            raise DataError(f"{out} holds {min(found)} and is not a corpus; choose another --out")
+        return MANIFEST in found
+    out = Path(out)
     if (out / MANIFEST).is_file():
         return True
     if out.is_mount():

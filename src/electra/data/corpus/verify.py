@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from pathlib import Path
+from shutil import rmtree
 
 import numpy as np
 
@@ -16,6 +17,7 @@ VERIFIED = ".verified.json"  # in the corpus: the files that were intact when th
 def verify_corpus(path: str | Path) -> list[str]:
     """Compare every file of a corpus with its manifest and return the differences."""
     corpus = open_corpus(path)
+    corpus.fetch(corpus.manifest.checksums)
     return _damages(corpus, corpus.manifest.checksums) or _miscounted(corpus)
 
 
@@ -24,13 +26,18 @@ def check_corpus(corpus: Corpus) -> None:
 
     A file has not changed if its size and its times are the same. A read-only corpus is read every time.
     """
+    corpus.fetch(corpus.manifest.checksums)
     known = None
     with suppress(OSError):
         known = read_sealed(corpus.path / VERIFIED)
     checksums = corpus.manifest.checksums
     states = {file: f"{sha256} {_state(corpus.path / file)}" for file, sha256 in checksums.items()}
     changed = {file: checksums[file] for file in checksums if states[file] != (known or {}).get(file)}
-    if damages := _damages(corpus, changed):
+    damages = _damages(corpus, changed)
+    if damages and corpus.address:
+        rmtree(corpus.path)
+        raise DataError(f"the local copy of {corpus.address} was damaged: {damages[0]}; run the same command again")
+    if damages:
         raise DataError(f"{corpus.path} is damaged: {'; '.join(damages)}; delete it and build it again")
     if changed:
         with suppress(OSError):

@@ -8,29 +8,51 @@ import os
 import pickle
 import subprocess
 import sys
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from pathlib import Path
 from queue import SimpleQueue
-from typing import NamedTuple
 
 import electra
+from electra.data.cluster import ahead
 from electra.data.corpus.encode import TokenBlock
+from electra.data.corpus.group import Block, Fates, Shards, Writer
+from electra.data.reading.parts import Part, read_parts
+from electra.data.reading.sources import Source
 from electra.data.reading.text import Passage
+from electra.data.settings import Reading
 from electra.errors import DataError
 
 Step = Callable[[Sequence[Passage]], TokenBlock]
 
 
-class Block(NamedTuple):
-    """The text that a worker takes at a time; a group of blocks becomes one shard of each split."""
+class Workers:
+    """Does the work of a build on this machine: tokenizes in worker processes, and reads and writes in this one."""
 
-    passages: Sequence[Passage]
-    group: int
-    fingerprint: str  # of all text up to the end of this block
-    bytes_read: int  # up to the end of this block, as stored
+    ahead = 0  # groups that are being written
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def read(self, sources: Sequence[Source], reading: Reading, limit: int) -> Iterator[Part]:
+        """Yield the parts of a text."""
+        return read_parts(sources, reading, limit)
+
+    def tokenize(
+        self, blocks: Iterable[Block], step: Step
+    ) -> Generator[tuple[Block, TokenBlock, TokenBlock], None, None]:
+        """Yield each block with its tokens, in order: for deciding on them, and for `write`."""
+        with closing(tokenize_in_order(blocks, step, self.count)) as tokenized:
+            for block, tokens in tokenized:
+                yield block, tokens, tokens
+
+    def write(
+        self, writer: Writer, group: int, blocks: Iterable[tuple[TokenBlock, Fates]], folder: Path
+    ) -> Callable[[], Shards]:
+        """Write the shards of a group, and return a function that returns them."""
+        shards = writer.write(group, blocks, folder)
+        return lambda: shards
 
 
 def available_cores() -> int:
@@ -41,7 +63,7 @@ def available_cores() -> int:
 def tokenize_in_order(
     blocks: Iterable[Block], step: Step, workers: int
 ) -> Generator[tuple[Block, TokenBlock], None, None]:
-    """Call `step` in worker processes (0: in this process) and yield each block with its tokens, in order."""
+    """Call `step` in worker processes (0: here), and yield each block with its tokens, in order."""
     if workers == 0:
         yield from ((block, step(block.passages)) for block in blocks)
         return
@@ -60,13 +82,9 @@ def tokenize_in_order(
             finally:
                 idle.put(worker)
 
-        pending: deque[tuple[Block, Future[TokenBlock]]] = deque()
-        for block in blocks:
-            pending.append((block, threads.submit(ask, block)))
-            if len(pending) > 2 * workers:  # keeps all workers busy and bounds the memory
-                first, answer = pending.popleft()
-                yield first, answer.result()
-        yield from ((block, answer.result()) for block, answer in pending)
+        most = 2 * workers  # keeps all of them busy
+        for block, answer in ahead(blocks, lambda block: threads.submit(ask, block), most):
+            yield block, answer.result()
 
 
 def start_module(name: str, *arguments: str, threads: int = 1, **settings: int) -> subprocess.Popen[bytes]:

@@ -1,21 +1,27 @@
-"""Find a model by name: a local file or folder, or a repository of the Hugging Face Hub."""
+"""Find a model by name: a local file or folder, an address, or a repository of the Hugging Face Hub."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
+from electra.data.checksums import CHECKSUMS
 from electra.data.files import exists
+from electra.data.storage import fetch_folder, is_remote
 from electra.errors import ElectraError
 
 EMBEDDED = "embedded"  # the name of the model that comes with the package
+PLACES = ("", "model/", "tokenizer/")  # of a model in a run, of a tokenizer in a corpus
+RECORDS = ("config.toml", "metrics.jsonl", "results.json")  # of a run: how its model was trained
 
 
 def locate(name: str | Path, patterns: Sequence[str], error: type[ElectraError]) -> Path:
-    """Return the local path of a file, folder or hub repository; of the latter, only `patterns` are fetched.
+    """Return the local path of a file, folder, address or hub repository; only `patterns` are fetched.
 
     `embedded` is the model that comes with the package; a folder of that name is `./embedded`.
     """
     if name == EMBEDDED:
         return Path(__file__).parents[2] / EMBEDDED
+    if is_remote(name):
+        return _fetched(str(name), patterns)
     path = Path(name)
     if exists(path) and str(name).strip():
         return path.expanduser()
@@ -29,3 +35,12 @@ def locate(name: str | Path, patterns: Sequence[str], error: type[ElectraError])
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as problem:
         reason = str(problem).strip().splitlines()[0]
         raise error(f"no folder {name}, and no such model on the Hugging Face Hub: {reason}") from None
+
+
+def _fetched(address: str, patterns: Sequence[str]) -> Path:
+    """Return a local copy of a model folder, a run without its checkpoints, or a file with what is next to it."""
+    folder, _, last = address.rpartition("/")
+    if last in patterns:
+        return fetch_folder(folder, [*patterns, CHECKSUMS]) / last
+    wanted = [place + pattern for place in PLACES for pattern in (*patterns, CHECKSUMS)]
+    return fetch_folder(address, [*wanted, *RECORDS])

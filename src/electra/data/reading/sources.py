@@ -9,7 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePath, PurePosixPath
@@ -17,7 +17,8 @@ from typing import IO, Any, NoReturn, TypeVar, cast
 
 from electra.data.files import exists, open_pipe
 from electra.data.settings import Format
-from electra.errors import DataError, reason
+from electra.data.storage import is_remote
+from electra.errors import DataError, explained
 
 Item = TypeVar("Item")
 
@@ -50,7 +51,7 @@ class Source:
     @property
     def remote(self) -> bool:
         """Return whether the source is opened with `fsspec`."""
-        return "://" in self.name
+        return is_remote(self.name)
 
 
 def names_of(sources: str | Path | Sequence[str | Path]) -> list[str]:
@@ -65,7 +66,7 @@ def find_sources(names: Sequence[str | Path], format: Format | None = None) -> t
     for name in map(str, names):
         if not name.strip():
             raise DataError("the name of a text is empty; is a shell variable not set?")
-        found, others = _find_remote(name, format) if "://" in name else _find_local(name, format)
+        found, others = _find_remote(name, format) if is_remote(name) else _find_local(name, format)
         sources += found
         ignored += others
     if not sources:
@@ -179,18 +180,9 @@ def _format_of(name: str) -> Format | None:
     return FORMATS.get((path.with_suffix("") if path.suffix.lower() in PACKED else path).suffix.lower())
 
 
-@contextmanager
-def readable(name: str, begins: str = "cannot read {name}") -> Iterator[None]:
+def readable(name: str, begins: str = "cannot read {name}") -> AbstractContextManager[None]:
     """Turn any error while reading into a one-line error that names the source."""
-    try:
-        yield
-    except DataError:
-        raise
-    except ImportError as problem:
-        hint = "; run: pip install '.[text]' in the checkout" if problem.name in ("datasets", "pyarrow") else ""
-        raise DataError(f"reading {name} needs a package that is not installed: {problem}{hint}") from None
-    except Exception as problem:  # every format and file system has its own errors
-        raise DataError(f"{begins.format(name=name)}: {reason(problem)}") from None
+    return explained(name, begins.format(name=name), DataError)
 
 
 def each(items: Iterator[Item], name: str) -> Iterator[Item]:

@@ -39,6 +39,19 @@ class Tally:
         """Count bytes that were read."""
         self.bytes_read += size
 
+    def take(self) -> "Tally":
+        """Return the counts since the last call; the columns are remembered."""
+        taken = Tally([], [], self.bytes_read, self.invalid_places, self.documents, dict(self.columns))
+        self.bytes_read, self.invalid_places, self.documents = 0, 0, Counter()
+        return taken
+
+    def add(self, taken: "Tally") -> None:
+        """Add the counts of a part."""
+        self.bytes_read += taken.bytes_read
+        self.invalid_places += taken.invalid_places
+        self.documents += taken.documents
+        self.columns |= taken.columns
+
 
 class Passage(NamedTuple):
     """A document, or a part of a long one."""
@@ -54,13 +67,24 @@ def read_documents(
     """Yield the documents of files, folders, globs, `-`, URLs or hub datasets in a fixed order."""
     reading = reading or Reading()
     tally = tally if tally is not None else Tally()
-    tally.sources, tally.ignored = find_sources(names, reading.format)
-    for source in tally.sources:
+    tally.sources, tally.ignored = find_texts(names, reading)
+    yield from read_sources(tally.sources, reading, tally)
+
+
+def find_texts(names: Sequence[str | Path], reading: Reading) -> tuple[list[Source], list[str]]:
+    """Return the sources in order, all of which can have the kind of documents asked for, and the ignored files."""
+    sources, ignored = find_sources(names, reading.format)
+    for source in sources:
         allowed = ("auto", "blank", "line", "file") if source.format == "text" else ("auto", "record")
         if reading.documents not in allowed:
             fault = f"documents={reading.documents} does not fit {source.format}"
             raise DataError(f"{source.name}: {fault}; choose {', '.join(allowed)}")
-    for source in tally.sources:
+    return sources, ignored
+
+
+def read_sources(sources: Iterable[Source], reading: Reading, tally: Tally) -> Iterator[Passage]:
+    """Yield the documents of sources."""
+    for source in sources:
         yield from _read_source(source, reading, tally)
 
 

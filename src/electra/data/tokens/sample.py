@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
@@ -65,6 +65,20 @@ class Sample:
                 self._file(self.level).unlink()
                 del self._kept[self.level], self._cost[self.level]
             self.level += 1
+
+    def chosen(self, count: int) -> list[int]:
+        """Return which of the next documents may be kept."""
+        return [number for number in range(count) if _level(self.documents + number) >= self.level]
+
+    def add_chosen(self, count: int, characters: int, texts: Mapping[int, str]) -> None:
+        """Count documents, and keep some of those whose texts are given."""
+        for number in range(count):
+            if number in texts:
+                self.add(texts[number])
+                characters -= len(texts[number])
+            else:
+                self.documents += 1
+        self.characters += characters
 
     def close(self) -> None:
         """Finish writing, before the sample is read."""

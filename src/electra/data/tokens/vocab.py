@@ -4,15 +4,19 @@ import math
 import shutil
 import unicodedata
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from electra.data.checksums import CHECKSUMS, check, write_checksums
+from electra.data.cluster import Cluster, connected
 from electra.data.files import atomic_folder, read_table, write_json
-from electra.data.reading.sources import names_of
-from electra.data.reading.text import read_documents
+from electra.data.reading.parts import check_addresses, read_parts
+from electra.data.reading.sources import Source, names_of
+from electra.data.reading.text import Passage, find_texts, read_documents
 from electra.data.settings import Accents, Model, Pieces, Reading, Vocabulary
+from electra.data.storage import local_path, working_copy
 from electra.data.tokens.pieces import train_pieces
 from electra.data.tokens.sample import Sample
 from electra.data.tokens.tokenizer import FILES, Tokenizer
@@ -21,6 +25,7 @@ from electra.errors import DataError
 REPORT = "report.json"
 PROBE_CHARACTERS = 1_000_000  # for measuring a vocabulary, and for a preview
 MOST_UNKNOWN = 0.01  # fraction of characters; with more, another kind of vocabulary fits better
+PART_CHARACTERS = 1 << 24  # that a node reads at a time
 FEW_MARKS = 0.005  # fraction of characters; English has a tenth of that, in loan words
 
 
@@ -66,17 +71,23 @@ def train_vocab(
     accents: Accents = Vocabulary.accents,
     max_characters: int = Vocabulary.max_characters,
     reading: Reading = Vocabulary.reading,
+    cluster: str | None = None,
 ) -> Tokenizer:
     """Train a vocabulary of `size` pieces and write it to the folder `out` atomically.
 
     `model="auto"` is WordPiece, or Unigram if WordPiece would leave more than 1 % of the text unknown: it reads more
-    than 100 letters without a space as one unknown word.
+    than 100 letters without a space as one unknown word. `cluster` is the address of a Ray cluster, or `auto`, that
+    reads the text, which must be in object storage.
     """
     wanted = Vocabulary(size, model, lowercase, accents, max_characters, reading)
-    out = Path(out).expanduser().resolve()
+    with working_copy(out), connected(cluster) if cluster else nullcontext() as nodes:
+        return _write(names_of(sources), local_path(out).resolve(), wanted, nodes)
+
+
+def _write(names: Sequence[str], out: Path, wanted: Vocabulary, nodes: Cluster | None) -> Tokenizer:
     _check_place(out)
     with atomic_folder(out, overwrite=True) as folder:
-        sample = _take_sample(names_of(sources), wanted, folder / "sample")
+        sample = _take_sample(names, wanted, folder / "sample", nodes=nodes)
         report, tokenizer = _train(sample, wanted)
         tokenizer.save(folder)
         write_json(folder / REPORT, asdict(report))
@@ -93,7 +104,7 @@ def preview_vocab(sources: Sequence[str], wanted: Vocabulary) -> Report:
 
 def read_report(folder: str | Path) -> Report:
     """Read the report that `train_vocab` wrote."""
-    folder = Path(folder).expanduser()
+    folder = local_path(folder)
     check(folder, [REPORT])
     values = read_table(folder / REPORT, "the report of a vocabulary", DataError)
     return Report(**{**values, "fertility": Fertility(**values["fertility"])})
@@ -113,12 +124,17 @@ def _train(sample: Sample, wanted: Vocabulary) -> tuple[Report, Tokenizer]:
     return min(trained, key=lambda pair: pair[0].fertility.unknown_characters)
 
 
-def _take_sample(names: Sequence[str], wanted: Vocabulary, folder: Path, most: float = math.inf) -> Sample:
+def _take_sample(
+    names: Sequence[str], wanted: Vocabulary, folder: Path, most: float = math.inf, nodes: Cluster | None = None
+) -> Sample:
     sample = Sample(folder, wanted.max_characters)
-    for passage in read_documents(names, wanted.reading):
-        sample.add(passage.text)
-        if sample.characters >= most:
-            break
+    if nodes:
+        _read_there(sample, find_texts(names, wanted.reading)[0], wanted.reading, nodes)
+    else:
+        for passage in read_documents(names, wanted.reading):
+            sample.add(passage.text)
+            if sample.characters >= most:
+                break
     sample.close()
     if not sample.kept_characters:
         raise DataError(f"no text to train a vocabulary on in {' '.join(names)}")
@@ -166,6 +182,22 @@ def _report(tokenizer: Tokenizer, sample: Sample, wanted: Vocabulary, model: Pie
         fertility=fertility,
         example=max(encodings, key=len).tokens[:20],
     )
+
+
+def _read_there(sample: Sample, sources: Sequence[Source], reading: Reading, nodes: Cluster) -> None:
+    """Let the nodes of a cluster read the text; only documents that may belong to the sample are fetched."""
+    check_addresses(sources, reading)
+    choose = nodes.starter(_choose)
+    for part in read_parts(sources, reading, PART_CHARACTERS, nodes):
+        if chosen := sample.chosen(part.passage_count):
+            texts = nodes.result(choose(part.passages, chosen))
+            sample.add_chosen(part.passage_count, part.characters, dict(zip(chosen, texts, strict=True)))
+        else:
+            sample.add_chosen(part.passage_count, part.characters, {})
+
+
+def _choose(passages: Sequence[Passage], numbers: Sequence[int]) -> list[str]:
+    return [passages[number].text for number in numbers]
 
 
 def _check_place(out: Path) -> None:
