@@ -85,7 +85,7 @@ def test_an_ablation_that_fails_is_named_and_does_not_stop_the_others(recorded):
 def test_the_record_is_within_its_size_limit_and_leaves_time_for_scoring(recorded):
     commands = recorded("record.sh", *ARGUMENTS["record.sh"])
     (config,) = configs(commands).values()
-    assert 0.1 < config.train.hours <= 450 / 3600
+    assert 0.1 < config.train.hours <= 520 / 3600  # the six fine-tunings take 70 s
     (longer,) = configs(recorded("record.sh", "20", *ARGUMENTS["record.sh"][1:3], "more", "a.txt")).values()
     assert 0.2 < longer.train.hours <= 960 / 3600
     (config,) = configs(commands, "train.steps=1").values()
