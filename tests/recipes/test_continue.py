@@ -17,6 +17,7 @@ from electra.recipes import speed, start
 from electra.recipes.convert import write_model
 from electra.recipes.start import find_start
 from electra.recipes.train import train
+from electra.training.run import START
 
 HOURS = 0.1
 GENTLE = ["train.steps=2", "train.learning_rate=1e-9", "train.batch_size=8"]
@@ -78,7 +79,11 @@ def test_forgetting_is_measured_on_old_text(continued):
 
 def test_the_same_call_resumes_and_another_model_is_refused(continued, tiny_folder, text):
     folder, _ = continued
+    copied = folder / START / "model" / "config.json"
+    whole = copied.read_bytes()
+    copied.write_bytes(whole[:50])
     train(text, hours=HOURS, out=folder, init=tiny_folder, overrides=GENTLE)
+    assert copied.read_bytes() == whole
     with pytest.raises(ConfigError, match=r"planned with different init"):
         train(text, hours=HOURS, out=folder, init=tiny_folder / "generator", overrides=GENTLE)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.config.load import load_config, text_override
-from electra.data.checksums import CHECKSUMS
+from electra.data.checksums import CHECKSUMS, is_intact
 from electra.data.corpus.build import build_corpus
 from electra.data.corpus.shards import MANIFEST, Corpus, open_corpus
 from electra.data.files import write_json
@@ -121,7 +121,8 @@ def _prepare(folder: Path, plan: Plan, heldout: float, reading: Reading, say: Ca
     building = Building(length=plan.config().train.length, heldout=heldout, reading=reading)
     for line in describe(plan):
         say(line)
-    start = folder / START if (folder / START).is_dir() else plan.init
+    copied = _is_copied(folder / START)
+    start = folder / START if copied else plan.init
     tokenizer = load_tokenizer(start) if start else None
     if plan.trains_vocabulary:
         longest = tokenizer.longest if tokenizer else None
@@ -129,7 +130,8 @@ def _prepare(folder: Path, plan: Plan, heldout: float, reading: Reading, say: Ca
     assert tokenizer is not None
     corpus = _corpus(names, tokenizer, building, folder / "corpus")
     say(f"{folder / 'corpus'}: {corpus.manifest.tokens:,} tokens in {corpus.manifest.sequences:,} sequences")
-    if plan.init and not (folder / START).is_dir():
+    if plan.init and not copied:
+        shutil.rmtree(folder / START, ignore_errors=True)
         _write_start(folder, plan, tokenizer, say)
     unknown = corpus.manifest.report["unknown_tokens"] / max(1, corpus.manifest.report["tokens_read"])
     if not plan.trains_vocabulary and unknown > MOST_UNKNOWN:
@@ -151,6 +153,11 @@ def _vocabulary(folder: Path, plan: Plan, reading: Reading, say: Callable[[str],
             "train step by step, starting with electra vocab --model bpe"
         )
     return tokenizer
+
+
+def _is_copied(start: Path) -> bool:
+    """Return whether the run has an undamaged copy of the model to start from."""
+    return is_intact(start / "model") and all(is_intact(sealed.parent) for sealed in start.rglob(CHECKSUMS))
 
 
 def _write_start(folder: Path, plan: Plan, tokenizer: Tokenizer, say: Callable[[str], None]) -> None:

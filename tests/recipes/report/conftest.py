@@ -53,10 +53,17 @@ def write_lines(path: Path, records: list[dict]) -> None:
 def make_run(tmp_path) -> Callable[..., Path]:
     """A function that writes a pre-training run after some of 100 steps."""
 
-    def make(name: str, *overrides: str, steps: int = 100, measured: bool = True, warning: str | None = None) -> Path:
+    def make(
+        name: str,
+        *overrides: str,
+        preset: str = "tiny",
+        steps: int = 100,
+        measured: bool = True,
+        warning: str | None = None,
+    ) -> Path:
         folder = tmp_path / name
         folder.mkdir(parents=True)
-        (folder / "config.toml").write_text(dump_config(load_config("tiny", [f"out={folder}", *overrides])))
+        (folder / "config.toml").write_text(dump_config(load_config(preset, [f"out={folder}", *overrides])))
         records = [training(step) for step in range(2, steps + 1, 2)]
         if measured:
             records += [heldout(step) for step in range(0, steps + 1, 10)]

@@ -214,7 +214,7 @@ def test_the_damaged_result_of_a_seed_is_named(make_tuned, content):
 
 def test_a_run_is_judged_and_compared_with_healthy_ones(make_run):
     """The run of 100,000 tokens ends at an AUC of 0.9; similar runs are measured from 65,536 tokens on."""
-    (run,) = gather([make_run("a", "objective.generator.kind=unigram")])
+    (run,) = gather([make_run("a", preset="nano")])
     assert run["verdict"].startswith("Learned well: AUC 0.90 after 0.1 M tokens, where runs of this size reach 0.5")
     expected = run["expected"]
     assert expected["metric"] == "discriminator_auc"
