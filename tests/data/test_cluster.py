@@ -35,6 +35,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_near_duplicates_are_removed_from_the_complete_text(nodes, tokenizer, tmp_path, monkeypatch):
     monkeypatch.setattr("electra.data.reading.parts.BATCH_BYTES", 5_000)  # a file each
     for number in range(6):
