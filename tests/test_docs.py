@@ -30,7 +30,12 @@ def test_generated_pages_are_fresh(name):
     assert (ROOT / "docs" / name).read_text() == generate.PAGES[name]()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def counted_slowly(page):
+    """Return a page as a parameter; counting the FLOPs of every size takes a minute."""
+    return pytest.param(page, marks=pytest.mark.slow if page.name == "size.md" else [], id=page.name)
+
+
+@pytest.mark.parametrize("page", [counted_slowly(page) for page in PAGES])
 def test_code_and_tables_in_the_pages_are_fresh(page):
     """If this fails: make docs."""
     assert page.read_text() == generate.filled(page.read_text())

@@ -154,6 +154,7 @@ def test_tasks_run_together_share_the_cores(cores, together, share, monkeypatch)
     assert asked == [share, share]
 
 
+@pytest.mark.slow
 def test_a_task_that_fails_among_others_is_named(tiny_folder, tasks_folder, tmp_path):
     heard, keys = [], [*QUICK, "mnli.learning_rate=1e30", "mnli.clip_norm=1e30"]
     with pytest.raises(TaskError, match=r"^mnli: the loss was not finite at the end, step \d+: lower learning_rate"):

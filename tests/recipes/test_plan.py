@@ -2,9 +2,11 @@
 
 import pytest
 
+from electra.config.load import load_config
 from electra.errors import DataError
 from electra.recipes import plan as planning
-from electra.recipes.plan import choose, measure_text
+from electra.recipes.flops import count_parameters, on_meta
+from electra.recipes.plan import SIZES, choose, measure_text
 
 
 def test_the_largest_model_with_enough_tokens_is_chosen():
@@ -42,3 +44,12 @@ def test_a_long_parquet_file_is_estimated_from_its_first_rows(tmp_path, monkeypa
 def test_standard_input_is_refused():
     with pytest.raises(DataError, match="more than once"):
         measure_text(["-"])
+
+
+@pytest.mark.parametrize("kind", SIZES)
+def test_the_sizes_grow_and_those_of_a_gpu_are_modern(kind):
+    """The plan times them in this order until one needs more than there is."""
+    configs = [load_config(name) for name in SIZES[kind]]
+    counts = [count_parameters(on_meta(config.model, config.objective))["joint"] for config in configs]
+    assert counts == sorted(counts)
+    assert configs[-1].model.body == ("modern" if kind == "cuda" else "electra")

@@ -198,6 +198,7 @@ def test_a_process_that_is_gone_is_no_bug_of_the_others(arguments, config):
     assert errors.splitlines()[-1] == f"electra: {gone}; restart all processes to resume"
 
 
+@pytest.mark.slow
 def test_a_refusal_by_the_first_process_is_no_bug_of_the_others(arguments, tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "holiday.jpg").touch()

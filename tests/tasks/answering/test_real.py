@@ -55,7 +55,7 @@ def perfect(window, question) -> dict[str, np.ndarray]:
     return {"score": np.array(score), "first": np.array(first), "last": np.array(last), "null_odds": np.array(odds)}
 
 
-@pytest.mark.parametrize(("version", "wrong"), [("1.1", 1), ("2.0", 0)])
+@pytest.mark.parametrize(("version", "wrong"), [pytest.param("1.1", 1, marks=pytest.mark.slow), ("2.0", 0)])
 def test_right_answers_put_through_windows_and_back_score_in_full(squad, version, wrong):
     """All but one question of 1.1, whose answers are all "four" out of "fourth"."""
     task = DatasetAnswering(f"squad-{version}", load_finetune_config("squad", [f"data={squad}"]), {})
