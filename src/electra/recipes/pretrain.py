@@ -65,7 +65,7 @@ def pretrain(config: PretrainConfig, listeners: Sequence[Listener] | None = None
     with (
         joined(config.device) as processes,
         watched(listeners) as listeners,
-        working_copy(config.out, pulls=processes.place == 0, pushes=processes.first),
+        working_copy(config.out, pulls=processes.first_here, pushes=processes.first),
     ):
         check_division(config, processes)
         processes.wait()  # until every machine has the files of the run
@@ -76,7 +76,7 @@ def pretrain(config: PretrainConfig, listeners: Sequence[Listener] | None = None
 def _pretrain(config: PretrainConfig, processes: Processes, listeners: Sequence[Listener]) -> None:
     corpora = Corpora(config)
     config = corpora.fit(config)
-    if processes.place == 0:  # on every machine: each may have copies of its own
+    if processes.first_here:  # on every machine: each may have copies of its own
         corpora.check_files()
     *before, last = objective_class(config.objective).stages(config.objective)
     final = Pretraining(config, last, corpora, processes, listeners)

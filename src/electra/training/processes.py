@@ -57,6 +57,11 @@ class Processes:
         """Return the rank among the neighbors."""
         return self.rank % self.neighbors
 
+    @property
+    def first_here(self) -> bool:
+        """Return whether this process is the first on its machine, also if machines have different numbers of them."""
+        return int(os.environ.get("LOCAL_RANK", self.rank)) == 0
+
     def largest(self, value: float) -> float:
         """Return the largest value of all processes."""
         if not self.grouped:
