@@ -52,6 +52,9 @@ class TrainConfig(Section):
     adam_beta1: Probability = Field(0.9, description="decay of the running mean of the gradient")
     adam_beta2: Probability = Field(0.999, description="decay of the running mean of its square")
     adam_eps: Positive = Field(1e-6, description="added to the denominator")
+    adam_rate: Positive = Field(
+        1.0, description="with optimizer = muon: multiple of the rate for what Adam updates, such as embeddings"
+    )
     clip_norm: Positive = Field(1.0, description="largest norm of the gradient")
     precision: ForwardPrecision = "auto"
     execution: Literal["auto", "plain", "compiled", "fast"] = Field(

@@ -157,7 +157,7 @@ def build_optimizer(
     def group(name: str, weight: nn.Parameter) -> Group:
         decay = config.weight_decay if weight.dim() > 1 else 0.0
         matrix = (len(weight) // stacked[name], weight.size(1)) if name in stacked else None
-        return Group(decay, rate(name), matrix)
+        return Group(decay, rate(name) * (config.adam_rate if stacked and not matrix else 1.0), matrix)
 
     processes = processes or Processes(0, 1, torch.device("cpu"))
     return Optimizer(Weights(module, group, working, processes.neighbors), config, processes)
