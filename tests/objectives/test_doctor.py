@@ -88,7 +88,7 @@ def test_bands_are_of_the_same_objective_generator_and_width():
     quick = load_config("quick")
     band = expected_band(quick.model, quick.objective)
     assert (band.objective, band.generator, band.width, band.metric) == (
-        "electra",
+        "corrective",
         "masked_lm",
         256,
         "discriminator_auc",

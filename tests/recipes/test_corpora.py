@@ -63,7 +63,7 @@ def test_every_preset_takes_the_sizes_of_the_corpus(another, tokenizer, preset):
     assert before.model.model_copy(update=same) == after.model.model_copy(update=same)
 
 
-@pytest.mark.parametrize("preset", ["quick", "tiny", "small"])
+@pytest.mark.parametrize("preset", ["small-muon", "tiny", "small"])
 def test_a_preset_trains_on_a_corpus_of_another_length_and_vocabulary(another, tokenizer, tmp_path, preset):
     arguments = [f"data={another(24, more=5)}", f"out={tmp_path / 'run'}", *FEW]
     run = pretrain(load_config(preset, arguments))
@@ -124,13 +124,13 @@ def test_a_size_in_a_file_that_contradicts_the_corpus_is_refused(another, tmp_pa
     ("length", "start", "steps"), [(16, 16, 1000), (160, 16, 1000), (24, 8, 1000), (20, None, None), (25, None, None)]
 )
 def test_the_short_sequences_of_a_preset_are_fitted_to_the_length(another, length, start, steps):
-    train = fitted("quick", another(length)).train
+    train = fitted("small-muon", another(length)).train
     assert (train.length, train.start_length, train.length_warmup_steps) == (length, start, steps)
 
 
 def test_short_sequences_that_the_user_sets_are_not_changed(another):
-    assert fitted("quick", another(24), "train.start_length=4").train.start_length == 4
-    message = refusal("quick", another(24), "train.start_length=16")
+    assert fitted("small-muon", another(24), "train.start_length=4").train.start_length == 4
+    message = refusal("small-muon", another(24), "train.start_length=16")
     assert message == "train: start_length 16 does not divide length 24"
 
 
@@ -174,7 +174,7 @@ def test_without_a_corpus_nothing_is_fitted():
 
 
 def test_a_dry_run_prints_the_fitted_sizes(another, tokenizer, tmp_path, capsys, monkeypatch):
-    arguments = ["pretrain", "quick", f"data={another(24, more=5)}", f"out={tmp_path / 'run'}", "--dry-run"]
+    arguments = ["pretrain", "small-muon", f"data={another(24, more=5)}", f"out={tmp_path / 'run'}", "--dry-run"]
     monkeypatch.setattr("sys.argv", ["electra", *arguments])
     with pytest.raises(SystemExit) as ended:
         main()

@@ -6,7 +6,7 @@ from electra.config.load import load_config
 from electra.errors import DataError
 from electra.recipes import plan as planning
 from electra.recipes.flops import count_parameters, on_meta
-from electra.recipes.plan import SIZES, choose, measure_text
+from electra.recipes.plan import MODERN, SIZES, choose, fitting_sizes, measure_text
 
 
 def test_the_largest_model_with_enough_tokens_is_chosen():
@@ -47,9 +47,16 @@ def test_standard_input_is_refused():
 
 
 @pytest.mark.parametrize("kind", SIZES)
-def test_the_sizes_grow_and_those_of_a_gpu_are_modern(kind):
+def test_the_sizes_grow_and_the_largest_are_modern(kind):
     """The plan times them in this order until one needs more than there is."""
     configs = [load_config(name) for name in SIZES[kind]]
     counts = [count_parameters(on_meta(config.model, config.objective))["joint"] for config in configs]
     assert counts == sorted(counts)
-    assert configs[-1].model.body == ("modern" if kind == "cuda" else "electra")
+    assert configs[-1].model.body == "modern"
+
+
+def test_on_a_gpu_the_objective_is_that_of_the_record_unless_the_user_sets_another():
+    sizes = {name: name for name in SIZES["cuda"]}
+    named = [config.objective.name for config in fitting_sizes(sizes, [], []).values()]
+    assert named == ["electra", "electra", *[load_config("quick").objective.name] * len(MODERN)]
+    assert {config.objective.name for config in fitting_sizes(sizes, [], ["objective.name=mlm"]).values()} == {"mlm"}

@@ -88,12 +88,9 @@ def test_few_epochs_are_not_given_as_the_reason_for_a_shorter_training(plan):
     assert not any("would hardly help" in line for line in describe(replace(plan, epochs=0.2)))
 
 
-def test_the_plan_starts_like_quick(plan):
-    config, quick = plan.config(), load_config("quick")
-    assert config.train.start_length == quick.train.start_length
-    assert config.train.length_warmup_steps == min(quick.train.length_warmup_steps, plan.steps // 10)
-    assert config.objective.prior == quick.objective.prior
-    assert (config.model.dropout, config.model.attention_dropout) == (quick.model.dropout, 0.0)
+def test_the_plan_starts_with_short_sequences(plan):
+    train = plan.config().train
+    assert (train.start_length, train.length_warmup_steps) == (16, min(1000, plan.steps // 10))
 
 
 def test_a_size_that_needs_more_text_is_not_timed(plan):

@@ -152,7 +152,7 @@ def _write_onnx(model: Pretrained, folder: Path, int8: bool, task: Mapping[str, 
 def config_of(model: Pretrained) -> PretrainConfig:
     """Return a pre-training config for a model, with the settings of the preset of the nearest size."""
     shape = model.encoder.config
-    # What eases a start from random weights, as in `quick`, would set a trained model back.
+    # What eases a start from random weights, as in `small-muon`, would set a trained model back.
     presets = (preset for preset in map(load_config, preset_names()) if preset.model.body == shape.body)
     plain = [preset for preset in presets if not (preset.train.start_length or preset.train.start_batch_size)]
     trained = [

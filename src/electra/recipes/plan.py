@@ -34,14 +34,14 @@ SMALLEST_VOCABULARY, LARGEST_VOCABULARY = 1024, 30_522
 TOKENS_PER_PARAMETER = 20  # read in training; with fewer, a smaller model does better
 MOST_EPOCHS = 40  # beyond this, more hours hardly help
 WARMUP_SHARE, FEWEST_UPDATES, SMALLEST_BATCH = 0.06, 2000, 8
-SHORT_SHARE = 0.1  # of the updates use short sequences, but at most as many updates as in `quick`
-AS_IN_QUICK = ("objective.prior", "model.dropout", "model.attention_dropout")  # for every size
+SHORT_LENGTH, SHORT_SHARE, MOST_SHORT = 16, 0.1, 1000  # tokens in short sequences; share and number of their updates
 OPTIONS = {"train.hours": "--hours", "init": "--init"}  # of `electra train`, instead of config keys
 SAMPLE_BYTES = 1 << 26  # of text read to estimate its size
 Case = Literal["uncased", "cased"]
 Sources = dict[str, str | dict[str, Any]]  # a model's name: its preset, or its settings
 MODERN = ("modern-7x256", "modern-12x256", "modern-10x384", "modern-19x512", "modern-22x768")
 SIZES = dict.fromkeys(("cpu", "mps"), ("nano", "tiny", "quick")) | {"cuda": ("nano", "tiny", *MODERN)}
+AS_IN_QUICK = dict.fromkeys(MODERN, ("objective.name=corrective",))  # the objective of the record
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def make_plan(
     asked = [override for key, override in zip(keys, overrides, strict=True) if key == "device"]
     device = find_device(load_layers(base or "tiny", asked).device)
     sources: Sources = {start.source: base} if start else {name: name for name in SIZES[device.type]}
-    candidates = _candidates(sources, shape, overrides)
+    candidates = fitting_sizes(sources, shape, overrides)
     if start:
         _check_start(start, candidates[start.source])
     if any(len(objective_class(c.objective).stages(c.objective)) > 1 for c in candidates.values()):
@@ -118,7 +118,7 @@ def make_plan(
     speeds = _speeds(candidates, parameters, hours, most, device)
     affordable = {name: min(hours * 3600 * speed.tokens_per_second, most) for name, speed in speeds.items()}
     preset = choose(affordable, parameters)
-    budget = [*shape, f"train.hours={hours!r}"]
+    budget = [*shape, *AS_IN_QUICK.get(preset, ()), f"train.hours={hours!r}"]
     settings = [*budget, *_training(sources[preset], budget, overrides, speeds[preset], affordable[preset])]
     config = load_layers(sources[preset], settings, overrides)
     steps = total_steps(config.train) or _steps(config, affordable[preset])
@@ -183,12 +183,12 @@ def _check_start(start: Start, config: PretrainConfig) -> None:
     check_shape(config.model, start.config.model.model_copy(update=changed), start.source)
 
 
-def _candidates(sources: Sources, shape: list[str], overrides: Sequence[str]) -> dict[str, PretrainConfig]:
+def fitting_sizes(sources: Sources, shape: list[str], overrides: Sequence[str]) -> dict[str, PretrainConfig]:
     """Return the presets to choose from: those that have the body and the generator whose keys are set."""
     fitting: dict[str, PretrainConfig] = {}
     for name, source in sources.items():
         try:
-            fitting[name] = load_layers(source, shape, overrides)
+            fitting[name] = load_layers(source, shape, AS_IN_QUICK.get(name, ()), overrides)
         except ConfigError as problem:
             unfit = problem
     if not fitting:
@@ -303,14 +303,10 @@ def _training(
     config = load_layers(source, [*budget, f"train.batch_size={batch}"], overrides)  # the user's batch size, if set
     batch, steps = config.train.batch_size, total_steps(config.train) or _steps(config, affordable)
     often = max(10, steps // 20)
-    quick = {key: setting.value for key, setting in gather(PretrainConfig, "quick").items()}
-    start = quick["train.start_length"]
-    short = max(1, min(quick["train.length_warmup_steps"], int(SHORT_SHARE * steps)))
-    from_scratch = [f"{key}={quick[key]}" for key in AS_IN_QUICK]
-    if length % start == 0:
-        from_scratch += [f"train.start_length={start}", f"train.length_warmup_steps={short}"]
+    short = max(1, min(MOST_SHORT, int(SHORT_SHARE * steps)))
+    growing = [f"train.start_length={SHORT_LENGTH}", f"train.length_warmup_steps={short}"]
     return [
-        *(from_scratch if isinstance(source, str) else []),
+        *(growing if isinstance(source, str) and length % SHORT_LENGTH == 0 else []),
         f"train.batch_size={batch}",
         f"train.micro_batch_size={math.gcd(batch, asked.start_batch_size or batch, speed.micro_batch_size)}",
         f"train.warmup_steps={max(1, int(WARMUP_SHARE * steps))}",

@@ -68,10 +68,10 @@ def test_variants_take_turns():
 
 
 def test_a_config_with_short_sequences_at_first_is_timed_at_any_length(tmp_path):
-    config = load_config("quick", ["model.layers=1"])
+    config = load_config("small-muon", ["model.layers=1"])
     assert config.train.start_length == 16
-    (tmp_path / "quick.toml").write_text(tomli_w.dumps(config.model_dump(exclude_none=True)))
-    (row,) = bench_step(str(tmp_path / "quick.toml"), 1, 10, seconds=0, against="none", device=CPU).rows
+    (tmp_path / "short.toml").write_text(tomli_w.dumps(config.model_dump(exclude_none=True)))
+    (row,) = bench_step(str(tmp_path / "short.toml"), 1, 10, seconds=0, against="none", device=CPU).rows
     assert row.seq == 10
 
 
