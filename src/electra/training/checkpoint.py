@@ -102,7 +102,6 @@ class Checkpoints:
                 wanted = _tensors_of(module, optimizer)
                 _load(path, _read(path, state.pop("sha256")), wanted)
                 optimizer.adopt(wanted["optimizer"])
-                optimizer.weights.refresh(frozen=True)
                 return Restored(state, damaged)
             damaged.append(path)
         raise CheckpointError(f"every checkpoint in {self.folder} is damaged; choose another out")
