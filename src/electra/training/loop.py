@@ -206,6 +206,8 @@ class _Trainer:
         training, state, astray = self.training, self.state, self._astray()
         if not astray:
             self._save()
+            self.checkpoints.wait()
+            self.update.weights.complete()
             if self.processes.first and state.step:
                 training.finish()
         self.checkpoints.wait()

@@ -47,6 +47,10 @@ class Optimizer(ABC):
     def adopt(self, tensors: dict[str, Tensor]) -> None:
         """Continue from a state as `tensors` returns it, and from weights that were changed in place."""
 
+    def fill(self, tensor: Tensor, whole: Tensor) -> None:
+        """Copy to a weight or a tensor of the state what this process has of it."""
+        tensor.copy_(whole)
+
     @abstractmethod
     def _gradient_norm(self) -> Tensor:
         """Return the norm of the accumulated gradient of all weights."""
@@ -101,7 +105,7 @@ class VectorOptimizer(Optimizer):
         self.squares = torch.zeros_like(self.means)
 
     def _gradient_norm(self) -> Tensor:
-        return _norm(self.weights.gradient)
+        return norm(self.weights.gradient)
 
     def _update(self, scale: Tensor, bad: Tensor) -> None:
         self.side_by_side(
@@ -213,11 +217,11 @@ def _adjacent(parts: dict[Group, slice]) -> dict[Group, slice]:
     }
 
 
-def _norm(gradient: Tensor) -> Tensor:
+def norm(gradient: Tensor) -> Tensor:
     """Return a vector's norm; on a CPU from the norms of parts, since a long sum of squares loses digits there."""
     parts = (gradient,) if gradient.is_cuda else torch.split(gradient, NORM_PART)
-    norm: Tensor = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(part) for part in parts]))
-    return norm
+    found: Tensor = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(part) for part in parts]))
+    return found
 
 
 def _pieces(group: Tensor) -> list[Tensor]:
