@@ -18,7 +18,7 @@ import torch
 import electra
 from electra.data.corpus.shards import open_corpus
 from electra.data.storage import list_files
-from electra.errors import StorageError, Stopped
+from electra.errors import Stopped, StorageError
 from electra.recipes.pretrain import pretrain
 from electra.training.run import read_records
 
