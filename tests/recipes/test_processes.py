@@ -33,7 +33,7 @@ DIVIDED = [
     *(f"objective.generator.{key}" for key in ("sharing=gdes", "sharing=none", "kind=unigram")),
     "objective.generator.sharing=all objective.generator.width=1.0",
     "objective.algorithm=two_stage objective.generator.sharing=none objective.generator.width=1.0",
-    "model.body=modern model.window=8 model.layers=3 objective.generator.width=1.0 objective.generator.sharing=gdes",
+    "model.body=modern model.window=8 objective.generator.width=1.0 objective.generator.sharing=gdes",
 ]
 
 
@@ -109,7 +109,7 @@ def test_a_run_goes_on_in_any_number_of_processes(together, config, held_out, re
 
 
 @pytest.mark.parametrize(
-    "override", ["train.micro_batch_size=4", *(pytest.param(key, marks=pytest.mark.slow) for key in DIVIDED)]
+    "override", ["train.micro_batch_size=4", *(pytest.param(key, marks=pytest.mark.slow, id=key) for key in DIVIDED)]
 )
 def test_processes_that_divide_the_weights_train_what_one_trains(together, config, held_out, records, override):
     """Two on each of two machines, then one that has all weights, then two."""

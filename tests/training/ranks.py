@@ -54,8 +54,14 @@ def updated(processes, *overrides):
             _, loss = update(list(micro_batches(processes.rank, processes.world_size)), 1e-3)
         numbers = torch.stack([torch.as_tensor(processes.mean(loss.detach())), update.optimizer.norm])
         tensors = dict(objective.named_parameters()), update.optimizer.tensors()
-        found[override] = numbers, *({name: complete(part) for name, part in group.items()} for group in tensors)
+        kept = sum(own(part).nbytes for group in tensors for part in group.values())
+        found[override] = numbers, *({name: complete(part) for name, part in group.items()} for group in tensors), kept
     return found
+
+
+def own(tensor):
+    """Return what this process has of a tensor."""
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
 def complete(tensor):

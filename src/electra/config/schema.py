@@ -62,7 +62,7 @@ class TrainConfig(Section):
     )
     sharding: Literal["none", "optimizer", "full"] = Field(
         "none",
-        description="what the processes of a machine divide: the optimizer's state, or weights and gradients too (full)",
+        description="what the processes of a machine divide: optimizer state, or weights and gradients too (full)",
     )
 
     @property

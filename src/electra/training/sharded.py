@@ -34,10 +34,9 @@ class ShardedWeights:
                 block.register_forward_pre_hook(partial(_enter, working))
             divide(block)
         divide(module)
-        for part in module.modules():
-            if isinstance(part, FSDPModule):  # sums instead of means, which gloo cannot compute
-                part.set_gradient_divide_factor(1.0)
-                part.set_force_sum_reduction_for_comms(True)
+        for part in _divided(module):  # sums instead of means, which gloo cannot compute
+            part.set_gradient_divide_factor(1.0)
+            part.set_force_sum_reduction_for_comms(True)
         self.trained = {name: own for name, own in module.named_parameters() if own.requires_grad}
 
     def call(self, *inputs: Any) -> Any:
@@ -60,12 +59,12 @@ class ShardedWeights:
                 if isinstance(own, DTensor):
                     whole = own.full_tensor().detach()
                     owner._parameters[name] = nn.Parameter(whole.cpu()) if self.processes.first else own
-            if isinstance(owner, FSDPModule) and self.processes.first:
-                owner._forward_pre_hooks.clear()
-                owner._forward_hooks.clear()
-                owner.__class__ = type(owner).__bases__[1]  # the class that it had before it was divided
         if self.processes.first:
-            self.module.cpu()
+            for part in _divided(self.module):
+                part._forward_pre_hooks.clear()
+                part._forward_hooks.clear()
+                part.__class__ = type(part).__bases__[1]  # the one that it had before
+            self.module.cpu()  # buffers
 
 
 class ShardedOptimizer(Optimizer):
@@ -120,6 +119,11 @@ def _blocks(module: nn.Module) -> Iterator[nn.Module]:
     for body in module.modules():
         if isinstance(body, Body):
             yield from body.layers
+
+
+def _divided(module: nn.Module) -> list[Any]:
+    """Return the modules whose weights are collected when they compute: blocks, and the one for all the rest."""
+    return [part for part in module.modules() if isinstance(part, FSDPModule)]
 
 
 def _enter(working: torch.dtype, block: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
