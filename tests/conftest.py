@@ -47,7 +47,7 @@ def launch():
     processes are forked from one that has imported everything: they start at once.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["electra.recipes.pretrain"])
+    context.set_forkserver_preload(["electra.recipes.pretrain", "electra.training.sharded"])
 
     def start(program: Path, count: int, machines: int = 1, **given):
         with socket.socket() as free:

@@ -119,6 +119,23 @@ def test_the_storage_is_what_counts(machine):
             write("/b/run/new", "at the same time")
 
 
+def test_what_is_written_during_an_upload_is_uploaded_later(monkeypatch):
+    """A checkpoint is uploaded in the background, while the run writes other files."""
+    folder, put = local_path("memory://b/run"), MemoryFileSystem.put
+
+    def write_too(self, *given):
+        put(self, *given)
+        (folder / "model").write_text("second")
+
+    with working_copy("memory://b/run"):
+        folder.mkdir(parents=True)
+        (folder / "model").write_text("first")
+        with monkeypatch.context() as meanwhile:
+            meanwhile.setattr(MemoryFileSystem, "put", write_too)
+            upload(folder)
+    assert fsspec.filesystem("memory").cat("/b/run/model") == b"second"
+
+
 @pytest.mark.parametrize(
     ("address", "problem"),
     [

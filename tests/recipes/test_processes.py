@@ -28,6 +28,13 @@ VARIANTS = [
     *(f"objective.generator.{key}" for key in ("sharing=gdes", "sharing=none", "kind=two_tower", "kind=unigram")),
     "objective.algorithm=adversarial",
 ]
+DIVIDED = [
+    "model.activation_checkpointing=true",
+    *(f"objective.generator.{key}" for key in ("sharing=gdes", "sharing=none", "kind=unigram")),
+    "objective.generator.sharing=all objective.generator.width=1.0",
+    "objective.algorithm=two_stage objective.generator.sharing=none objective.generator.width=1.0",
+    "model.body=modern model.window=8 objective.generator.width=1.0 objective.generator.sharing=gdes",
+]
 
 
 @pytest.fixture
@@ -99,6 +106,20 @@ def test_a_run_goes_on_in_any_number_of_processes(together, config, held_out, re
     assert steps["3"] == ["optimizer.safetensors", "state.json", "weights.safetensors"]
     assert [len(steps[step]) for step in "68"] == [3, 3]  # only the first machine writes, a file for each process
     assert [entry["processes"] for entry in json.loads((run / "environment.json").read_text())] == [1, 4, 2]
+
+
+@pytest.mark.parametrize(
+    "override", ["train.micro_batch_size=4", *(pytest.param(key, marks=pytest.mark.slow, id=key) for key in DIVIDED)]
+)
+def test_processes_that_divide_the_weights_train_what_one_trains(together, config, held_out, records, override):
+    """Two on each of two machines, then one that has all weights, then two."""
+    settings = [*override.split(), "model.dropout=0.0", "checkpoint.keep=9"]
+    alone = pretrain(config(*settings, out="one"))
+    together(4, *settings, "train.sharding=full", out="run", stop_at=3, machines=2)
+    with pytest.raises(Stopped):
+        pretrain(config(*settings), [lambda record: record["step"] == 7 and signal.raise_signal(signal.SIGTERM)])
+    together(2, *settings, "train.sharding=full", out="run")
+    check_same(alone, alone.with_name("run"), held_out, records)
 
 
 @pytest.mark.slow

@@ -2,8 +2,11 @@
 
 import os
 import shutil
+import signal
 import socket
 import struct
+import subprocess
+import sys
 import threading
 from socketserver import BaseRequestHandler, ThreadingTCPServer
 
@@ -15,7 +18,7 @@ import torch
 import electra
 from electra.data.corpus.shards import open_corpus
 from electra.data.storage import list_files
-from electra.errors import StorageError
+from electra.errors import Stopped, StorageError
 from electra.recipes.pretrain import pretrain
 from electra.training.run import read_records
 
@@ -118,6 +121,26 @@ def test_a_run_in_a_bucket_continues_on_another_machine_bit_by_bit(server, machi
     assert open_corpus("s3://bucket/corpus").fingerprint == open_corpus(corpus).fingerprint
     with pytest.raises(electra.errors.ElectraError, match="s3://bucket/hf already exists"):
         electra.export("s3://bucket/run", "s3://bucket/hf")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sharding", ["none", "full"])
+def test_a_run_in_a_bucket_continues_in_several_processes(server, machine, config, arguments, corpus, sharding):
+    undisturbed = electra.load(pretrain(config("model.dropout=0.0")))
+    places = [f"data=s3://bucket/corpus-{sharding}", f"out=s3://bucket/several-{sharding}", "model.dropout=0.0"]
+    fsspec.filesystem("s3").put(str(corpus), f"bucket/corpus-{sharding}", recursive=True)
+    with pytest.raises(Stopped):
+        pretrain(config(*places), [lambda record: record["step"] == 7 and signal.raise_signal(signal.SIGTERM)])
+    machine("there")
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command = ["-m", "electra", "pretrain", *arguments(*places, f"train.sharding={sharding}"), "--quiet"]
+    subprocess.run([*torchrun, *command], check=True, timeout=300)
+    machine("elsewhere")
+    model = electra.load(f"s3://bucket/several-{sharding}")
+    for ours, theirs in zip(undisturbed.network.parameters(), model.network.parameters(), strict=True):
+        assert (ours - theirs).abs().max() < 1e-3
+    steps = {name.split("/")[1] for name in list_files(f"s3://bucket/several-{sharding}") if "/step-" in name}
+    assert steps == {"step-00000007", "step-00000010"}
 
 
 def test_a_bucket_that_cannot_be_used_is_named_in_one_line(server, machine, config, monkeypatch):

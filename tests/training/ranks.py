@@ -53,8 +53,20 @@ def updated(processes, *overrides):
         for _ in range(2):  # from the second on, sums begin during the backward pass
             _, loss = update(list(micro_batches(processes.rank, processes.world_size)), 1e-3)
         numbers = torch.stack([torch.as_tensor(processes.mean(loss.detach())), update.optimizer.norm])
-        found[override] = numbers, dict(objective.named_parameters()), update.optimizer.tensors()
+        tensors = dict(objective.named_parameters()), update.optimizer.tensors()
+        kept = sum(own(part).nbytes for group in tensors for part in group.values())
+        found[override] = numbers, *({name: complete(part) for name, part in group.items()} for group in tensors), kept
     return found
+
+
+def own(tensor):
+    """Return what this process has of a tensor."""
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
+
+
+def complete(tensor):
+    """Return all of a tensor that the processes may have divided."""
+    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 import runpy
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -81,20 +82,33 @@ def test_micro_batches_count_by_their_shares():
 
 @pytest.fixture(scope="module")
 def alone():
-    return runpy.run_path(str(RANKS))["updated"](ALONE)
+    """A function from an optimizer to what one process finds with it."""
+    return cache(lambda optimizer: runpy.run_path(str(RANKS))["updated"](ALONE, f"train.optimizer={optimizer}"))
 
 
-@pytest.mark.parametrize(("count", "sharding"), [(2, "none"), (4, "optimizer")])
-def test_processes_with_unlike_padding_update_as_one_process_does(count, sharding, alone, launch, tmp_path):
+@pytest.mark.parametrize(
+    ("count", "machines", "sharding", "optimizer"),
+    [
+        (2, 1, "none", "muon"),
+        (4, 1, "optimizer", "muon"),
+        *(pytest.param(*case, "full", "adamw", marks=pytest.mark.slow) for case in ((1, 1), (2, 1), (4, 1), (4, 2))),
+    ],
+)
+def test_processes_with_unlike_padding_update_as_one_process_does(
+    count, machines, sharding, optimizer, alone, launch, tmp_path
+):
     """Of every objective: a mean over the processes' own means would weigh padded rows as much as full ones."""
-    started = launch(RANKS, count, out=tmp_path / "found", overrides=[f"train.sharding={sharding}"])
+    settings = [f"train.sharding={sharding}", f"train.optimizer={optimizer}"]
+    started = launch(RANKS, count, machines, out=tmp_path / "found", overrides=settings)
     for process in started:
         process.join()
     assert [process.exitcode for process in started] == [0] * count
     together = torch.load(tmp_path / "found")
-    assert len(alone) == len(together) > 10
-    for objective, (numbers, weights, state) in alone.items():
-        our_numbers, our_weights, our_state = together[objective]
+    assert len(alone(optimizer)) == len(together) > 10
+    for objective, (numbers, weights, state, all_bytes) in alone(optimizer).items():
+        our_numbers, our_weights, our_state, our_bytes = together[objective]
+        if sharding == "full":
+            assert our_bytes == pytest.approx(all_bytes * machines / count, rel=0.05)
         torch.testing.assert_close(our_numbers, numbers, rtol=1e-5, atol=0, msg=objective)
         torch.testing.assert_close(our_weights, weights, rtol=0, atol=1e-5, msg=objective)
         assert our_state.keys() == state.keys()

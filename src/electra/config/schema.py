@@ -60,8 +60,9 @@ class TrainConfig(Section):
     execution: Literal["auto", "plain", "compiled", "fast"] = Field(
         "auto", description="plain PyTorch, torch.compile, or our kernels in CUDA graphs (fast); auto: fast on a GPU"
     )
-    sharding: Literal["none", "optimizer"] = Field(
-        "none", description="optimizer: each process of a machine keeps only its share of the optimizer's state"
+    sharding: Literal["none", "optimizer", "full"] = Field(
+        "none",
+        description="what the processes of a machine divide: optimizer state, or weights and gradients too (full)",
     )
 
     @property
@@ -75,6 +76,14 @@ class TrainConfig(Section):
         if len(budgets) != 1:
             found = " and ".join(budgets) or "none"
             raise ValueError(f"set one budget out of steps, tokens and hours (found {found})")
+        return self
+
+    @model_validator(mode="after")
+    def _can_be_sharded(self) -> Self:
+        if self.sharding == "full" and self.optimizer == "muon":
+            raise ValueError("sharding full divides matrices, and Muon needs all of one: set optimizer to adamw")
+        if self.sharding == "full" and self.execution not in ("auto", "plain"):
+            raise ValueError(f"sharding full runs plain PyTorch, not execution {self.execution}: drop one of them")
         return self
 
     @model_validator(mode="after")

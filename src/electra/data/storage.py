@@ -180,7 +180,7 @@ class _WorkingCopy:
             (self.folder / name).unlink()
         _check_room(self.address, sum(stored.size for stored in found.values()))
         _download(self.address, {name: found[name] for name in found.keys() - equal}, self.folder)
-        self._remember(found)
+        self._remember(found, self._states())
 
     def push(self) -> None:
         """Upload what changed, seals last, then remove what is gone."""
@@ -197,7 +197,7 @@ class _WorkingCopy:
                 filesystem.put([str(self.folder / name) for name in names], [f"{root}/{name}" for name in names])
             if gone:
                 filesystem.rm([f"{root}/{name}" for name in gone])
-        self._remember(list_files(self.address))
+        self._remember(list_files(self.address), states)  # not of now: another thread may have written meanwhile
 
     def _states(self) -> dict[str, str]:
         """Return what changes when a file of the working copy does, without hidden files, which are not finished."""
@@ -209,9 +209,9 @@ class _WorkingCopy:
                 found[path.relative_to(self.folder).as_posix()] = f"{stat.st_size} {stat.st_mtime_ns}"
         return found
 
-    def _remember(self, stored: dict[str, Stored]) -> None:
-        """Write down the versions in the storage and the states here, which are equal now."""
-        write_sealed(self.record, {name: [_version(stored, name), state] for name, state in self._states().items()})
+    def _remember(self, stored: dict[str, Stored], states: dict[str, str]) -> None:
+        """Write down the versions in the storage and the states here that are equal."""
+        write_sealed(self.record, {name: [_version(stored, name), state] for name, state in states.items()})
 
 
 def _matches(name: str, pattern: str) -> bool:

@@ -100,6 +100,7 @@ class Body(nn.Module, ABC):
     embeddings_type: ClassVar[type[Embeddings]]
     config: ModelConfig
     embeddings: Embeddings
+    layers: nn.ModuleList  # its blocks, in the order of their use
 
     def __init__(
         self, config: ModelConfig, embeddings: Embeddings | None = None, direction: Direction = "both"

@@ -2,10 +2,11 @@
 
 import pickle
 from pathlib import Path
+from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
 from electra.data.checksums import check
@@ -41,8 +42,14 @@ def has_tensors(folder: Path) -> bool:
 
 def read_safe(path: Path) -> dict[str, Tensor]:
     """Read the tensors of one safetensors file."""
+    file = open_safe(path)
+    return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+
+
+def open_safe(path: Path) -> Any:
+    """Open a safetensors file, to read its tensors one by one."""
     try:
-        return load_file(path)
+        return safe_open(path, "pt")
     except (SafetensorError, OSError) as problem:
         raise CheckpointError(f"{path} is corrupted or truncated: {problem}") from None
 

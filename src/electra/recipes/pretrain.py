@@ -158,7 +158,7 @@ class Pretraining(Training):
         size = self.config.train.smallest_batch
         halved = f"{self.again} train.micro_batch_size={max(1, size // 2)}"
         with fitting(f"micro-batches of {size} x {self.config.train.length} tokens", f"halve them: {halved}"):
-            self.module = self._objective().to(self.processes.device)
+            self.module = self._objective()
             self.heldout = self._heldout()
             if self.heldout and not self.checkpoints.hold_updates():
                 self._announce("measuring the held-out loss before the first update")

@@ -40,11 +40,11 @@ class JointStep:
         counts = torch.ones(config.model.vocab_size)  # the time does not depend on them
         words = map(str, range(config.model.vocab_size - len(SPECIAL_TOKENS)))  # meaningless
         objective = build_objective(config.objective, config.model, wordpiece([*SPECIAL_TOKENS, *words]), counts)
-        self.update = Update[Step](objective.to(device), config.train, processes or Processes(0, 1, device))
+        self.update = Update[Step](objective, config.train, processes or Processes(0, 1, device))
 
     def operations(self) -> dict[str, str]:
         """Return the implementation of each operation in the step."""
-        return dict(ops.table(self.device, self.update.weights.working.dtype))
+        return dict(ops.table(self.device, self.update.working or torch.float32))
 
     def __call__(self, ids: Tensor) -> None:
         """Update the weights with a batch of ids (B, L)."""

@@ -2,11 +2,11 @@
 
 A checkpoint is a folder `step-00001000` with the weights and the optimizer's tensors as safetensors, and `state.json`
 with the rest and the checksums of the other files. It is written atomically: under a temporary name, then renamed.
-Several processes divide the tensors among files of their own; any number of processes can resume from either kind.
+Several processes write files of their own, each with some of the tensors, or with its rows of each if they divide the
+weights; any number of processes can resume from any kind.
 """
 
 import shutil
-from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,12 +26,12 @@ from electra.data.files import (
 )
 from electra.data.storage import upload
 from electra.errors import CheckpointError
-from electra.model.tensors import read_safe, write_tensors
+from electra.model.tensors import write_tensors
 from electra.training.optim import Optimizer
 from electra.training.processes import Processes
+from electra.training.stored import SUFFIX, Stored, find_tensors
 
 STATE = "state.json"
-SUFFIX = ".safetensors"
 Tensors = dict[str, dict[str, Tensor]]  # by kind, weights or optimizer, and by name
 
 
@@ -100,9 +100,8 @@ class Checkpoints:
         for path in reversed(self.steps()):
             if (state := _verified_state(path)) is not None:
                 wanted = _tensors_of(module, optimizer)
-                _load(path, _read(path, state.pop("sha256")), wanted)
+                _load(path, find_tensors(path, state.pop("sha256")), wanted, optimizer)
                 optimizer.adopt(wanted["optimizer"])
-                optimizer.weights.refresh(frozen=True)
                 return Restored(state, damaged)
             damaged.append(path)
         raise CheckpointError(f"every checkpoint in {self.folder} is damaged; choose another out")
@@ -135,7 +134,7 @@ class NoCheckpoints(Checkpoints):
 class SharedCheckpoints(Checkpoints):
     """The checkpoints of several processes, which all call it: those of the first machine write, in the background.
 
-    Each of them writes some of the tensors. Together they have all, since only the processes of a machine divide them.
+    Each of them writes a part. Together they have everything, since only the processes of a machine divide anything.
     """
 
     def __init__(self, folder: Path, keep: int, processes: Processes) -> None:
@@ -166,36 +165,24 @@ class SharedCheckpoints(Checkpoints):
 
 def make_checkpoints(folder: Path, keep: int, processes: Processes) -> Checkpoints:
     """Return the checkpoints of a run, by the number of its processes."""
-    return SharedCheckpoints(folder, keep, processes) if processes.world_size > 1 else Checkpoints(folder, keep)
+    return SharedCheckpoints(folder, keep, processes) if processes.grouped else Checkpoints(folder, keep)
 
 
 def _name(step: int) -> str:
     return f"step-{step:08d}"
 
 
-def _read(path: Path, files: Iterable[str]) -> Tensors:
-    """Read the tensors of a checkpoint: from a file of each kind, or from files with the kind in their names."""
-    found: Tensors = {"weights": {}, "optimizer": {}}
-    for file in files:
-        whole, tensors = file.removesuffix(SUFFIX), read_safe(path / file)
-        named = {f"{whole}.{name}": tensor for name, tensor in tensors.items()} if whole in found else tensors
-        for key, tensor in named.items():
-            kind, _, name = key.partition(".")
-            found[kind][name] = tensor
-    return found
-
-
 @torch.no_grad()
-def _load(checkpoint: Path, found: Tensors, wanted: Tensors) -> None:
+def _load(checkpoint: Path, found: dict[str, dict[str, Stored]], wanted: Tensors, optimizer: Optimizer) -> None:
     for kind, tensors in wanted.items():
         if odd := sorted(found[kind].keys() ^ tensors.keys()):
             where = "the checkpoint, not in the model" if odd[0] in found[kind] else "the model, not in the checkpoint"
             raise CheckpointError(f"{checkpoint} belongs to another model: {odd[0]} is only in {where}")
         for name, tensor in tensors.items():
             if tensor.shape != found[kind][name].shape:
-                shapes = f"{tuple(found[kind][name].shape)}, but the model has {tuple(tensor.shape)}"
+                shapes = f"{found[kind][name].shape}, but the model has {tuple(tensor.shape)}"
                 raise CheckpointError(f"{checkpoint} belongs to another model: {name} has shape {shapes}")
-            tensor.copy_(found[kind][name])
+            optimizer.fill(tensor, found[kind][name].read())
 
 
 def _tensors_of(module: nn.Module, optimizer: Optimizer) -> Tensors:

@@ -206,9 +206,11 @@ class _Trainer:
         training, state, astray = self.training, self.state, self._astray()
         if not astray:
             self._save()
-            if self.processes.first and state.step:
-                training.finish()
         self.checkpoints.wait()
+        if not astray and state.step:
+            self.update.weights.complete()
+            if self.processes.first:
+                training.finish()
         self.processes.wait()
         if progress < 1 and not training.enough():  # an error, so that a script does not continue with half a model
             again = "resumes it" if self.checkpoints.hold_updates() else "starts it again"

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -12,9 +12,13 @@ from electra.errors import ConfigError
 from electra.model.precision import autocast, in_bf16
 from electra.training.buckets import Buckets
 from electra.training.capture import Captured
-from electra.training.optim import build_optimizer
+from electra.training.optim import Optimizer, build_optimizer
 from electra.training.pace import Pace
 from electra.training.processes import Processes
+from electra.training.weights import Weights
+
+if TYPE_CHECKING:
+    from electra.training.sharded import ShardedWeights
 
 Inputs = tuple[Any, ...]  # arguments of the module
 Network = Callable[..., Any]  # the module, as it is to be called
@@ -56,30 +60,54 @@ class Update(Generic[Result]):
 
     Plain: PyTorch's operations one by one. Compiled: the same through torch.compile. Fast: the forward pass uses bf16
     copies of the weights, for which there are kernels, and each pass is a CUDA graph. Several processes sum their
-    gradients during the backward pass of the last micro-batch.
+    gradients during the backward pass of the last micro-batch, or of each if they divide the weights.
     """
 
+    weights: "Weights | ShardedWeights"
+    optimizer: Optimizer
+    working: torch.dtype | None  # of the weights in the forward pass, where it differs from theirs
+    _network: Network
+    _step: Callable[[], None]
+    _summed: "Buckets | ShardedWeights"  # takes the gradient of the last micro-batch
+
     def __init__(self, module: Any, config: TrainConfig, processes: Processes) -> None:
-        how = execution(config, processes.device)
         self.module: Learner = module
         self.config, self.processes = config, processes
-        working = torch.bfloat16 if how == "fast" else None
-        self.optimizer = build_optimizer(module, config, working, module.rate, processes)
-        self.weights = self.optimizer.weights
-        self.buckets = Buckets(self.weights, processes)
         self.pace = Pace(processes)
-        self._network: Network = torch.compile(self.weights.call) if how == "compiled" else self.weights.call
         self._passes: dict[tuple[bool, bool], Callable[..., tuple[Result, Tensor]]] = {
             (first, last): partial(self._forward_and_backward, first, last)
             for first in (True, False)
             for last in (True, False)
         }
-        self._step: Callable[[], None] = self.optimizer.step
+        if config.sharding == "full" and processes.grouped:
+            self._divide(module)
+        else:
+            self._lay_out(module)
+
+    def _divide(self, module: Any) -> None:
+        """Divide the weights among the processes, which sum the gradient of every micro-batch."""
+        from electra.training.sharded import ShardedOptimizer, ShardedWeights  # takes a second
+
+        self.working = torch.bfloat16 if in_bf16(self.config, self.processes.device) else None
+        self.weights = self._summed = weights = ShardedWeights(module, self.working, self.processes)
+        self.optimizer = ShardedOptimizer(weights, self.config, module.rate, self.processes)
+        self._network = weights.call
+        self._step = self.optimizer.step
+
+    def _lay_out(self, module: Any) -> None:
+        """Make a vector of the weights, of which every process has a copy."""
+        how, device = execution(self.config, self.processes.device), self.processes.device
+        self.working = torch.bfloat16 if how == "fast" else None
+        optimizer = build_optimizer(module.to(device), self.config, self.working, module.rate, self.processes)
+        weights = optimizer.weights
+        self.optimizer, self.weights, self._summed = optimizer, weights, Buckets(weights, self.processes)
+        self._network = torch.compile(weights.call) if how == "compiled" else weights.call
+        self._step = optimizer.step
         if how == "fast":
             if self.module.recordable:
-                pool, changes = torch.cuda.graph_pool_handle(), [self.weights.gradient, self.optimizer.parts]
+                pool, changes = torch.cuda.graph_pool_handle(), [weights.gradient, optimizer.parts]
                 self._passes = {kind: Captured(work, changes, pool) for kind, work in self._passes.items()}
-            self._step = Captured(self.optimizer.step, changes=self.optimizer.changes())
+            self._step = Captured(optimizer.step, changes=optimizer.changes())
 
     def __call__(self, micro_batches: MicroBatches, rate: float) -> tuple[Result, Tensor]:
         """Update with the weighted mean gradient of some micro-batches; return result and loss of the last one."""
@@ -110,7 +138,7 @@ class Update(Generic[Result]):
                 self.pace.arrive()
             loss = average_loss(result, self.processes)
             share = self.processes.mean(self.module.share(*inputs))
-        (self.buckets if last else self.weights).take_gradient(loss * share, first)
+        (self._summed if last else self.weights).take_gradient(loss * share, first)
         self.optimizer.count(share * self.processes.world_size, first)
         return result, loss
 

@@ -119,6 +119,9 @@ class Weights:
             if part is None and first:
                 view.zero_()
 
+    def complete(self) -> None:
+        """Do nothing: every process has all weights."""
+
     @torch.no_grad()
     def refresh(self, frozen: bool = False) -> None:
         """Update the copies of the trained weights, and of the frozen ones if asked to."""

@@ -7,6 +7,7 @@ import torch
 from electra.config.bodies import ModernModel
 from electra.data.tokens.tokenizer import SPECIAL_TOKENS, wordpiece
 from electra.model import ops
+from electra.model.bodies import electra_stack
 from electra.model.bodies.modern import ModernBody
 from electra.model.networks import Discriminator
 from electra.model.packing import Packing
@@ -55,6 +56,19 @@ def test_the_stack_equals_the_plain_blocks(body, agree, device, dtype, monkeypat
     agree(gradients, theirs, CONFIG.layers)
     with torch.no_grad():
         assert torch.equal(body(ids, texts), hidden)  # also where all layers reuse the memory of one
+
+
+def test_the_gradients_of_one_group_are_known_before_the_next_is_computed(body, agree, device, dtype, monkeypatch):
+    ids = torch.randint(CONFIG.vocab_size, (2, 45), device=device)
+    gradient = torch.randn(2, 45, CONFIG.hidden_size, device=device, dtype=dtype)
+    weights = [layer.contract.weight for layer in body.layers]
+    together = torch.autograd.grad(body(ids), weights, gradient)
+    monkeypatch.setattr(electra_stack, "GROUP", 1)
+    known = []
+    for place, weight in enumerate(weights):
+        weight.register_hook(lambda gradient, place=place: known.append(place))
+    agree(torch.autograd.grad(body(ids), weights, gradient), together)
+    assert known == [2, 1, 0]
 
 
 def test_a_text_has_the_same_states_alone_and_packed(body, agree, device):

@@ -1,4 +1,4 @@
-"""All blocks of the body `modern` as one operation with a custom backward pass.
+"""The blocks of the body `modern` as one operation with a custom backward pass, or a few for groups of them.
 
 Both halves of a block are x + branch(norm(x)). So the sum that ends one half and the norm that begins the next are one
 kernel, and the backward pass of that norm adds the residual's gradient. As in `electra_stack`, the weight gradients of
@@ -97,59 +97,70 @@ class _Gradients(NamedTuple):
 
 
 class _Stack(torch.autograd.Function):
-    """Twice per block, x + branch(norm(x)), and a final norm.
+    """Twice per block, x + branch(norm(x)): from states and their norm to those after a group of blocks.
 
-    The branches are W_o attend(rotate(W_qkv x)) and W_2 (gelu(a) · b) with [a, b] = W_1 x. The first norm is skipped.
+    The branches are W_o attend(rotate(W_qkv x)) and W_2 (gelu(a) · b) with [a, b] = W_1 x. The weight gradients of a
+    group are computed together, and known before those of the groups below it.
     """
 
     @staticmethod
-    def forward(context: Any, x: Tensor, settings: Settings, keeps: bool, *tensors: Tensor | None) -> Tensor:
+    def forward(
+        context: Any, x: Tensor, normed: Tensor, first: int, settings: Settings, keeps: bool, *tensors: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         places, blocks = _unpack(tensors)
         kept = _make_room(x, blocks, settings, keeps)
-        kept.states[0] = kept.attended[0] = x.flatten(0, 1)
+        kept.states[0], kept.attended[0] = x.flatten(0, 1), normed.flatten(0, 1)
         for layer, block in enumerate(blocks):
             above = kept.states[layer + 1], kept.attended[layer + 1]
-            _forward(block, kept.of(layer), above, places, settings, settings.is_global(layer))
+            _forward(block, kept.of(layer), above, places, settings, settings.is_global(first + layer))
         context.save_for_backward(*kept, *tensors)
-        context.settings = settings
-        return kept.attended[-1].view_as(x)
+        context.first, context.settings = first, settings
+        context.set_materialize_grads(False)  # nobody reads the states after the last block, only their norm
+        return kept.states[-1].view_as(x), kept.attended[-1].view_as(x)
 
     @staticmethod
-    def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(context: Any, to_states: Tensor | None, gradient: Tensor) -> tuple[Tensor | None, ...]:
         saved, settings = context.saved_tensors, context.settings
         count = len(_Kept._fields)
         kept, (places, blocks) = _Kept(*saved[:count]), _unpack(saved[count:])
-        to_normed, to_residual = gradient.contiguous().flatten(0, 1), None
-        to_weights: list[Tensor] = []
-        size = sum(tensor[0].nbytes for tensor in (kept.projected, kept.mixed, kept.middle, kept.wide))  # as theirs
-        for group in cut_into_groups(len(blocks), size):
-            found = _make_room_for_gradients(kept.of(group))
-            for layer in reversed(range(group.start, group.stop)):
-                here = found.of(layer - group.start)
-                prenorm.prenorm_backward(
-                    to_normed, to_residual, kept.states[layer + 1], blocks[layer].last_gain, kept.moments[layer, 1],
-                    here.to_outputs, here.of_norms[1],
-                )  # fmt: skip
-                to_normed = _backward(blocks[layer], kept.of(layer), here, places, settings, settings.is_global(layer))
-                to_residual = here.to_attended
-            to_weights = _finish(kept.of(group), found) + to_weights
-            del found  # free the memory before the next group allocates its own
+        to_normed = gradient.contiguous().flatten(0, 1)
+        to_residual = None if to_states is None else to_states.contiguous().flatten(0, 1)
+        found = _make_room_for_gradients(kept)
+        for layer, block in reversed(list(enumerate(blocks))):
+            here = found.of(layer)
+            prenorm.prenorm_backward(
+                to_normed, to_residual, kept.states[layer + 1], block.last_gain, kept.moments[layer, 1],
+                here.to_outputs, here.of_norms[1],
+            )  # fmt: skip
+            is_global = settings.is_global(context.first + layer)
+            to_normed = _backward(block, kept.of(layer), here, places, settings, is_global)
+            to_residual = here.to_attended
         assert to_residual is not None
-        to_x = (to_residual + to_normed).view_as(gradient)
-        return (to_x, None, None, *(None for _ in places), *to_weights)
+        to_inputs = to_residual.view_as(gradient), to_normed.view_as(gradient)
+        to_weights = _finish(kept.of(slice(len(blocks))), found)
+        return (*to_inputs, None, None, None, *(None for _ in places), *to_weights)
 
 
 def run_blocks(x: Tensor, weights: Sequence[Tensor], places: Places, settings: Settings) -> Tensor:
     """Run states (B, L, H) through all blocks; `weights` are those of each block, in the order of `Block`."""
     keeps = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (x, *weights))
-    out: Tensor = _Stack.apply(x, settings, keeps, *places, *weights)  # type: ignore[no-untyped-call]
-    return out
+    blocks, normed = _blocks(weights), x  # the embeddings are normalized already
+    width = len(blocks[0].qkv) + 2 * x.size(-1) + len(blocks[0].expand)  # of the states with gradients
+    groups = cut_into_groups(len(blocks), x[..., 0].numel() * width * x.itemsize) if keeps else [slice(0, len(blocks))]
+    for group in reversed(list(groups)):
+        chosen = [weight for block in blocks[group] for weight in block]
+        x, normed = _Stack.apply(x, normed, group.start, settings, keeps, *places, *chosen)  # type: ignore[no-untyped-call]
+    return normed
 
 
 def _unpack(tensors: Sequence[Any]) -> tuple[Places, list[Block]]:
-    count, size = len(Places._fields), len(Block._fields)
-    weights = tensors[count:]
-    return Places(*tensors[:count]), [Block(*weights[at : at + size]) for at in range(0, len(weights), size)]
+    count = len(Places._fields)
+    return Places(*tensors[:count]), _blocks(tensors[count:])
+
+
+def _blocks(weights: Sequence[Any]) -> list[Block]:
+    size = len(Block._fields)
+    return [Block(*weights[start : start + size]) for start in range(0, len(weights), size)]
 
 
 def _make_room(x: Tensor, blocks: Sequence[Block], settings: Settings, keeps: bool) -> _Kept:
