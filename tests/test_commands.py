@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from electra.cli.commands import app
+from electra.recipes import speed
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
@@ -30,6 +31,8 @@ SHORTER = {  # the same commands, in seconds
     r"--length 1024": "--length 64",
     r"runs/start/model --length 128": "runs/start/model --length 16",  # the longest that the small model takes
     r"train\.length=128": "train.length=16",
+    r"train\.length=1024": "train.length=256",
+    r"^electra finetune similarity data=my_texts": r"\g<0> epochs=0.1",
     r"--size \d+": "--size 300",
     r"vocab_size=\d+": "vocab_size=300",
     r"^electra bench.*": "electra bench --size tiny --batch 2 --seconds 0.1",
@@ -69,6 +72,7 @@ def world(tmp_path, tasks_folder, tiny_folder, monkeypatch) -> Path:
     """A folder with everything that the pages take for granted, in small."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ELECTRA_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(speed, "SECONDS", 0.1)
     fsspec.filesystem("memory").pipe_file("/bucket/text/a.txt", f"{ENGLISH}\n\n".encode() * 400)
     for name, text in {"my_texts": ENGLISH, "my_domain": ENGLISH, "korean": KOREAN, "japanese": JAPANESE}.items():
         (tmp_path / name).mkdir()

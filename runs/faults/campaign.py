@@ -2,6 +2,7 @@
 
 import argparse
 import csv
+import gc
 import importlib
 import json
 import multiprocessing
@@ -68,6 +69,7 @@ def prepare() -> None:
     speed.SECONDS = 0.05  # of the measurement before `electra train`
     files.PATIENCE = 0.5  # seconds for a pipe
     build.available_cores = lambda: 0  # only `--workers` starts processes
+    gc.freeze()  # forks share the memory that no collection touches
 
 
 def combinations() -> list[tuple[Command, Fault]]:
