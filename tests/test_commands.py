@@ -14,7 +14,6 @@ import pytest
 from typer.testing import CliRunner
 
 from electra.cli.commands import app
-from electra.recipes import speed
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
@@ -72,7 +71,6 @@ def world(tmp_path, tasks_folder, tiny_folder, monkeypatch) -> Path:
     """A folder with everything that the pages take for granted, in small."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ELECTRA_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(speed, "SECONDS", 0.1)
     fsspec.filesystem("memory").pipe_file("/bucket/text/a.txt", f"{ENGLISH}\n\n".encode() * 400)
     for name, text in {"my_texts": ENGLISH, "my_domain": ENGLISH, "korean": KOREAN, "japanese": JAPANESE}.items():
         (tmp_path / name).mkdir()
