@@ -16,6 +16,8 @@ from electra.config.load import load_config
 from electra.data.tokens.tokenizer import SPECIAL_TOKENS, Tokenizer, wordpiece
 from electra.model.networks import Discriminator, build_networks
 from electra.model.pretrained import Pretrained
+from electra.recipes import speed
+from electra.recipes.bench import timing
 from electra.recipes.convert import write_model
 
 WORDS = "the chef ate cooked meal soup a cat dog sat on mat and then it was good".split()
@@ -31,6 +33,12 @@ def one_thread() -> None:
     """Tests share the cores, and sums come out the same on every machine of a kind."""
     torch.set_num_threads(1)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the processes that tests start
+
+
+@pytest.fixture(autouse=True, scope="session")
+def brief_measurements() -> None:
+    """Time the steps of plans and benchmarks only as long as a figure needs; which one does not matter."""
+    speed.SECONDS, timing.REPETITION = 0.05, 0.02
 
 
 @pytest.fixture(autouse=True, scope="session")

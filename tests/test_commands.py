@@ -30,6 +30,8 @@ SHORTER = {  # the same commands, in seconds
     r"--length 1024": "--length 64",
     r"runs/start/model --length 128": "runs/start/model --length 16",  # the longest that the small model takes
     r"train\.length=128": "train.length=16",
+    r"train\.length=1024": "train.length=256",
+    r"^electra finetune similarity data=my_texts": r"\g<0> epochs=0.1",
     r"--size \d+": "--size 300",
     r"vocab_size=\d+": "vocab_size=300",
     r"^electra bench.*": "electra bench --size tiny --batch 2 --seconds 0.1",

@@ -2,6 +2,7 @@
 
 import argparse
 import csv
+import gc
 import importlib
 import json
 import multiprocessing
@@ -60,14 +61,15 @@ def prepare() -> None:
             importlib.import_module(module.name)
     from electra.config.load import load_config
     from electra.data import files
-    from electra.data.corpus import build
+    from electra.data.corpus import workers
     from electra.recipes import speed
     from electra.recipes.flops import flops
 
     flops(load_config("tiny"))  # imports much of torch
     speed.SECONDS = 0.05  # of the measurement before `electra train`
     files.PATIENCE = 0.5  # seconds for a pipe
-    build.available_cores = lambda: 0  # only `--workers` starts processes
+    workers.available_cores = lambda: 0  # only `--workers` starts processes
+    gc.freeze()  # forks share the memory that no collection touches
 
 
 def combinations() -> list[tuple[Command, Fault]]:

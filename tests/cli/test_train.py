@@ -6,12 +6,6 @@ import pytest
 
 from electra.cli.outcome import show_outcome
 from electra.config.load import dump_config, load_config
-from electra.recipes import speed
-
-
-@pytest.fixture(autouse=True)
-def fast(monkeypatch):
-    monkeypatch.setattr(speed, "SECONDS", 0.2)
 
 
 @pytest.fixture(scope="module")

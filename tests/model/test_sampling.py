@@ -38,9 +38,9 @@ def test_the_forbidden_token_never_comes_and_the_others_keep_their_law(logits, u
 
 
 def test_not_even_the_largest_draw_gives_a_forbidden_last_token():
-    logits = torch.randn(1, 2000, 30_522, generator=torch.Generator().manual_seed(1))
-    largest = torch.full((1, 2000), 1 - 2**-24)
-    assert (sample(logits, largest, forbidden=torch.full((1, 2000), 30_521)) < 30_521).all()
+    logits = torch.randn(1, 500, 30_522, generator=torch.Generator().manual_seed(1))
+    largest = torch.full((1, 500), 1 - 2**-24)
+    assert (sample(logits, largest, forbidden=torch.full((1, 500), 30_521)) < 30_521).all()
 
 
 def test_the_same_draws_give_the_same_samples(logits, uniform):

@@ -23,13 +23,6 @@ HOURS = 0.1
 GENTLE = ["train.steps=2", "train.learning_rate=1e-9", "train.batch_size=8"]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def in_haste():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(speed, "SECONDS", 0.05)
-        yield
-
-
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):
     path = tmp_path_factory.mktemp("text") / "meals.txt"

@@ -11,7 +11,6 @@ from electra.config.load import load_config
 from electra.data.corpus.build import build_corpus
 from electra.data.files import read_sealed, write_sealed
 from electra.errors import CheckpointError, ConfigError, DataError, ElectraError
-from electra.recipes import speed
 from electra.recipes.pretrain import pretrain
 from electra.recipes.train import train
 
@@ -94,8 +93,7 @@ def test_a_corrected_fine_tuning_begins_anew(tiny_folder, tasks_folder, tmp_path
     assert tune("batch_size=16", "dev_file=train.tsv")["examples"]["dev"] == 200
 
 
-def test_a_corrected_training_on_text_is_planned_anew(tmp_path, monkeypatch):
-    monkeypatch.setattr(speed, "SECONDS", 0.2)
+def test_a_corrected_training_on_text_is_planned_anew(tmp_path):
     (tmp_path / "text.txt").write_text("\n\n".join(f"The chef ate meal number {n}." for n in range(300)))
 
     def run(*overrides, hours=0.1):

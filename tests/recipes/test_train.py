@@ -15,7 +15,6 @@ from electra.data.tokens.tokenizer import load_tokenizer
 from electra.errors import CheckpointError, ConfigError, DataError, ElectraError
 from electra.model.pretrained import load
 from electra.recipes import plan as planning
-from electra.recipes import speed
 from electra.recipes.flops import flops
 from electra.recipes.plan import describe, make_plan
 from electra.recipes.pretrain import pretrain
@@ -24,17 +23,6 @@ from electra.recipes.train import PLAN, train
 SMALL = ["model.layers=1", "model.hidden_size=32", "model.embedding_size=16", "model.heads=1"]
 SET = [*SMALL, "train.steps=3", "model.vocab_size=100"]
 HOURS = 0.1
-
-
-@pytest.fixture(scope="module", autouse=True)
-def in_haste():
-    """Measure only briefly and on one thread: tests share the cores, and threads would wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(speed, "SECONDS", 0.2)
-        yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")

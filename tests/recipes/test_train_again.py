@@ -8,16 +8,10 @@ import pytest
 
 from electra.data.tokens.tokenizer import load_tokenizer
 from electra.errors import DataError
-from electra.recipes import speed
 from electra.recipes.train import PLAN, train
 
 SET = [f"model.{key}" for key in ("layers=1", "hidden_size=32", "embedding_size=16", "heads=1", "vocab_size=100")]
 SET += ["train.steps=3"]
-
-
-@pytest.fixture(autouse=True)
-def in_haste(monkeypatch):
-    monkeypatch.setattr(speed, "SECONDS", 0.2)
 
 
 @pytest.fixture

@@ -33,7 +33,9 @@ def corpus(
     length: Annotated[int | None, Option(help="Tokens per sequence.")] = None,
     out: Annotated[str | None, Option(metavar="DIR", help="Corpus folder to write.")] = None,
     cut: Annotated[Cut, Option(help=CUTS)] = Building.cut,
-    workers: Annotated[int | None, Option(min=0, max=256, help="Worker processes.  [default: one per core]")] = None,
+    workers: Annotated[
+        int | None, Option(min=0, max=256, help="Worker processes.  [default: one per core, none for a short text]")
+    ] = None,
     cluster: OnCluster = None,
     seed: Annotated[int, Option(help="Random seed of --cut paper.")] = Building.seed,
     heldout: Heldout = Building.heldout,

@@ -1,8 +1,8 @@
 """The schema as dotted keys: known keys, variants of tagged unions, suggestions for typos."""
 
 import difflib
-from collections.abc import Iterable, Iterator
-from functools import reduce
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, reduce
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
@@ -10,7 +10,8 @@ from pydantic.fields import FieldInfo
 from electra.config.section import Section
 
 
-def known_keys(schema: type[Section], prefix: str = "") -> dict[str, FieldInfo]:
+@cache
+def known_keys(schema: type[Section], prefix: str = "") -> Mapping[str, FieldInfo]:
     """Return every dotted key that some variant of the schema has."""
     keys: dict[str, FieldInfo] = {}
     for name, field in schema.model_fields.items():
@@ -54,13 +55,16 @@ def tags_of(section: type[Section], field: FieldInfo) -> tuple[Any, ...]:
     return get_args(section.model_fields[str(field.discriminator)].annotation)
 
 
-def unions(schema: type[Section], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
-    """Yield the tagged unions of the schema, outer ones first."""
+@cache
+def unions(schema: type[Section], prefix: str = "") -> Sequence[tuple[str, FieldInfo]]:
+    """Return the tagged unions of the schema, outer ones first."""
+    found: list[tuple[str, FieldInfo]] = []
     for name, field in schema.model_fields.items():
         if field.discriminator:
-            yield prefix + name, field
+            found.append((prefix + name, field))
         for section in variants(field):
-            yield from unions(section, f"{prefix}{name}.")
+            found += unions(section, f"{prefix}{name}.")
+    return found
 
 
 def admits(field: FieldInfo, value: Any) -> bool:

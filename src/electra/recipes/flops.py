@@ -63,18 +63,22 @@ def flops(config: PretrainConfig) -> Cost:
 def count_flops(model: ModelConfig, objective: Objective, length: int) -> Flops:
     """Count the FLOPs of one sequence in an objective's step, masked positions by their share.
 
-    A sequence masks whole tokens, 9 of 64 for a share of 0.15; the cost is linear in them, so it is interpolated.
+    A sequence masks whole tokens, 9 of 64 for a share of 0.15; the cost is linear in them, so it is interpolated. What
+    one more of them costs does not depend on the number of layers, so it is counted with one.
     """
     share = objective.mask_fraction
     more = objective.model_copy(update={"mask_fraction": share + 1 / length})
     masked, others = slots(share, length), slots(more.mask_fraction, length)
-    once, again = (_count_step(model, config, length) for config in (objective, more))
+    counted = _count_step(model, objective, length)
     if others == masked:  # nearly none or all of the tokens
-        return once
+        return counted
     exact = (share * length - masked) / (others - masked)
-    return Flops(*(first + exact * (second - first) for first, second in zip(once, again, strict=True)))
+    shallow = model.model_copy(update={"layers": 1})
+    once, again = (_count_step(shallow, config, length) for config in (objective, more))
+    return Flops(*(total + exact * (b - a) for total, a, b in zip(counted, once, again, strict=True)))
 
 
+@cache
 def _count_step(model: ModelConfig, objective: Objective, length: int) -> Flops:
     step = on_meta(model.model_copy(update={"activation_checkpointing": False}), objective)
     with torch.device("meta"):

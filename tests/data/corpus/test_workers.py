@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from electra.data.corpus import workers
 from electra.data.corpus.encode import tokenize_documents
-from electra.data.corpus.workers import tokenize_in_order
+from electra.data.corpus.workers import Workers, available_cores, start_module, tokenize_in_order
 from electra.data.reading.text import Passage
 from electra.data.settings import Cleaning
 from electra.data.tokens.tokenizer import SPECIAL_TOKENS, wordpiece
@@ -36,13 +37,24 @@ def blocks(count: int) -> list[Numbered]:
     ]
 
 
-def result(workers: int) -> list[tuple[int, list[int]]]:
-    return [(block.number, tokens.ids.tolist()) for block, tokens in tokenize_in_order(blocks(20), STEP, workers)]
+def result(count: int) -> list[tuple[int, list[int]]]:
+    return [(block.number, tokens.ids.tolist()) for block, tokens in tokenize_in_order(blocks(20), STEP, count)]
 
 
-@pytest.mark.parametrize("workers", [1, 3])
-def test_results_are_in_order_for_any_number_of_workers(workers):
-    assert result(workers) == result(0)
+@pytest.mark.parametrize("count", [1, 3])
+def test_results_are_in_order_for_any_number_of_workers(count):
+    assert result(count) == result(0)
+
+
+@pytest.mark.parametrize(("count", "processes"), [(1, 0), (2, available_cores())])
+def test_a_text_of_one_block_is_not_worth_a_process(monkeypatch, count, processes):
+    started = []
+    monkeypatch.setattr(
+        workers, "start_module", lambda *given, **more: started.append(1) or start_module(*given, **more)
+    )
+    found = [(block.number, tokens.ids.tolist()) for block, tokens, _ in Workers(None).tokenize(blocks(count), STEP)]
+    assert found == result(0)[:count]
+    assert len(started) == processes
 
 
 def test_only_a_few_blocks_are_pending_at_a_time():

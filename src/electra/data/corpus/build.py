@@ -22,7 +22,7 @@ from electra.data.corpus.shards import SPLITS, Corpus, Manifest, Split, dtype_fo
 from electra.data.corpus.sieve import Report, Sieve
 from electra.data.corpus.unfinished import Group, Unfinished, check_place
 from electra.data.corpus.verify import check_corpus
-from electra.data.corpus.workers import Workers, available_cores
+from electra.data.corpus.workers import Workers
 from electra.data.files import file_sha256
 from electra.data.reading.sources import Source, find_sources, names_of
 from electra.data.reading.text import Tally, find_texts
@@ -73,7 +73,7 @@ def build_corpus(
         if not _is_built(out, names, tokenizer, building):
             unfinished = Unfinished(out)
             with working_copy(unfinished.name), connected(cluster) if cluster else nullcontext() as found:
-                local = Workers(available_cores() if workers is None else workers)
+                local = Workers(workers)
                 _Builder(names, tokenizer, building, unfinished, Nodes(found) if found else local, progress).run()
     except OSError as problem:
         if problem.errno not in NO_ROOM:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
+from itertools import chain, islice
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -32,8 +33,8 @@ class Workers:
 
     ahead = 0  # groups that are being written
 
-    def __init__(self, count: int) -> None:
-        self.count = count
+    def __init__(self, count: int | None) -> None:
+        self.count = count  # None: one per core, but none for a text of one block, which takes less time than a start
 
     def read(self, sources: Sequence[Source], reading: Reading, limit: int) -> Iterator[Part]:
         """Yield the parts of a text."""
@@ -43,7 +44,11 @@ class Workers:
         self, blocks: Iterable[Block], step: Step
     ) -> Generator[tuple[Block, TokenBlock, TokenBlock], None, None]:
         """Yield each block with its tokens, in order: for deciding on them, and for `write`."""
-        with closing(tokenize_in_order(blocks, step, self.count)) as tokenized:
+        blocks, count = iter(blocks), self.count
+        if count is None:
+            first = list(islice(blocks, 2))
+            blocks, count = chain(first, blocks), available_cores() if len(first) > 1 else 0
+        with closing(tokenize_in_order(blocks, step, count)) as tokenized:
             for block, tokens in tokenized:
                 yield block, tokens, tokens
 
