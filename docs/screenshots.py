@@ -1,9 +1,9 @@
 """Take the screenshots of the playground and of the report.
 
-python docs/screenshots.py MODEL [--task TUNED] [--run RUN] [--text RUN]
+python docs/screenshots.py [--model MODEL] [--tags RUN] [--classes RUN] [--compare RUN] [--run RUN] [--text RUN]
 
-Screenshots of omitted options are kept; --text is a run whose held-out sentences may be published. Needs Debian's
-chromium and the extras `play` and `browser`.
+The first three are fine-tuned runs: tagging, classification and similarity. --text is a run whose held-out sentences
+may be published. Screenshots of omitted options are kept. Needs Debian's chromium and the extras `play` and `browser`.
 """
 
 import argparse
@@ -21,10 +21,16 @@ from playwright.sync_api import Browser, Page, sync_playwright
 import electra
 
 IMAGES = Path(__file__).parent / "images"
-DETECT = "He was born in Vienna in 1901 and studied mathematics at the potato of Berlin."
-FOOL = "The film was directed by a young woman and released in the summer of 1998."
-HIDDEN = ("directed", "summer")
-TAG = "The old bridge over the river was built by the Romans in the second century."
+FOOL = "The young woman lived in a small house near the river."
+HIDDEN = ("woman", "river")
+FORMS = {  # texts to fill in
+    "tags": ["The old bridge over the river was built by the Romans in the second century ."],
+    "classes": ["A warm and funny film that never loses its way."],
+    "compare": [
+        "A man is playing a guitar on a stage.",
+        "Somebody makes music in front of an audience.\nTwo dogs run through the snow.\nA woman is slicing an onion.",
+    ],
+}
 WIDTH, PHONE = 860, 390
 
 
@@ -42,7 +48,7 @@ def served(model: str) -> Iterator[str]:
             process.terminate()
 
 
-def opened(browser: Browser, address: str, width: int, height: int = 800) -> Page:
+def opened(browser: Browser, address: str, width: int, height: int = 600) -> Page:
     """Open a page with the given viewport, at twice the resolution for the phone."""
     page = browser.new_page(viewport={"width": width, "height": height}, device_scale_factor=2 if width == PHONE else 1)
     page.set_default_timeout(120_000)
@@ -51,9 +57,8 @@ def opened(browser: Browser, address: str, width: int, height: int = 800) -> Pag
 
 
 def detect(page: Page, out: Path) -> None:
-    """Capture a sentence with one wrong word."""
-    page.get_by_label("Text", exact=True).fill(DETECT)
-    page.locator("#found", has_text="tokens").locator("text=potato").first.wait_for()
+    """Capture the text with wrong words that the page begins with."""
+    page.locator("#found .flagged").first.wait_for()
     page.screenshot(path=out, full_page=True)
 
 
@@ -67,31 +72,31 @@ def fool(page: Page, out: Path) -> None:
     page.screenshot(path=out, full_page=True)
 
 
-def task(page: Page, out: Path) -> None:
-    """Capture a tagged sentence."""
-    page.get_by_role("textbox").first.fill(TAG)
+def form(page: Page, texts: list[str], out: Path) -> None:
+    """Capture a model's answer to a form."""
+    page.get_by_role("textbox").first.wait_for()
+    for box, text in zip(page.get_by_role("textbox").all(), texts, strict=True):
+        box.fill(text)
     page.get_by_role("button", name="Ask the model").click()
-    page.locator("#answer .answer, #answer .tokens").first.wait_for()
+    page.locator("#answer .answer").first.wait_for()
     page.screenshot(path=out, full_page=True)
 
 
-def report(browser: Browser, run: str, part: str, out: Path) -> None:
-    """Capture a report, scrolled to one of its parts."""
+def report(browser: Browser, run: str, out: Path, width: int = 1000, part: str | None = None) -> None:
+    """Capture the first screen of a report, or one of its parts."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "report.html")
         electra.report([run], file)
-        page = opened(browser, file.as_uri(), 1000, 1100)
+        page = opened(browser, file.as_uri(), width, 1100)
         page.wait_for_selector("[data-drawn]")
-        page.locator(part).evaluate("part => window.scrollTo(0, part.offsetTop - 60)")
-        page.screenshot(path=out)
+        (page.locator(part) if part else page).screenshot(path=out)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model")
-    parser.add_argument("--task")
-    parser.add_argument("--run")
-    parser.add_argument("--text")
+    parser.add_argument("--model", default="embedded")
+    for option in (*FORMS, "run", "text"):
+        parser.add_argument(f"--{option}")
     options = parser.parse_args()
     with sync_playwright() as driver:
         chromium = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
@@ -99,10 +104,12 @@ if __name__ == "__main__":
             detect(opened(chromium, address, WIDTH), IMAGES / "play-detect.png")
             detect(opened(chromium, address, PHONE), IMAGES / "play-phone.png")
             fool(opened(chromium, address, WIDTH), IMAGES / "play-fool.png")
-        if options.task:
-            with served(options.task) as address:
-                task(opened(chromium, address, WIDTH), IMAGES / "play-task.png")
+        for name, texts in FORMS.items():
+            if model := getattr(options, name):
+                with served(model) as address:
+                    form(opened(chromium, address, WIDTH), texts, IMAGES / f"play-{name}.png")
         if options.run:
-            report(chromium, options.run, "body", IMAGES / "report.png")
+            report(chromium, options.run, IMAGES / "report.png")
+            report(chromium, options.run, IMAGES / "report-phone.png", PHONE)
         if options.text:
-            report(chromium, options.text, "#samples", IMAGES / "report-sentences.png")
+            report(chromium, options.text, IMAGES / "report-sentences.png", part="#samples")

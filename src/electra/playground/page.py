@@ -31,7 +31,7 @@ SENTENCE = "The old man told us a story about the sea."
 LATEST: dict[str, Any] = {"trigger_mode": "always_last", "show_progress": "hidden", "api_visibility": "private"}
 
 PRETRAINED = "This model was trained to detect replaced words: the darker a word, the likelier it was replaced."
-TUNED = "This model was fine-tuned for the task “{task}”: fill in the form to see its answer and its confidence."
+TUNED = "This model was fine-tuned for the task “{task}”: fill in the form to see its answer."
 NO_GENERATOR = (
     "<p>This model has no generator, the network that proposes words, so there is nothing to fool the discriminator "
     f"with. It is expected in the subfolder <code>{GENERATOR}</code> of the model, where <code>electra train</code> "

@@ -128,6 +128,16 @@ def test_a_phone_needs_no_horizontal_scrolling(opened, scheme):
     assert lines(page, "generator_loss") == 4
 
 
+def test_a_small_window_shows_all_columns_of_the_scores(browser, make_tuned, tmp_path):
+    scores = dict.fromkeys(("f1", "precision", "recall", "accuracy"), 0.8765)
+    electra.report([make_tuned("tuned", task="chunking", median=scores, std=scores)], tmp_path / "page.html")
+    page = browser.new_page(viewport={"width": 860, "height": 740})
+    page.goto((tmp_path / "page.html").as_uri())
+    table = page.locator("#finetuning .wide")
+    assert "accuracy" in table.inner_text()
+    assert table.evaluate("one => one.scrollWidth <= one.clientWidth")
+
+
 def test_a_printout_has_every_section_and_no_buttons(opened):
     page = opened()
     page.emulate_media(media="print")
