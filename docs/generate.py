@@ -1,7 +1,6 @@
 """Generate pages and parts of pages: command help, config keys, Python API, code excerpts, tables of the ledger."""
 
 import ast
-import os
 import re
 import textwrap
 from collections import Counter
@@ -33,17 +32,17 @@ MACHINES = {"cpu": "two CPU cores", "cuda": "one H200"}  # the ledger has the sp
 
 def cli_page() -> str:
     """Return the page with the help of every command."""
-    os.environ |= {"COLUMNS": "100", "TERM": "dumb", "TERMINAL_WIDTH": "100"}
     import typer.main
     from typer.testing import CliRunner
 
     from electra.cli.commands import app
 
     commands = sorted(typer.main.get_command(app).commands)
+    plain = CliRunner(env={"COLUMNS": "100", "TERM": "dumb", "TERMINAL_WIDTH": "100"})
     page = f"# Command line\n\nEvery command's `--help`. {NOTE}\n"
     for command in ["", *commands]:
         name = f"electra {command}".strip()
-        text = CliRunner().invoke(app, [*command.split(), "--help"], prog_name="electra").stdout
+        text = plain.invoke(app, [*command.split(), "--help"], prog_name="electra").stdout
         page += f"\n## {name}\n\n```text\n{text.rstrip()}\n```\n"
     return page
 
