@@ -3,8 +3,9 @@ import re
 import pytest
 
 from electra.errors import DataError
-from electra.playground.forms import answer
+from electra.playground.forms import answer, render
 from electra.recipes.evaluate import load_tuned
+from electra.tasks.shown import Shares
 
 
 @pytest.fixture
@@ -77,3 +78,9 @@ def test_a_text_beyond_the_bound_is_refused(tuned):
 
 def test_what_the_user_types_is_never_markup(tuned):
     assert "<b>" not in answer(tuned("spans"), ["<b> cat"])
+
+
+def test_cosines_are_no_probabilities():
+    html = render(Shares([("far", -0.25), ("near", 0.96)], in_percent=False))
+    assert re.findall(r"width: ([\d.]+)%", html) == ["96.0", "0.0"]
+    assert re.findall(r"<td>([^<]+)</td>", html) == ["0.96", "-0.25"]

@@ -42,10 +42,11 @@ def render(block: Block) -> str:
 
 
 def _shares(shares: Shares) -> str:
-    """Return probabilities as a table with bars, most likely first."""
+    """Return numbers as a table with bars, largest first."""
     rows = []
     for name, share in sorted(shares.rows, key=lambda row: -row[1])[:MOST_ROWS]:
-        bar = f'<td class="bar"><i style="width: {share:.1%}"></i></td><td>{escape(percent(share))}</td>'
+        number = percent(share) if shares.in_percent else f"{share:.2f}"
+        bar = f'<td class="bar"><i style="width: {max(share, 0):.1%}"></i></td><td>{escape(number)}</td>'
         rows.append(f'<tr><th scope="row">{escape(name)}</th>{bar}</tr>')
     title = f"<h3>{escape(shares.title)}</h3>" if shares.title else ""
     return f'{title}<table class="shares">{"".join(rows)}</table>'

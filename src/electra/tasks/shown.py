@@ -20,10 +20,11 @@ class Headline(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """Names with their probabilities, under an optional title."""
+    """Names with their probabilities, or with other numbers of which 1 is the largest, under an optional title."""
 
     rows: Sequence[tuple[str, float]]
     title: str = ""
+    in_percent: bool = True
 
 
 class Scale(NamedTuple):

@@ -105,8 +105,8 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
     def show(self, texts: Sequence[str], prediction: Prediction) -> list[Block]:
         similarities = prediction.get("similarities") or [prediction["similarity"]]
         found = sorted(zip(similarities, self.example(texts).texts[1:], strict=True), reverse=True)
-        rows = [(text, max(similarity, 0.0)) for similarity, text in found]
-        return [Headline(found[0][1]), Shares(rows, "Cosine of the vectors")]
+        rows = [(text, similarity) for similarity, text in found]
+        return [Headline(found[0][1]), Shares(rows, "Cosine of the vectors", in_percent=False)]
 
     def fits(self, network: TaskNetwork) -> bool:
         return isinstance(network.head, SentenceHead)
