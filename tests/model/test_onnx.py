@@ -17,6 +17,7 @@ from electra.model.heads import find_head
 from electra.model.huggingface import read_network, write_network, write_onnx
 from electra.model.networks import Discriminator, TaskNetwork
 from electra.model.onnx import GRAPH, HIDDEN, Graph, Session, quantize
+from electra.model.sentences import SentenceHead
 from electra.model.tensors import HEAD
 from electra.recipes.evaluate import load_tuned
 from electra.tasks.base import Notes
@@ -61,13 +62,14 @@ def test_a_graph_detects_and_encodes_as_the_network_does(folder, tiny_model):
 
 def test_an_int8_graph_is_smaller_close_and_has_a_float_head(folder, tmp_path):
     model = onnx.load(folder / GRAPH)
-    quantize(model, tmp_path / GRAPH)
-    assert (tmp_path / GRAPH).stat().st_size < (folder / GRAPH).stat().st_size / 2
+    small = tmp_path / "int8.onnx"
+    quantize(model, small)
+    assert small.stat().st_size < (folder / GRAPH).stat().st_size / 2
     ids = torch.randint(5, 60, (3, 12))
     inputs = (ids, torch.ones_like(ids), torch.zeros_like(ids))
-    (expected,), (found,) = (Session(place / GRAPH).run([HIDDEN], inputs) for place in (folder, tmp_path))
+    (expected,), (found,) = (Session(path).run([HIDDEN], inputs) for path in (folder / GRAPH, small))
     assert 0 < np.linalg.norm(found - expected) / np.linalg.norm(expected) < 0.1
-    products = [node.op_type for node in onnx.load(tmp_path / GRAPH).graph.node if "MatMul" in node.op_type]
+    products = [node.op_type for node in onnx.load(small).graph.node if "MatMul" in node.op_type]
     assert products[-2:] == ["MatMul", "MatMul"]
     assert "MatMulInteger" in products
 
@@ -79,7 +81,7 @@ def test_a_tuned_model_predicts_with_a_graph(folder, tiny_model, tmp_path):
     for name in ("torch", "onnx"):
         write_network(network, tmp_path / name, tokenizer=tiny_model.tokenizer)
     (tmp_path / "onnx" / "model.safetensors").rename(tmp_path / "onnx" / HEAD)  # the encoder's tensors are not read
-    shutil.copy(folder / GRAPH, tmp_path / "onnx")
+    shutil.copytree(folder / "onnx", tmp_path / "onnx" / "onnx")
     tuned = [load_tuned(tmp_path / name, ["device=cpu"]) for name in ("torch", "onnx")]
     examples = [tuned[0].task.example([text, ""]) for text in (TEXT, "a dog")]
     expected, found = (one.predict(examples, Notes()) for one in tuned)
@@ -101,7 +103,7 @@ def test_a_damaged_graph_is_named(folder, tmp_path, monkeypatch):
     (damaged / GRAPH).write_bytes(b"damaged")
     with pytest.raises(CheckpointError, match=r"model\.onnx has changed"):
         electra.load(damaged)
-    (damaged / "checksums.json").unlink()
+    (damaged / "onnx" / "checksums.json").unlink()
     with pytest.raises(CheckpointError, match=r"model\.onnx does not run: .*; export it again"):
         electra.load(damaged)
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
@@ -158,13 +160,16 @@ def test_the_modern_body_is_the_same_without_branches_on_the_length(monkeypatch)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", SHAPES)
-@pytest.mark.parametrize("kind", [*NAMES, "detection", "encoder"])
+@pytest.mark.parametrize("kind", [*NAMES, "sentences", "detection", "encoder"])
 @pytest.mark.parametrize("int8", [False, True])
 def test_every_head_is_written_and_read(family, kind, int8, tokenizer, tmp_path):
-    if kind == "encoder":
-        network = build_body(SHAPES[family])
-    else:
-        network = Discriminator(build_body(SHAPES[family])) if kind == "detection" else task_network(family, kind)
+    body = build_body(SHAPES[family])
+    made = {
+        "encoder": body,
+        "detection": Discriminator(body),
+        "sentences": TaskNetwork(body, SentenceHead(body.config)),
+    }
+    network = made.get(kind) or task_network(family, kind)
     assert write_onnx(network, tmp_path, tokenizer, int8) < (0.5 if int8 else 1e-4)
     again = read_network(tmp_path)
     for length in (1, 5, 100):  # also another than that of the example

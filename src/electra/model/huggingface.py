@@ -12,7 +12,7 @@ from pydantic import BaseModel, PositiveInt
 from torch import Tensor
 
 from electra.config.bodies import ModelConfig
-from electra.data.checksums import check
+from electra.data.checksums import check, write_checksums
 from electra.data.files import read_table, write_json
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import CheckpointError
@@ -25,7 +25,7 @@ from electra.model.onnx import GRAPH, onnx_encoder, write_graph
 from electra.model.sentences import MODULES, SentenceHead
 from electra.model.tensors import HEAD, PATTERNS, SAFE, has_tensors, read_safe, read_tensors, write_tensors
 
-FILES = ("config.json", GRAPH, *PATTERNS)
+FILES = ("config.json", *PATTERNS)
 SCORES = "token_scores"  # in config.json: what a network that scores tokens means by them
 TIED = ("generator_lm_head.weight", "cls.predictions.decoder.weight", "decoder.weight")  # output weights, in some files
 AMBIGUOUS = frozenset({"classifier", "head.dense", "head.norm"})  # modules that heads of several tasks have
@@ -92,7 +92,7 @@ def write_network(
 
 
 def write_onnx(network: AnyNetwork, folder: Path, tokenizer: Tokenizer, int8: bool = False) -> float:
-    """Write `config.json`, `model.onnx` and the tokenizer so that classes of `optimum` load them, and our head besides.
+    """Write `config.json`, a graph and the tokenizer so that classes of `optimum` load them, and our head besides.
 
     Returns by how much an output of onnxruntime differs from PyTorch's.
     """
@@ -100,10 +100,13 @@ def write_onnx(network: AnyNetwork, folder: Path, tokenizer: Tokenizer, int8: bo
         raise CheckpointError("a masked language model cannot be exported to ONNX; fine-tune it first")
     tensors = dict(_file_tensors(network))
     _write_config(network, folder, torch.float32, tokenizer)
-    if isinstance(network, Network):
+    if isinstance(network, Network) and network.head.names:
         names = [network.head.file_name(name) for name, _ in network.head.named_parameters()]
         write_tensors({name: tensors[name] for name in names}, folder / HEAD)
-    return write_graph(network, folder / GRAPH, int8)
+    path = folder / GRAPH
+    difference = write_graph(network, path, int8)
+    write_checksums(path.parent)
+    return difference
 
 
 def _write_config(network: AnyNetwork, folder: Path, dtype: torch.dtype, tokenizer: Tokenizer | None) -> None:
@@ -166,8 +169,9 @@ def _read_config(folder: Path) -> tuple[dict[str, Any], type[Body], ModelConfig]
 
 
 def _read_onnx_head(folder: Path) -> dict[str, Tensor]:
-    """Read the weights of the head next to an ONNX file; a bare encoder has none."""
-    check(folder, (GRAPH, HEAD))
+    """Read the weights of the head of an ONNX folder; a bare encoder has none."""
+    check(folder, [HEAD])
+    check((folder / GRAPH).parent)
     return read_safe(folder / HEAD) if (folder / HEAD).is_file() else {}
 
 

@@ -23,7 +23,7 @@ from electra.errors import CheckpointError, ConfigError, remedy
 from electra.model.body import Body
 from electra.model.networks import Network
 
-GRAPH = "model.onnx"
+GRAPH = "onnx/model.onnx"  # where optimum, sentence-transformers and transformers.js look, also on the hub
 HIDDEN = "last_hidden_state"
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 AXES = ("batch", "choices", "length")
@@ -70,6 +70,7 @@ def write_graph(network: Network | Body, path: Path, int8: bool = False) -> floa
     """
     _library("onnxscript")  # the exporter needs it
     graph = Graph(network)
+    path.parent.mkdir(exist_ok=True)
     example = graph.example()
     expected = graph.outputs(*example)
     sizes = {axis: Dim(axis, max=graph.encoder.config.max_length if axis == "length" else None) for axis in graph.axes}

@@ -19,9 +19,11 @@ from electra.errors import CheckpointError, DataError
 from electra.model.body import Body
 from electra.model.huggingface import FILES, AnyNetwork, encoder_of, read_network
 from electra.model.networks import Discriminator, MaskedLM, TaskNetwork, TokenScorer
+from electra.model.onnx import GRAPH
 from electra.model.precision import as_used, computing_type, device_of, find_device
 from electra.model.sentences import FILES as SENTENCE_FILES
 from electra.model.sentences import SentenceHead
+from electra.model.tensors import has_tensors
 from electra.model.windows import WindowBatch, batches
 
 GENERATOR = "generator"  # the generator's folder inside the discriminator's
@@ -270,7 +272,12 @@ def load(
 
 def find_folder(source: str | Path) -> Path:
     """Return the model folder of a run, a Hugging Face folder or a hub name."""
-    folder = locate(source, [*FILES, *TOKENIZER_FILES, *SENTENCE_FILES, f"{GENERATOR}/*", TASK], CheckpointError)
+    patterns = [*FILES, *TOKENIZER_FILES, *SENTENCE_FILES, f"{GENERATOR}/*", TASK]
+    folder = locate(source, patterns, CheckpointError)
+    if not any(
+        has_tensors(place) for place in (folder, folder / "model")
+    ):  # only then: many repositories hold graphs next to the weights
+        folder = locate(source, [*patterns, GRAPH], CheckpointError)
     if (folder / "model").is_dir():
         folder = folder / "model"
     elif (folder / "config.toml").is_file() and not (folder / "config.json").is_file():

@@ -16,7 +16,7 @@ from electra.errors import CheckpointError
 SAFE = "model.safetensors"
 SAFE_INDEX = "model.safetensors.index.json"
 PICKLE = "pytorch_model.bin"
-HEAD = "head.safetensors"  # next to an ONNX file, which holds the rest
+HEAD = "head.safetensors"  # of an ONNX folder, whose graph holds the rest
 PATTERNS = ("*.safetensors", SAFE_INDEX, PICKLE)
 
 

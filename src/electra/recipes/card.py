@@ -67,10 +67,12 @@ def onnx_card(model: Pretrained, int8: bool, checked: str, facts: Mapping[str, s
     served = network.head.served_as if isinstance(network, Network) else "FeatureExtraction"
     loaded_as = f"ORTModelFor{served}"
     imports = f"from optimum.onnxruntime import {loaded_as}\nfrom transformers import AutoTokenizer"
-    numbers = "int8 matrices, the rest float32" if int8 else "float32"
-    return _card(
-        model, "optimum", _loading(imports, loaded_as), "", f"ran it: {checked}", {"numbers": numbers, **facts}
-    )
+    library, loading = "optimum", _loading(imports, loaded_as)
+    if sentence_head(network):
+        library, loading = "sentence-transformers", ""
+    facts = {"numbers": "int8 matrices, the rest float32" if int8 else "float32", **facts}
+    card = _card(model, library, loading, "", f"ran it: {checked}", facts)
+    return card.replace("SentenceTransformer(FOLDER)", 'SentenceTransformer(FOLDER, backend="onnx")')
 
 
 def _loading(imports: str, loaded_as: str) -> str:

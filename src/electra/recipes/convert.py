@@ -47,7 +47,7 @@ def export(
     """Write a model as a plain Hugging Face folder, its generator at `out/generator`, and check what was written.
 
     In bf16 the files are half as large: the weights are rounded, and the rounded model must read back unchanged.
-    With `format="onnx"` the folder has a `model.onnx` for onnxruntime instead of weights, and no generator; `int8`
+    With `format="onnx"` the folder has a graph for onnxruntime instead of weights, and no generator; `int8`
     rounds the encoder's matrices to 8 bits, which is faster on a CPU. `say` is called with what the check found.
     """
     _check_options(precision, format, int8)

@@ -4,9 +4,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from onnxruntime import InferenceSession
 from sentence_transformers import SentenceTransformer
 from tests.tasks.similarity.conftest import scored_rows, write
-from transformers import AutoModel
+from transformers import AutoModel, AutoTokenizer
 
 import electra
 from electra.config.load import load_finetune_config
@@ -93,6 +94,27 @@ def test_the_folder_is_one_of_sentence_transformers(tuned, tmp_path):
     (prediction,) = load_tuned(tuned).predict([Similar(("cat", "dog"))], Notes())
     query, passage = (theirs.encode(text, prompt_name=name) for text, name in (("cat", "query"), ("dog", "document")))
     assert prediction["similarity"] == pytest.approx(float(query @ passage), abs=1e-5)
+
+
+@pytest.mark.slow
+def test_a_graph_has_the_vectors_of_sentence_transformers(tuned, tmp_path):
+    electra.export(tuned, tmp_path / "onnx", format="onnx")
+    assert not list(tmp_path.glob("onnx/*.safetensors"))  # its head has no weights
+    assert 'SentenceTransformer(FOLDER, backend="onnx")' in (tmp_path / "onnx" / "README.md").read_text()
+    theirs, ours = SentenceTransformer(str(tuned / "model"), device="cpu"), electra.load(tmp_path / "onnx")
+    np.testing.assert_allclose(ours.encode(TEXTS, prompt="query"), theirs.encode_query(TEXTS), atol=1e-5)
+    # What their backend does with the folder: its tokenizer, the graph, and the modules after the first one.
+    folder = tmp_path / "onnx"
+    for file in ("modules.json", "1_Pooling/config.json", "sentence_bert_config.json"):
+        assert (folder / file).read_text() == (tuned / "model" / file).read_text()
+    inputs = AutoTokenizer.from_pretrained(folder)(TEXTS, padding=True, truncation=True, return_tensors="pt")
+    session = InferenceSession(folder / "onnx" / "model.onnx")
+    states = session.run(
+        ["last_hidden_state"], {given.name: inputs[given.name].numpy() for given in session.get_inputs()}
+    )
+    found = {"token_embeddings": torch.from_numpy(states[0]), "attention_mask": inputs["attention_mask"]}
+    vectors = theirs[2](theirs[1](found))["sentence_embedding"]
+    np.testing.assert_allclose(vectors, theirs.encode(TEXTS), atol=1e-5)
 
 
 def test_a_model_of_sentence_transformers_is_imported_with_all_its_settings(tuned, tmp_path):
