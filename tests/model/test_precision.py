@@ -27,9 +27,12 @@ def test_a_gpu_that_is_not_there_is_one_line(monkeypatch):
         find_device("cuda")
 
 
-def test_a_network_is_used_as_it_is_in_float32(tiny_config):
-    network = torch.nn.Linear(2, 2)
-    assert as_used(network, tiny_config.train) is network
+def test_a_cpu_uses_a_copy_with_its_matrices_by_columns(tiny_config):
+    network = torch.nn.Sequential(torch.nn.Embedding(3, 4), torch.nn.Linear(4, 5))
+    used = as_used(network, tiny_config.train)
+    assert (used[1].weight.stride(), network[1].weight.stride()) == ((1, 5), (4, 1))
+    assert torch.equal(used[1].weight, network[1].weight)
+    assert used[0].weight is network[0].weight  # the rest is shared
 
 
 def test_a_copy_is_used_in_bf16(tiny_config):

@@ -18,10 +18,11 @@ BATCHES = {
     "pretrain": {"cpu": [8], "mps": [32], "cuda": [128, 1024]},
     "encode": {"cpu": [8], "mps": [32], "cuda": [64]},
 }
+USUAL_BATCH = [32]  # of sentence-transformers, for trained models
 
 EXAMPLES = (
     "electra bench --size tiny --batch 32 --seconds 10 --json",
-    "electra bench encode --model runs/reviews --model onnx/reviews",
+    "electra bench encode --model runs/vectors --model onnx/vectors --text sentences.txt",
 )
 
 
@@ -32,7 +33,10 @@ def bench(
     size: Annotated[str, Option(help="Preset name.")] = "small",
     model: Annotated[
         list[str] | None,
-        Option(metavar="MODEL", help="For encode, trained model to time instead, also in ONNX; repeatable."),
+        Option(
+            metavar="MODEL",
+            help="For encode, trained model to time instead, also in ONNX, and in sentence-transformers; repeatable.",
+        ),
     ] = None,
     batch: Annotated[
         list[int] | None,
@@ -64,11 +68,8 @@ def bench(
     against = against or ("hf" if find_spec("transformers") else "none")
     length = length or load_config(size).train.length
     with joined(device) as processes:
-        if model:
-            found = [measure(model, length, device=processes.device)]
-        else:
-            batches = batch or BATCHES[work][processes.device.type]
-            found = [measure(size, rows, length, against=against, device=processes.device) for rows in batches]
+        batches = batch or (USUAL_BATCH if model else BATCHES[work][processes.device.type])
+        found = [measure(model or size, rows, length, against=against, device=processes.device) for rows in batches]
     if as_json:
         _print_json(found, profile)
         return
@@ -115,13 +116,13 @@ def _print_parts(measured: "Bench") -> None:
 def _print_table(rows: "list[Row]") -> None:
     echo(rows[0].device)
     names = max(11, *(len(row.variant) for row in rows)) + 1
-    columns = ("variant", "size", "batch x seq", "ms", "middle half", "tokens/s", "MFU", "GiB", "first step", "ratio")
-    echo(f"{{:<{names}}}{{:<12}}{{:>12}}{{:>10}}{{:>19}}{{:>12}}{{:>8}}{{:>8}}{{:>12}}{{:>8}}".format(*columns))
+    columns = "variant,size,batch x seq,ms,middle half,tokens/s,MFU,GiB,first step,ratio,middle half".split(",")
+    echo(f"{{:<{names}}}{{:<12}}{{:>12}}{{:>10}}{{:>19}}{{:>12}}{{:>8}}{{:>8}}{{:>12}}{{:>8}}{{:>17}}".format(*columns))
     for row in rows:
         mfu = "-" if row.mfu is None else f"{row.mfu:.1%}"
         memory = "-" if row.memory_gib is None else f"{row.memory_gib:.1f}"
         echo(
             f"{row.variant:<{names}}{row.size:<12}{f'{row.batch} x {row.seq}':>12}{row.ms:>10.1f}"
             f"{f'{row.ms_low:.1f} - {row.ms_high:.1f}':>19}{row.tokens_s:>12,.0f}{mfu:>8}{memory:>8}"
-            f"{row.first_step_s:>10.1f} s{row.ratio:>7.2f}x"
+            f"{row.first_step_s:>10.1f} s{row.ratio:>7.2f}x{f'{row.ratio_low:.2f} - {row.ratio_high:.2f}':>17}"
         )

@@ -57,8 +57,22 @@ def autocast(config: HasPrecision, device: torch.device) -> AbstractContextManag
 
 
 def as_used(network: Module, config: HasPrecision) -> Module:
-    """Return a network for inference: itself, or a copy with bf16 weights, for which there are kernels.
+    """Return a copy of a network for inference: with bf16 weights, for which there are kernels, or float32 by columns.
 
     The network's own weights are not changed, so that rounded weights are never trained or written.
     """
-    return deepcopy(network).to(torch.bfloat16) if in_bf16(config, device_of(network)) else network
+    if in_bf16(config, device_of(network)):
+        return deepcopy(network).to(torch.bfloat16)
+    return _by_columns(network) if device_of(network).type == "cpu" else network
+
+
+def _by_columns(network: Module) -> Module:
+    """Return a copy with matrices in the order in which a CPU reads them; it shares all other weights.
+
+    Products with few rows are up to three times as fast, since they do not transpose the matrix each time.
+    """
+    copy = deepcopy(network, {id(parameter): parameter for parameter in network.parameters()})
+    for module in copy.modules():
+        if isinstance(module, nn.Linear):
+            module.weight = nn.Parameter(module.weight.detach().t().contiguous().t(), requires_grad=False)
+    return copy

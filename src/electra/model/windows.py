@@ -21,7 +21,7 @@ class Limits(NamedTuple):
     padding: int  # padding tokens that take as long to compute as starting another batch
 
 
-LIMITS = {"cpu": Limits(16_384, 64), "cuda": Limits(65_536, 8_192)}  # measured on a CPU; estimated for a GPU
+LIMITS = {"cpu": Limits(16_384, 32), "cuda": Limits(65_536, 8_192)}  # measured on a CPU; estimated for a GPU
 
 ROW_STEP = 128  # tokens between two lengths of a packed row
 

@@ -5,8 +5,10 @@ import torch
 from electra.errors import DataError
 from electra.model.bodies import build_body
 from electra.model.huggingface import write_network
+from electra.model.networks import TaskNetwork
 from electra.model.pretrained import Pretrained
-from electra.recipes.bench.encode import CarefulLoop, bench_encode, invent_texts, vocabulary_of
+from electra.model.sentences import SentenceHead
+from electra.recipes.bench.encode import CarefulLoop, bench_encode, bench_models, invent_texts, vocabulary_of
 from electra.recipes.bench.timing import Row
 
 CPU = torch.device("cpu")
@@ -29,7 +31,16 @@ def test_padding_is_not_counted(rows):
     tokens = sum(len(text.split()) + 2 for text in TEXTS)
     for row in rows.values():
         assert row.tokens_s == pytest.approx(tokens / row.ms * 1000, rel=1e-2)
-        assert row.ratio == pytest.approx(row.ms / rows["electra"].ms, rel=1e-2)
+        assert row.ratio_low <= row.ratio <= row.ratio_high
+
+
+def test_sentence_vectors_are_compared_with_sentence_transformers(tiny_model, tmp_path):
+    pytest.importorskip("sentence_transformers")
+    network = TaskNetwork(tiny_model.encoder, SentenceHead(tiny_model.encoder.config))
+    write_network(network, tmp_path, tokenizer=tiny_model.tokenizer)
+    found = bench_models([str(tmp_path)], 2, 16, texts=TEXTS, seconds=0, against="hf", device=CPU)
+    assert [row.variant for row in found.rows] == [str(tmp_path), f"{tmp_path} in sentence-transformers"]
+    assert found.rows[1].ratio_low <= found.rows[1].ratio <= found.rows[1].ratio_high
 
 
 def test_texts_that_are_too_long_are_skipped():

@@ -18,8 +18,9 @@ from electra.errors import DataError
 from electra.model.bodies import build_body
 from electra.model.huggingface import write_network
 from electra.model.networks import TaskNetwork
-from electra.model.pretrained import Pretrained, load
+from electra.model.pretrained import Pretrained, find_folder, load, sentence_head
 from electra.model.sentences import SentenceHead
+from electra.model.tensors import has_tensors
 from electra.recipes.bench.huggingface import import_transformers
 from electra.recipes.bench.timing import Against, Bench, Trial, measured, take_turns
 
@@ -59,20 +60,31 @@ def bench_encode(
 
 def bench_models(
     models: Sequence[str],
+    batch: int,
     length: int,
     *,
     texts: Texts | None,
     seconds: float,
+    against: Against,
     device: torch.device,
     say: Callable[[str], None] = lambda line: None,
 ) -> Bench:
-    """Time models, which may be ONNX folders, on given or invented texts of at most `length` tokens of the first."""
+    """Time models, which may be ONNX folders, on given or invented texts of at most `length` tokens of the first.
+
+    Models of sentence vectors are also timed in sentence-transformers, with `batch` texts at a time.
+    """
     loaded = {name: load(name, device) for name in models}
     first = loaded[models[0]]
     chosen = invent_texts(TEXTS[device.type], length - 2) if texts is None else texts
-    variants = {name: partial(getattr, model, "encode") for name, model in loaded.items()}
+    variants: dict[str, Callable[[], Encode]] = {}
+    for name, model in loaded.items():
+        variants[name] = partial(getattr, model, "encode")
+        folder = find_folder(name)
+        comparable = sentence_head(model.network) and has_tensors(folder)
+        if comparable and against == "hf" and find_spec("sentence_transformers"):
+            variants[f"{name} in sentence-transformers"] = partial(_sentence_transformer, str(folder), batch, device)
     size = f"{first.encoder.config.layers}x{first.encoder.config.hidden_size}"
-    return _time(variants, first.tokenizer, size, len(chosen), length, chosen, seconds, device, say)
+    return _time(variants, first.tokenizer, size, batch, length, chosen, seconds, device, say)
 
 
 def _time(

@@ -37,7 +37,9 @@ class Row:
     mfu: float | None  # share of the GPU's measured matrix peak
     memory_gib: float | None  # peak on a CUDA GPU
     first_step_s: float  # building and first call, including compilation
-    ratio: float  # time relative to the first variant's
+    ratio: float  # time relative to the first variant's in the same turn: the median
+    ratio_low: float  # quartiles
+    ratio_high: float
     device: str
 
 
@@ -96,9 +98,11 @@ def measured(
     trials: Trials, work: Work, size: str, batch: int, length: int, *, tokens: int, peak_seconds: float | None
 ) -> Iterator[Row]:
     """Yield a row for each variant; `peak_seconds` is the time of the work at the peak of the hardware."""
-    first = statistics.median(next(iter(trials.values())).times)
+    first = next(iter(trials.values())).times
     for name, trial in trials.items():
         low, median, high = statistics.quantiles(trial.times, n=4, method="inclusive")
+        ratios = [own / other for own, other in zip(trial.times, first, strict=True)]
+        ratio_low, ratio, ratio_high = statistics.quantiles(ratios, n=4, method="inclusive")
         yield Row(
             work=work,
             variant=name,
@@ -112,6 +116,8 @@ def measured(
             mfu=round(peak_seconds / median, 4) if peak_seconds else None,
             memory_gib=None if trial.memory is None else round(trial.memory / 2**30, 3),
             first_step_s=round(trial.first_step, 3),
-            ratio=round(median / first, 3),
+            ratio=round(ratio, 3),
+            ratio_low=round(ratio_low, 3),
+            ratio_high=round(ratio_high, 3),
             device=device_name(trial.device),
         )
