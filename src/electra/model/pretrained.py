@@ -48,7 +48,7 @@ class Detection(NamedTuple):
 class Pretrained:
     """A network with its tokenizer and, if available, the generator it was trained with.
 
-    The weights are float32. For bf16, the default on a GPU, a converted copy is made on first use.
+    The weights are float32. A copy is made on first use: in bf16 on a GPU, with matrices by columns on a CPU.
     """
 
     def __init__(
@@ -250,7 +250,7 @@ def load(
     """Load a model from a run, a Hugging Face or ONNX folder or a hub name; `embedded` comes with the package.
 
     `device` defaults to the GPU, if there is one; `precision` is float32, bf16 or auto: bf16 on a GPU, else float32.
-    The weights stay float32; changing them after the first use in bf16 has no effect on the converted copy.
+    The weights stay float32; changing them after the first use has no effect on the copy that is used.
     """
     folder = find_folder(source)
     network = read_network(folder)
