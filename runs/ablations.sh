@@ -3,9 +3,9 @@
 # runs/ablations.sh CORPUS GLUE OUT STEPS [NAME key=value ...]  (with NAME only this variant, otherwise all those below;
 #   SETTINGS="key=value ..." for pre-training, TUNING="key=value ..." for fine-tuning, SEEDS=3, TOGETHER=4)
 #
-# Rules: preset small-muon, one change at a time, STEPS updates on the same data in the same order (two-stage: STEPS in each
-# stage as in the paper, with a full-width generator and no shared weights). A variant's own settings override SETTINGS.
-# TOGETHER variants share the GPU, so compare steps, tokens and FLOPs, not seconds; NVIDIA's MPS lets them run
+# Rules: preset small-muon, one change at a time, STEPS updates on the same data in the same order (two-stage: STEPS in
+# each stage as in the paper, with a full-width generator and no shared weights). A variant's own settings override
+# SETTINGS. TOGETHER variants share the GPU, so compare steps, tokens and FLOPs, not seconds; NVIDIA's MPS lets them run
 # concurrently. Then STS-B, MRPC and CoLA with SEEDS seeds. A failing variant does not stop the others and is named at
 # the end; the same command again resumes.
 set -u
@@ -43,8 +43,8 @@ if [ $# -eq 0 ]; then
 else
   name=$1
   shift
-  electra pretrain small-muon data="$corpus" out="$out/$name" train.steps="$steps" evaluate.every=1000 evaluate.batches=8 \
-    checkpoint.every=20000 checkpoint.keep=1 log.every=200 ${SETTINGS:-} "$@" &&
+  electra pretrain small-muon data="$corpus" out="$out/$name" train.steps="$steps" \
+    evaluate.every=1000 evaluate.batches=8 checkpoint.every=20000 checkpoint.keep=1 log.every=200 ${SETTINGS:-} "$@" &&
     electra glue "$out/$name" --data "$glue" --out "$out/$name-tuned" --task sts-b --task mrpc --task cola \
       seeds="${SEEDS:-3}" ${TUNING:-} ||
     echo "$name" >>"$out/failed"

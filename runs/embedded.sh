@@ -3,9 +3,9 @@
 # runs/embedded.sh OUT HOURS TEXT...                    (SETTINGS="key=value ..." changes the training)
 #
 # Rules: at most 8,000,000 bytes with the tokenizer and the generator, to keep the package small. Therefore weights are
-# stored in bf16 and embeddings are 64 wide (with 96 it would be 8.8 MB). English, uncased; the preset small-muon with three
-# layers and its former AdamW learning rates. Eight layers of half the width against a stronger generator learned too
-# little (results/2026-11-15-embedded-first-try). The shipped model was trained for 0.06 hours on an H200
+# stored in bf16 and embeddings are 64 wide (with 96 it would be 8.8 MB). English, uncased; the preset small-muon with
+# three layers and its former AdamW learning rates. Eight layers of half the width against a stronger generator learned
+# too little (results/2026-11-15-embedded-first-try). The shipped model was trained for 0.06 hours on an H200
 # (results/2026-11-15-embedded).
 set -eu
 out=$1 hours=$2

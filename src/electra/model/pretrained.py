@@ -274,9 +274,7 @@ def find_folder(source: str | Path) -> Path:
     """Return the model folder of a run, a Hugging Face folder or a hub name."""
     patterns = [*FILES, *TOKENIZER_FILES, *SENTENCE_FILES, f"{GENERATOR}/*", TASK]
     folder = locate(source, patterns, CheckpointError)
-    if not any(
-        has_tensors(place) for place in (folder, folder / "model")
-    ):  # only then: many repositories hold graphs next to the weights
+    if not (has_tensors(folder) or has_tensors(folder / "model")):  # many repositories hold graphs next to the weights
         folder = locate(source, [*patterns, GRAPH], CheckpointError)
     if (folder / "model").is_dir():
         folder = folder / "model"

@@ -41,7 +41,7 @@ Case = Literal["uncased", "cased"]
 Sources = dict[str, str | dict[str, Any]]  # a model's name: its preset, or its settings
 MODERN = ("modern-7x256", "modern-12x256", "modern-10x384", "modern-19x512", "modern-22x768")
 SIZES = dict.fromkeys(("cpu", "mps"), ("nano", "tiny", "quick")) | {"cuda": ("nano", "tiny", *MODERN)}
-AS_IN_QUICK = dict.fromkeys(MODERN, ("objective.name=corrective",))  # the objective of the record
+AS_IN_QUICK = dict.fromkeys(MODERN, ("objective.name=corrective",))  # its objective, for every size of its body
 
 
 @dataclass(frozen=True)
