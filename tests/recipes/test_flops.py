@@ -1,5 +1,7 @@
 """Parameters and FLOPs of runs: what is counted on the meta device against formulas written by hand."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 
@@ -225,3 +227,12 @@ def test_a_budget_in_hours_has_no_count():
 @pytest.mark.parametrize("keys", [["objective.mask_fraction=0.999"], ["train.length=4"]])
 def test_nearly_all_and_nearly_no_masked_tokens_can_be_counted(keys):
     assert flops(load_config("tiny", [*keys, "model.layers=1"])).train_flops > 0
+
+
+def test_counting_in_a_thread_leaves_the_gradients_of_others_alone():
+    config, layer, inputs = load_config("tiny", []), torch.nn.Bilinear(2, 2, 2), torch.ones(1, 2, requires_grad=True)
+    with ThreadPoolExecutor(1) as pool:
+        counting = pool.submit(count_flops.__wrapped__, config.model, config.objective, 96)
+        while not counting.done():
+            torch.autograd.grad(layer(inputs, inputs).sum(), [inputs, layer.weight])
+    assert counting.result().train > 0

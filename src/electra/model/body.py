@@ -51,8 +51,9 @@ class Embeddings(nn.Module, ABC):
         """Start the tokens that `pairs` counts, a sparse (V, V) tensor, from how they follow each other."""
         words = self.get_parameter("words.weight")
         counted = torch.zeros(len(words), dtype=torch.bool)
-        counted[pairs.coalesce().indices().flatten()] = True
-        words[counted] = cooccurrence_vectors(pairs, words.size(1), self.config.initializer_std)[counted]
+        counted[pairs.coalesce().indices().flatten().cpu()] = True
+        vectors = cooccurrence_vectors(pairs, words.size(1), self.config.initializer_std)
+        words[counted] = vectors.cpu()[counted]
 
     def table(self, name: str) -> Tensor:
         """Return the numbers of a table; if they are shared, only the difference gets a gradient."""

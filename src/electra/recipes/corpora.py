@@ -1,6 +1,7 @@
 """The corpora of a pre-training run: the sizes that follow from them, how long they last, how often tokens occur."""
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from electra.config.bodies import ModelConfig
 from electra.config.keys import is_set
 from electra.config.load import gather, load_config, validate
 from electra.config.schema import PretrainConfig
-from electra.data.corpus.shards import Corpus, open_corpus
+from electra.data.corpus.shards import Corpus, Ids, open_corpus
 from electra.data.corpus.verify import check_corpus
 from electra.data.storage import local_path
 from electra.data.tokens.tokenizer import load_tokenizer
@@ -22,7 +23,7 @@ from electra.recipes.plan import MOST_EPOCHS
 from electra.training.run import begun
 
 SHORTEST = 8  # tokens of the sequences that a run may start with
-MOST_PAIRED = 1 << 22  # tokens of a shard in which pairs are counted
+MOST_PAIRED = 1 << 24  # tokens in which pairs are counted
 
 
 class Corpora(list[Corpus]):
@@ -90,21 +91,19 @@ class Corpora(list[Corpus]):
 
     def token_pairs(self, vocab_size: int) -> Tensor:
         """Count in part of the text which tokens follow each other, next but one by half: a sparse (V, V) tensor."""
-        found = []
-        for corpus in self:
-            special = [number for name, number in corpus.manifest.special_ids.items() if name != "unk"]
-            for shard in corpus.shards("train"):
-                rows = np.asarray(shard[:: -(-shard.size * len(self) // MOST_PAIRED)], np.int64)
-                for distance in (1, 2):
-                    first, second = rows[:, :-distance].ravel(), rows[:, distance:].ravel()
-                    kept = ~(np.isin(first, special) | np.isin(second, special))
-                    keys, counts = np.unique(first[kept] * vocab_size + second[kept], return_counts=True)
-                    found.append((keys, counts / distance))
+        parts = [
+            (shard, [number for name, number in corpus.manifest.special_ids.items() if name != "unk"])
+            for corpus in self
+            for shard in corpus.shards("train")
+        ]
+        every = -(-sum(shard.size for shard, _ in parts) // MOST_PAIRED)
+        with ThreadPoolExecutor() as pool:
+            counted = pool.map(lambda part: _count_pairs(part[0][::every], part[1], vocab_size), parts)
+            found = [pair for pairs in counted for pair in pairs]
         keys, counts = (torch.from_numpy(np.concatenate(part)) for part in zip(*found, strict=True))
         places = torch.stack([keys // vocab_size, keys % vocab_size])
-        return torch.sparse_coo_tensor(
-            places, counts.float(), (vocab_size, vocab_size), check_invariants=True
-        ).coalesce()
+        shape = (vocab_size, vocab_size)
+        return torch.sparse_coo_tensor(places, counts.float(), shape, check_invariants=True).coalesce()
 
     def _check(self, config: PretrainConfig) -> None:
         corpus, model = self[0], config.model
@@ -133,6 +132,17 @@ class Corpora(list[Corpus]):
                 f"init: {source} has another vocabulary than the corpus, such as {theirs.token(number)!r} for "
                 f"{ours.token(number)!r}: build the corpus with --tokenizer {find_folder(source)}"
             )
+
+
+def _count_pairs(rows: Ids, special: list[int], vocab_size: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Count pairs of neighbours and of next but one: for each distance, numbers of pairs and how often they occur."""
+    ids, found = rows.astype(np.int64), []
+    for distance in (1, 2):
+        first, second = ids[:, :-distance].ravel(), ids[:, distance:].ravel()
+        kept = ~(np.isin(first, special) | np.isin(second, special))
+        keys, counts = np.unique(first[kept] * vocab_size + second[kept], return_counts=True)
+        found.append((keys, counts / distance))
+    return found
 
 
 def _start(config: PretrainConfig) -> ModelConfig | None:

@@ -5,11 +5,12 @@ Counted are matrix products, 2·m·k·n for (m, k) by (k, n), in the forward and
 
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
 from electra.config.bodies import ModelConfig
 from electra.config.objectives import Objective
@@ -84,11 +85,25 @@ def _count_step(model: ModelConfig, objective: Objective, length: int) -> Flops:
     with torch.device("meta"):
         ids = torch.zeros(1, length, dtype=torch.long)
         draws = Draws(*torch.zeros(3, 1, length))
-    with FlopCounterMode(display=False) as forward:
+    with _Products() as forward:
         loss = step(Batch(ids, None, None), draws).loss
-    with FlopCounterMode(display=False) as backward:
+    with _Products() as backward:
         loss.backward()
-    return Flops(forward.get_total_flops(), forward.get_total_flops() + backward.get_total_flops())
+    return Flops(forward.flops, forward.flops + backward.flops)
+
+
+class _Products(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts the FLOPs of matrix products in this thread; PyTorch's own counter sets hooks on the modules of all."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.flops = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        if formula := flop_registry.get(function.overloadpacket):
+            self.flops += formula(*args, **(kwargs or {}), out_val=result)
+        return result
 
 
 def count_parameters(objective: base.Objective) -> dict[str, int]:
