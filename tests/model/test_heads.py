@@ -2,9 +2,10 @@ import pytest
 import torch
 from torch import nn
 
+from electra.config.load import load_config
 from electra.model import heads
 from electra.model.bodies import build_body
-from electra.model.heads import DiscriminatorHead, Head, find_head
+from electra.model.heads import DiscriminatorHead, Head, ModernDiscriminatorHead, find_head
 from electra.model.huggingface import read_network, write_network
 from electra.model.networks import TaskNetwork
 from electra.tasks.answering.head import QuestionAnsweringHead
@@ -99,3 +100,11 @@ def test_a_head_that_was_defined_elsewhere_is_saved_and_read(registry, tiny_conf
     assert type(again.head) is Doubled
     ids = torch.arange(5, 12)[None]
     assert torch.equal(again(ids), network(ids))
+
+
+def test_the_mean_of_a_row_of_padding_is_finite():
+    """The last batch of an epoch is filled up with such rows, whose weight of 0 does not undo a NaN."""
+    config = load_config("modern-7x256", []).model.model_copy(update={"pooling": "mean"})
+    head = ModernDiscriminatorHead(config)
+    pooled = head.pool(torch.zeros(2, 3, config.hidden_size), torch.tensor([[1, 1, 0], [0, 0, 0]]))
+    assert pooled.isfinite().all()

@@ -169,7 +169,7 @@ class NormedHead(nn.Module):
         if self.pooling == "first":
             return hidden[:, 0]
         real = torch.ones_like(hidden[..., 0]) if attention is None else (attention != 0).to(hidden.dtype)
-        return (hidden * real[..., None]).sum(1) / real.sum(1, keepdim=True)
+        return (hidden * real[..., None]).sum(1) / real.sum(1, keepdim=True).clamp(min=1)  # a row of padding has none
 
 
 class ModernGeneratorHead(
