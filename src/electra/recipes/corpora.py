@@ -24,6 +24,7 @@ from electra.training.run import begun
 
 SHORTEST = 8  # tokens of the sequences that a run may start with
 MOST_PAIRED = 1 << 24  # tokens in which pairs are counted
+PAIRED_AT_ONCE = 1 << 16  # sequences whose pairs are counted by one thread
 
 
 class Corpora(list[Corpus]):
@@ -89,20 +90,19 @@ class Corpora(list[Corpus]):
             counts *= (sizes.sum() / sum(self.weights) * np.array(self.weights) / sizes)[:, None]
         return torch.from_numpy(counts.sum(0)).float()
 
-    def token_pairs(self, vocab_size: int) -> Tensor:
+    def token_pairs(self, vocab_size: int, device: torch.device | str = "cpu") -> Tensor:
         """Count in part of the text which tokens follow each other, next but one by half: a sparse (V, V) tensor."""
+        special = [number for name, number in self[0].manifest.special_ids.items() if name != "unk"]
+        shards = [shard for corpus in self for shard in corpus.shards("train")]
+        every = -(-sum(shard.size for shard in shards) // MOST_PAIRED)
         parts = [
-            (shard, [number for name, number in corpus.manifest.special_ids.items() if name != "unk"])
-            for corpus in self
-            for shard in corpus.shards("train")
+            shard[at : at + PAIRED_AT_ONCE : every] for shard in shards for at in range(0, len(shard), PAIRED_AT_ONCE)
         ]
-        every = -(-sum(shard.size for shard, _ in parts) // MOST_PAIRED)
         with ThreadPoolExecutor() as pool:
-            counted = pool.map(lambda part: _count_pairs(part[0][::every], part[1], vocab_size), parts)
+            counted = pool.map(lambda rows: _count_pairs(rows, special, vocab_size), parts)
             found = [pair for pairs in counted for pair in pairs]
-        keys, counts = (torch.from_numpy(np.concatenate(part)) for part in zip(*found, strict=True))
-        places = torch.stack([keys // vocab_size, keys % vocab_size])
-        shape = (vocab_size, vocab_size)
+        keys, counts = (torch.from_numpy(np.concatenate(part)).to(device) for part in zip(*found, strict=True))
+        places, shape = torch.stack([keys // vocab_size, keys % vocab_size]), (vocab_size, vocab_size)
         return torch.sparse_coo_tensor(places, counts.float(), shape, check_invariants=True).coalesce()
 
     def _check(self, config: PretrainConfig) -> None:

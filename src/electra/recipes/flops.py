@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import flop_registry
 
 from electra.config.bodies import ModelConfig
 from electra.config.objectives import Objective
@@ -97,11 +96,13 @@ class _Products(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.flops = 0
+        from torch.utils.flop_counter import flop_registry  # imports Triton
+
+        self.flops, self.formulas = 0, flop_registry
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = function(*args, **(kwargs or {}))
-        if formula := flop_registry.get(function.overloadpacket):
+        if formula := self.formulas.get(function.overloadpacket):
             self.flops += formula(*args, **(kwargs or {}), out_val=result)
         return result
 

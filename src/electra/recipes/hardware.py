@@ -7,7 +7,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import torch
-from torch.utils.benchmark import Timer
 
 from electra import __version__
 from electra.data.files import write_json
@@ -22,6 +21,8 @@ def matrix_peak(device: torch.device) -> float | None:
     """Measure the FLOP/s that large bf16 matrix products sustain on an NVIDIA GPU; None on other devices."""
     if device.type != "cuda":
         return None
+    from torch.utils.benchmark import Timer  # imports build tools
+
     size = 8192
     left = torch.randn(size, size, device=device, dtype=torch.bfloat16)
     right = torch.randn_like(left)

@@ -187,9 +187,9 @@ class Pretraining(Training):
             if self.processes.first and (head := sentence_head(model.network)):
                 head.save(self.run.folder / SENTENCES, head.longest)
         elif config.embeddings == "cooccurrence":
-            pairs = self.corpora.token_pairs(config.model.vocab_size)
-            if self.processes.device.type == "cuda" and self.processes.world_size == 1:
-                pairs = pairs.to(self.processes.device)  # a second instead of ten, but rounded as the GPU likes
+            alone = self.processes.device.type == "cuda" and self.processes.world_size == 1
+            # A GPU takes a second instead of ten, but two might round differently.
+            pairs = self.corpora.token_pairs(config.model.vocab_size, self.processes.device if alone else "cpu")
             for table in objective.modules():
                 if isinstance(table, Embeddings) and table.source is table:
                     table.start_from(pairs)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
-from scipy.special import stdtrit
 
 from electra.data.files import read_sealed, read_table
 from electra.errors import CheckpointError
@@ -120,6 +119,8 @@ def _deviation(values: Sequence[float]) -> float:
 def _interval(values: Sequence[float]) -> list[float] | None:
     if len(values) < 2:
         return None
+    from scipy.special import stdtrit  # imports much that training does not need
+
     half = stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2) * _deviation(values) / len(values) ** 0.5
     mean = statistics.fmean(values)
     return [float(mean - half), float(mean + half)]
