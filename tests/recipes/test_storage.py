@@ -20,6 +20,7 @@ from electra.data.corpus.shards import open_corpus
 from electra.data.storage import list_files
 from electra.errors import Stopped, StorageError
 from electra.recipes.pretrain import pretrain
+from electra.recipes.report.gather import gather
 from electra.training.run import read_records
 
 BUDGET = 30_000  # bytes until a connection is lost
@@ -115,6 +116,9 @@ def test_a_run_in_a_bucket_continues_on_another_machine_bit_by_bit(server, machi
     model = electra.load("s3://bucket/run")
     for ours, theirs in zip(undisturbed.network.parameters(), model.network.parameters(), strict=True):
         assert torch.equal(ours, theirs)
+    (reported,) = gather(["s3://bucket/run"])
+    assert (reported["name"], reported["folder"]) == ("run", "s3://bucket/run")
+    assert reported["latest"]
     electra.export("s3://bucket/run", "s3://bucket/hf")
     assert "model.safetensors" in list_files("s3://bucket/hf")
     assert electra.load("s3://bucket/hf").detect("the cat") == model.detect("the cat")

@@ -12,7 +12,7 @@ EXAMPLES = ("electra report runs/small --out report.html", "electra report runs/
 
 
 def report(
-    runs: Annotated[list[Path], Argument(metavar="RUN", help="Pre-training and fine-tuning runs, or folders of runs.")],
+    runs: Annotated[list[str], Argument(metavar="RUN", help="Pre-training and fine-tuning runs, or folders of runs.")],
     out: Annotated[
         Path | None, Option(metavar="FILE", help="Page to write.  [default: report.html unless --json]")
     ] = None,

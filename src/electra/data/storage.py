@@ -23,6 +23,7 @@ LIMIT_GB = 200.0  # of the cache, unless ELECTRA_CACHE_GB says otherwise
 LOCK = ".copy.lock"  # ends the name of the lock next to a working copy
 MARK = ".electra"  # in a folder of the storage that electra writes
 SEALS = ("state.json", "checksums.json", "manifest.json")  # uploaded last: a folder without its seal is not complete
+MOST_NAMED = 3  # files that an error says are missing
 VERSIONS = ("ETag", "etag", "generation", "blob_id", "content_md5", "mtime", "created")  # of a file, by file system
 _working: dict[Path, "_WorkingCopy"] = {}  # those in use by this process
 
@@ -69,7 +70,8 @@ def fetch_folder(address: str, patterns: Collection[str]) -> Path:
     listed = list_files(address)
     found = {name: listed[name] for name in listed if any(_matches(name, pattern) for pattern in patterns)}
     if not found:
-        what = f"{min(listed)} and none of {', '.join(patterns)}" if listed else "no files"
+        wanted = ", ".join([*patterns][:MOST_NAMED]) + (" …" if len(patterns) > MOST_NAMED else "")
+        what = f"{min(listed)} and none of {wanted}" if listed else "no files"
         raise StorageError(f"{address} holds {what}")
     version = hashlib.sha256(repr(found).encode()).hexdigest()[:16]
     folder = _cached("read", address) / version

@@ -11,6 +11,7 @@ from electra.config.schema import TrainConfig
 from electra.objectives.expected import Band, expected_band, guessing, metric_of
 
 SETTLED, UNKNOWN = 0.1, 0.5  # share of the budget after which a run is judged; without similar runs
+TOO_EARLY = 10  # times fewer tokens than similar runs need: too few to judge by
 CLEARLY = 0.1  # above guessing: what a run without similar ones should reach
 SHOWN = {"discriminator_auc": "AUC {:.2f}", "mlm_hidden_accuracy": "{:.0%} of the hidden tokens predicted"}
 
@@ -52,6 +53,8 @@ class Doctor:
             found += f", where runs of this size reach {low:.2f} to {high:.2f} {when}"
         if value <= guessing(self.objective):
             return Verdict("nothing", f"Learned nothing: {found}; {self._advice(tokens)}")
+        if self.band and tokens < self.band.needed / TOO_EARLY:  # what an untrained generator writes is easy to detect
+            return Verdict("little", f"Too short to have learned much: {found}; {self._advice(tokens)}")
         if value < low:
             return Verdict("little", f"Learned little: {found}; {self._advice(tokens)}")
         how = ("Learned as expected" if value <= high else "Learned well") if self.band else "Reached"

@@ -9,6 +9,7 @@ import numpy as np
 
 from electra.config.load import flatten, load_config
 from electra.config.schema import PretrainConfig
+from electra.data.storage import fetch_folder, inside, is_remote
 from electra.errors import CheckpointError, ConfigError
 from electra.recipes.flops import count_flops
 from electra.recipes.hardware import ENVIRONMENT
@@ -19,6 +20,10 @@ from electra.training.run import Record, Run, read_part, read_records
 
 Data = dict[str, Any]  # JSON-compatible
 FILES = ("metrics.jsonl", "results.json")  # a folder with one of them is a run
+PARTS = ("", "first_stage/", "rate-*/", "seeds/*/", "rate-*/seeds/*/")  # folders of a run that are read
+SMALL_FILES = [
+    f"{suite}{part}{name}" for suite in ("", "*/") for part in PARTS for name in ("*.toml", "*.json", "*.jsonl")
+]
 MOST_POINTS, ALL_POINTS = 400, 8000  # per curve, and per metric over all runs
 MOST_SAMPLES = 5  # steps at which sample sentences are shown
 POSITION = ("step", "tokens", "seconds")
@@ -28,13 +33,24 @@ UNSEEN = "heldout_"  # prefix of metrics on held-out text
 
 def gather(sources: Sequence[str | Path]) -> list[Data]:
     """Return the data of each run; a folder of runs, such as a suite, means all of its runs."""
-    folders = list(dict.fromkeys(run for source in sources for run in _runs(Path(source).expanduser())))
-    points = max(20, min(MOST_POINTS, ALL_POINTS // max(1, len(folders))))
-    return [{"name": name, **_run(path, points)} for path, name in zip(folders, short_names(folders), strict=True)]
+    runs = {run: place for source in sources for run, place in _runs(source).items()}
+    points = max(20, min(MOST_POINTS, ALL_POINTS // max(1, len(runs))))
+    names = short_names(list(runs.values()))
+    return [
+        {"name": name, "folder": place, **_run(run, points)}
+        for (run, place), name in zip(runs.items(), names, strict=True)
+    ]
 
 
-def _runs(folder: Path) -> list[Path]:
-    """Return the folder itself if it is a run, or else the runs directly inside it."""
+def _runs(source: str | Path) -> dict[Path, str]:
+    """Return the folder itself if it is a run, or else the runs directly inside it, each with its place."""
+    if is_remote(source):
+        copy = fetch_folder(str(source), SMALL_FILES)
+        return {run: str(source) if run == copy else inside(source, run.name) for run in _local_runs(copy)}
+    return {run: str(run) for run in _local_runs(Path(source).expanduser())}
+
+
+def _local_runs(folder: Path) -> list[Path]:
     if not folder.is_dir():
         raise CheckpointError(f"no run at {folder}; give a run or a folder of runs")
     found = [path for path in (folder, *sorted(folder.iterdir())) if any((path / name).is_file() for name in FILES)]
@@ -43,14 +59,14 @@ def _runs(folder: Path) -> list[Path]:
     return [folder] if folder in found else found
 
 
-def short_names(folders: Sequence[Path]) -> list[str]:
-    """Return the shortest path endings that are unique."""
-    parts = [path.resolve().parts for path in folders]
+def short_names(places: Sequence[str | Path]) -> list[str]:
+    """Return the shortest endings of paths and addresses that are unique."""
+    parts = [str(place).split("/") if is_remote(place) else Path(place).resolve().parts for place in places]
     for depth in range(1, max(map(len, parts), default=0) + 1):
         names = ["/".join(part[-depth:]) for part in parts]
         if len(set(names)) == len(names):
             return names
-    return [str(path) for path in folders]
+    return [str(place) for place in places]
 
 
 def _run(folder: Path, points: int) -> Data:
@@ -65,7 +81,6 @@ def _run(folder: Path, points: int) -> Data:
     before, state = _before(folder), _state(records)
     seeds = [record for path in _files(folder, "seeds/*/metrics.jsonl") for record in read_records(path)]
     return {
-        "folder": str(folder),
         "kind": "pretraining" if pretraining else "finetuning",
         "config": config,
         "state": state,
