@@ -77,7 +77,7 @@ NO_MEMORY = (
     ],
 )
 def test_a_lack_of_resources_is_a_one_line_error(tmp_path, lack, message):
-    begin = "import sys; from electra.cli import main; sys.argv = 'electra vocab - --size 60 --out v'.split()"
+    begin = "import sys; from electra.cli import main, run; sys.argv = 'electra vocab - --size 60 --out v'.split()"
     code = [sys.executable, "-c", f"{begin}; {lack}; main()"]
     assert_refused(subprocess.run(code, cwd=tmp_path, capture_output=True, text=True), message)
 
