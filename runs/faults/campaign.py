@@ -26,6 +26,7 @@ from faults.verdicts import VERDICTS, Finding, Judged
 
 CASES = "cases.jsonl"
 UNUSED = ("kernels", "__main__", "bench", "demo", "probe", "playground.page")  # modules that no command here imports
+LATE = ("filelock", "fsspec.implementations.local", "pydantic.type_adapter", "rich.status", "seqeval.metrics")
 ENVIRONMENT = {  # one thread, so that forks are safe; no GPU and no network
     **{"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1"},
     **{"COLUMNS": "80", "NO_COLOR": "1"},
@@ -59,6 +60,8 @@ def prepare() -> None:
     for module in pkgutil.walk_packages(electra.__path__, "electra."):
         if not any(part in module.name for part in UNUSED):
             importlib.import_module(module.name)
+    for name in LATE:  # libraries that commands import when they need them
+        importlib.import_module(name)
     from electra.config.load import load_config
     from electra.data import files
     from electra.data.corpus import workers
