@@ -33,9 +33,11 @@ class Fault:
 FAULTS: list[Fault] = []
 
 
-def fault(name: str, suits: Callable[[Command], bool] = lambda command: True) -> Callable[..., None]:
-    """Add a function to the faults."""
-    return lambda judge: FAULTS.append(Fault(name, suits, judge))
+def fault(
+    name: str, suits: Callable[[Command], bool] = lambda command: True, into: list[Fault] = FAULTS
+) -> Callable[..., None]:
+    """Add a function to a list of faults."""
+    return lambda judge: into.append(Fault(name, suits, judge))
 
 
 def _writes(command: Command) -> bool:
