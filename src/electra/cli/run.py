@@ -29,7 +29,9 @@ def run(stop: Stop) -> int:
             raise KeyboardInterrupt
         stop.close()
         return status
-    except (Exception, KeyboardInterrupt) as error:
+    except SystemExit:
+        raise
+    except BaseException as error:  # a few libraries have errors that are no `Exception`s
         stop.close()
         return _show(_stopped(error, stop.signal))
 

@@ -2,9 +2,13 @@
 
 import json
 
+import numpy as np
 import pytest
 from tokenizers import Regex, normalizers, pre_tokenizers
 
+from electra.data.corpus.encode import tokenize_documents
+from electra.data.reading.text import Passage
+from electra.data.settings import Cleaning
 from electra.data.tokens.tokenizer import SPECIAL_TOKENS, load_tokenizer, wordpiece
 from electra.errors import DataError
 
@@ -21,6 +25,7 @@ def edit(path, **changes) -> None:
         ("normalizer", normalizers.Sequence([normalizers.Replace("a", "aa")] * 40)),
         ("normalizer", normalizers.Sequence([normalizers.Replace(Regex("x?"), "x")] * 40)),
         ("normalizer", normalizers.Sequence([normalizers.ByteLevel()] * 40)),
+        ("normalizer", normalizers.Prepend("a" * 1000)),
         ("pre_tokenizer", pre_tokenizers.Sequence([pre_tokenizers.ByteLevel()] * 40)),
     ],
 )
@@ -29,6 +34,21 @@ def test_a_chain_of_replacements_that_would_make_a_text_huge_is_refused(part, ch
     edit(tmp_path / "tokenizer.json", **{part: json.loads(chain.__getstate__())})
     with pytest.raises(DataError, match=r"tokenizer\.json: the tokenizer may make a text .* times longer"):
         load_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize("part", ["normalizer", "pre_tokenizer"])
+def test_a_regular_expression_that_runs_for_too_long_is_an_error_of_the_tokenizer(part, tmp_path):
+    endless = Regex("(a+)+$")
+    steps = {"normalizer": normalizers.Replace(endless, ""), "pre_tokenizer": pre_tokenizers.Split(endless, "isolated")}
+    wordpiece(PIECES).save(tmp_path)
+    edit(tmp_path / "tokenizer.json", **{part: json.loads(steps[part].__getstate__())})
+    tokenizer = load_tokenizer(tmp_path)
+    with pytest.raises(
+        DataError, match=r"^the tokenizer cannot split this text: .*retry-limit.*; use another tokenizer$"
+    ):
+        tokenizer.encode(["a" * 30 + "b"])
+    with pytest.raises(DataError, match="cannot split this text"):
+        tokenize_documents([Passage("a" * 30 + "b")], tokenizer, Cleaning(), np.dtype(np.uint16))
 
 
 def test_the_usual_replacements_are_accepted(tmp_path):
