@@ -1,6 +1,7 @@
 """Tokenizer files of strangers."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -95,3 +96,11 @@ def test_settings_of_null_mean_the_default(tmp_path):
     (tmp_path / "tokenizer.json").unlink()
     edit(tmp_path / "tokenizer_config.json", do_lower_case=None, tokenize_chinese_chars=None)
     assert load_tokenizer(tmp_path).encode(["A"])[0].tokens == ["a"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_or_a_device_is_not_a_tokenizer(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", "/dev/zero"):
+        with pytest.raises(DataError, match="is neither a file nor a folder; give a tokenizer"):
+            load_tokenizer(path)

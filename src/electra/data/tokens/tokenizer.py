@@ -240,6 +240,8 @@ def load_tokenizer(source: str | Path) -> Tokenizer:
         if not found:
             raise DataError(f"no tokenizer.json or vocab.txt in {source}")
         path = found[0]
+    elif not path.is_file():
+        raise DataError(f"{source} is neither a file nor a folder; give a tokenizer.json, a vocab.txt or their folder")
     check(path.parent, FILES)
     config = path.with_name("tokenizer_config.json")
     settings = read_table(config, "a tokenizer's config", DataError, _Settings) if config.is_file() else {}
