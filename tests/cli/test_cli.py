@@ -1,6 +1,7 @@
 """The command line as a user sees it: exit codes, one-line errors, fast help."""
 
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -61,6 +62,21 @@ def test_a_full_disk_is_a_one_line_error_and_leaves_no_files(tmp_path):
     )
     assert_refused(result, "File too large; make room and run the same command again")
     assert sorted(path.name for path in tmp_path.iterdir()) == [".tokenizer.lock", "text.txt"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_cannot_be_written_is_a_one_line_error(unbuffered):
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        result = subprocess.run(
+            [sys.executable, "-m", "electra", "--version"],
+            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    said = "electra: No space left on device; make room and run the same command again\n"
+    assert (result.returncode, result.stderr) == (2, said)
 
 
 FEW_HANDLES = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))"

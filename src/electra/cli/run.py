@@ -11,6 +11,7 @@ from electra.errors import ElectraError, ForeignText, Stopped, reason, remedy
 
 LONGEST_LINE = 600  # characters of an error
 INTERRUPTED = 130  # typer's exit code for KeyboardInterrupt
+UNREAD = 1  # and that for output that nobody reads any more, such as `head`
 
 
 def run(stop: Stop) -> int:
@@ -27,13 +28,27 @@ def run(stop: Stop) -> int:
         status: int = app(standalone_mode=False) or 0
         if status == INTERRUPTED or stop.signal:  # also where Ctrl-C is how a command ends, such as `electra play`
             raise KeyboardInterrupt
+        if sys.stdout:  # None if it is closed
+            sys.stdout.flush()
         stop.close()
         return status
     except SystemExit:
         raise
     except BaseException as error:  # a few libraries have errors that are no `Exception`s
         stop.close()
+        _forget_output()
+        if isinstance(error, BrokenPipeError):
+            return UNREAD
         return _show(_stopped(error, stop.signal))
+
+
+def _forget_output() -> None:
+    """Drop output that cannot be written: Python would try again at its end, and print an error of its own."""
+    try:
+        if sys.stdout:
+            sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _stopped(error: BaseException, number: int | None) -> BaseException:
