@@ -140,6 +140,12 @@ def operation_fails(case: Case) -> Judged:
     return case.judge(case.run(at_operation(_operation(case), fail, ("open", "os.mkdir", "os.rename"))))
 
 
+@fault("full output")
+def output_full(case: Case) -> Judged:
+    """Let nothing be written to standard output, as if it went to a file on a full disk."""
+    return case.judge(case.run(lambda: os.dup2(os.open("/dev/full", os.O_WRONLY), 1)))
+
+
 @fault("memory")
 def out_of_memory(case: Case) -> Judged:
     """Allow the command little memory; some libraries end the process where they get none."""
