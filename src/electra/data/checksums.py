@@ -31,9 +31,11 @@ def check(folder: Path, patterns: Iterable[str] = ("*",)) -> None:
 
 
 def is_intact(folder: Path) -> bool:
-    """Return whether a folder has checksums, and all of its files match them."""
+    """Return whether a folder, and each inside it that holds files, has checksums, and all files match them."""
+    places = {path.parent for path in folder.rglob("*") if not path.is_dir()}
     try:
-        check(folder)
+        for place in places:
+            check(place)
     except CheckpointError:
         return False
-    return (folder / CHECKSUMS).is_file()
+    return all((place / CHECKSUMS).is_file() for place in {folder, *places})
