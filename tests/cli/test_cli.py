@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -62,6 +63,31 @@ def test_a_full_disk_is_a_one_line_error_and_leaves_no_files(tmp_path):
     )
     assert_refused(result, "File too large; make room and run the same command again")
     assert sorted(path.name for path in tmp_path.iterdir()) == [".tokenizer.lock", "text.txt"]
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of its own; mounting one takes root."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
+    if shutil.which("mount") is None or subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("no file system can be mounted here")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def test_a_command_that_met_a_full_file_system_finishes_once_there_is_room(electra, small_disk, tmp_path):
+    (tmp_path / "text.txt").write_text("the chef ate the soup and then the cake\n" * 30)
+    command = ["vocab", tmp_path / "text.txt", "--size", 60, "--out"]
+    electra(*command, tmp_path / "expected")
+    filler = small_disk / "filler"
+    filler.write_bytes(bytes(60_000))
+    assert_refused(electra(*command, small_disk / "found"), "No space left on device; make room and run the same")
+    filler.unlink()
+    assert electra(*command, small_disk / "found").returncode == 0
+    for file in ("tokenizer.json", "vocab.txt", "checksums.json"):
+        assert (small_disk / "found" / file).read_bytes() == (tmp_path / "expected" / file).read_bytes()
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
