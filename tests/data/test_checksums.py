@@ -99,6 +99,8 @@ def test_a_folder_is_not_intact_if_one_inside_it_is_not(tmp_path, damage):
         folder.mkdir(exist_ok=True)
         (folder / "config.json").write_text("{}")
         write_checksums(folder)
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "config").touch()
     assert is_intact(tmp_path)
     inside = tmp_path / "1_Pooling" / CHECKSUMS
     inside.unlink() if damage is None else inside.write_bytes(damage)
