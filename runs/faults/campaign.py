@@ -12,12 +12,14 @@ import random
 import shutil
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
+from faults import cluster, disk
 from faults.case import Case
 from faults.commands import COMMANDS, Command
 from faults.faults import FAULTS, Fault
@@ -26,6 +28,7 @@ from faults.verdicts import VERDICTS, Finding, Judged
 
 CASES = "cases.jsonl"
 UNUSED = ("kernels", "__main__", "bench", "demo", "probe", "playground.page")  # modules that no command here imports
+LATE = ("filelock", "fsspec.implementations.local", "pydantic.type_adapter", "rich.status", "seqeval.metrics")
 ENVIRONMENT = {  # one thread, so that forks are safe; no GPU and no network
     **{"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1"},
     **{"COLUMNS": "80", "NO_COLOR": "1"},
@@ -59,6 +62,8 @@ def prepare() -> None:
     for module in pkgutil.walk_packages(electra.__path__, "electra."):
         if not any(part in module.name for part in UNUSED):
             importlib.import_module(module.name)
+    for name in LATE:  # libraries that commands import when they need them
+        importlib.import_module(name)
     from electra.config.load import load_config
     from electra.data import files
     from electra.data.corpus import workers
@@ -72,13 +77,36 @@ def prepare() -> None:
     gc.freeze()  # forks share the memory that no collection touches
 
 
-def combinations() -> list[tuple[Command, Fault]]:
+@contextmanager
+def usual_reference(folder: Path) -> Iterator[dict[str, Measured]]:
+    """Run every command once, or read what an earlier campaign measured."""
+    yield build_reference(folder / "reference")
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Commands, the faults that they face, and the reference that they are compared with."""
+
+    commands: Sequence[Command]
+    faults: Sequence[Fault]
+    reference: Callable[[Path], AbstractContextManager[dict[str, Measured]]] = usual_reference
+    folder: str = ""  # of all cases, if they need the same
+
+
+SUITES = {
+    "usual": Suite(COMMANDS, FAULTS),
+    "disk": Suite(COMMANDS, disk.FAULTS),
+    "cluster": Suite(cluster.COMMANDS, cluster.FAULTS, cluster.reference_on_cluster, cluster.FOLDER),
+}
+
+
+def combinations(suite: Suite) -> list[tuple[Command, Fault]]:
     """Return each command with each fault that suits it, in an order that has all of both as early as possible."""
-    left = {command.name: [fault for fault in FAULTS if fault.suits(command)] for command in COMMANDS}
+    left = {command.name: [fault for fault in suite.faults if fault.suits(command)] for command in suite.commands}
     found: list[tuple[Command, Fault]] = []
     used: Counter[str] = Counter()
     while any(left.values()):
-        for command in COMMANDS:
+        for command in suite.commands:
             if faults := left[command.name]:
                 rarest = min(faults, key=lambda fault: used[fault.name])
                 faults.remove(rarest)
@@ -87,11 +115,13 @@ def combinations() -> list[tuple[Command, Fault]]:
     return found
 
 
-def run_case(seed: int, reference: dict[str, Measured], folder: Path, verbose: bool = False) -> Finished:
+def run_case(
+    seed: int, reference: dict[str, Measured], folder: Path, suite: str = "usual", verbose: bool = False
+) -> Finished:
     """Judge the command and the fault of a seed; `verbose` prints each outcome and keeps the folder."""
-    chance, known = random.Random(seed), combinations()
+    chance, known = random.Random(seed), combinations(SUITES[suite])
     command, fault = known[seed % len(known)]
-    place, began = folder / "work" / str(seed), time.monotonic()
+    place, began = folder / "work" / (SUITES[suite].folder or str(seed)), time.monotonic()
     case = Case(command, reference[command.name], folder / "reference" / WORLD, place, chance)
     try:
         judged = fault.judge(case)
@@ -106,17 +136,17 @@ def run_case(seed: int, reference: dict[str, Measured], folder: Path, verbose: b
     return Finished(seed, command.name, fault.name, judged.verdict, judged.detail, "; ".join(case.log), seconds)
 
 
-def campaign(seeds: Sequence[int], folder: Path, workers: int = 1) -> Iterator[Finished]:
+def campaign(seeds: Sequence[int], folder: Path, workers: int = 1, suite: str = "usual") -> Iterator[Finished]:
     """Run the cases that are not yet in cases.jsonl, in any order; yield each once it is."""
-    reference = build_reference(folder / "reference")
     known = {finished.seed for finished in read_cases(folder)}
     todo = [seed for seed in seeds if seed not in known]
-    judge = partial(run_case, reference=reference, folder=folder)
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("fork")) as pool:
-        for finished in pool.map(judge, todo):
-            with (folder / CASES).open("a", encoding="utf-8") as stream:
-                stream.write(json.dumps(asdict(finished)) + "\n")
-            yield finished
+    with SUITES[suite].reference(folder) as reference:
+        judge = partial(run_case, reference=reference, folder=folder, suite=suite)
+        with ProcessPoolExecutor(workers, multiprocessing.get_context("fork")) as pool:
+            for finished in pool.map(judge, todo):
+                with (folder / CASES).open("a", encoding="utf-8") as stream:
+                    stream.write(json.dumps(asdict(finished)) + "\n")
+                yield finished
 
 
 def read_cases(folder: Path) -> list[Finished]:
@@ -154,16 +184,18 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="seed of the first case")
     parser.add_argument("--workers", type=int, default=1, help="cases at a time")
     parser.add_argument("--case", type=int, help="run only the case of this seed, and keep its folder")
+    parser.add_argument("--suite", choices=SUITES, default="usual", help="what is run; a folder holds one suite")
     parser.add_argument("--out", type=Path, required=True, help="folder of the campaign")
     given = parser.parse_args()
     folder = given.out.absolute()
     prepare()
     if given.case is not None:
-        reference = build_reference(folder / "reference")
-        print(json.dumps(asdict(run_case(given.case, reference, folder, verbose=True)), indent=1, ensure_ascii=False))
+        with SUITES[given.suite].reference(folder) as reference:
+            found = run_case(given.case, reference, folder, given.suite, verbose=True)
+        print(json.dumps(asdict(found), indent=1, ensure_ascii=False))
         return
     seeds = range(given.seed, given.seed + given.cases)
-    for finished in campaign(seeds, folder, given.workers):
+    for finished in campaign(seeds, folder, given.workers, given.suite):
         if finished.verdict == "finding":
             print(
                 f"{finished.seed}: {finished.command}: {finished.fault} ({finished.done}): {finished.detail}",

@@ -17,7 +17,7 @@ class Case:
 
     def __init__(self, command: Command, reference: Measured, world: Path, folder: Path, chance: random.Random) -> None:
         self.command, self.reference, self.world, self.folder, self.chance = command, reference, world, folder, chance
-        self.argv = command.argv
+        self.argv = command.argv(world, folder)
         self.log: list[str] = []  # what was done, for people
         self.outcomes: list[Outcome] = []
         self.clear()
@@ -30,7 +30,7 @@ class Case:
 
     def restore(self) -> None:
         """Undo changes of the inputs; outputs stay as they are."""
-        self.argv = self.command.argv
+        self.argv = self.command.argv(self.world, self.folder)
         for name in self.command.reads:
             source, copy = self.world / name, self.folder / name
             copy.parent.mkdir(parents=True, exist_ok=True)

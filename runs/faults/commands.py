@@ -1,7 +1,8 @@
 """The commands under test: what each reads and writes, and the data that they start from.
 
-All paths are relative to the folder of a case. What is in data/ belongs to the user; everything else was written by a
-command further up in the list.
+Paths are relative to the folder of a case, except for those on a cluster, where {world} is the folder of the reference
+and {here} that of the case. What is in data/ belongs to the user; everything else was written by a command further up
+in the list.
 """
 
 import json
@@ -28,11 +29,11 @@ class Command:
     writes: tuple[str, ...] = ()
     keys: str = ""  # the schema of its KEY=VALUE arguments: pretrain or finetune
     once: bool = False  # refuses to overwrite its output
+    more: str = ""  # arguments that the reference is made without
 
-    @property
-    def argv(self) -> list[str]:
-        """The arguments."""
-        return self.line.split()
+    def argv(self, world: Path, here: Path) -> list[str]:
+        """Return the arguments in the folder of a case."""
+        return f"{self.line} {self.more}".replace("{world}", str(world)).replace("{here}", str(here)).split()
 
 
 def _pretrain(name: str, out: str, *settings: str, reads: tuple[str, ...]) -> Command:

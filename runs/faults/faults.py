@@ -33,9 +33,11 @@ class Fault:
 FAULTS: list[Fault] = []
 
 
-def fault(name: str, suits: Callable[[Command], bool] = lambda command: True) -> Callable[..., None]:
-    """Add a function to the faults."""
-    return lambda judge: FAULTS.append(Fault(name, suits, judge))
+def fault(
+    name: str, suits: Callable[[Command], bool] = lambda command: True, into: list[Fault] = FAULTS
+) -> Callable[..., None]:
+    """Add a function to a list of faults."""
+    return lambda judge: into.append(Fault(name, suits, judge))
 
 
 def _writes(command: Command) -> bool:
@@ -136,6 +138,12 @@ def operation_fails(case: Case) -> Judged:
         raise OSError(number, os.strerror(number), "a file")
 
     return case.judge(case.run(at_operation(_operation(case), fail, ("open", "os.mkdir", "os.rename"))))
+
+
+@fault("full output")
+def output_full(case: Case) -> Judged:
+    """Let nothing be written to standard output, as if it went to a file on a full disk."""
+    return case.judge(case.run(lambda: os.dup2(os.open("/dev/full", os.O_WRONLY), 1)))
 
 
 @fault("memory")

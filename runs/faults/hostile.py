@@ -62,6 +62,14 @@ VALUES: list[Any] = [  # in a model's JSON files
     *("", "x", "../../x", "/etc/passwd", "\ud800", "a" * 10_000, [], {}, [[]], [None], {"x": {}}, ["a"] * 1000),
 ]
 
+NORMALIZERS: list[Any] = [  # of a tokenizer: endless work, endless texts, no text at all
+    {"type": "Replace", "pattern": {"Regex": "(\\w+\\s*)+$"}, "content": "b"},
+    {"type": "Replace", "pattern": {"Regex": "(?=(.*)*x)"}, "content": ""},
+    {"type": "Replace", "pattern": {"Regex": "."}, "content": ""},
+    {"type": "Sequence", "normalizers": 9 * [{"type": "Replace", "pattern": {"String": "a"}, "content": 10 * "a"}]},
+    {"type": "Prepend", "prepend": 100_000 * "the "},
+]
+
 
 def mutate(tree: Any, chance: random.Random) -> Any:
     """Change, remove or add one value somewhere in a JSON tree."""
@@ -83,7 +91,11 @@ def spoil_json(path: Path, chance: random.Random) -> None:
         path.write_bytes(chance.choice([TEXTS["deep JSON"], TEXTS["deep JSON objects"], TEXTS["a huge JSON number"]]))
     else:
         tree = json.loads(path.read_text(encoding="utf-8"))
-        path.write_text(json.dumps(mutate(tree, chance)), encoding="utf-8")
+        if path.name == "tokenizer.json" and chance.random() < 0.3:
+            tree["normalizer"] = chance.choice(NORMALIZERS)
+        else:
+            tree = mutate(tree, chance)
+        path.write_text(json.dumps(tree), encoding="utf-8")
 
 
 def spoil_weights(path: Path, chance: random.Random) -> None:

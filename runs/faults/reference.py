@@ -5,7 +5,7 @@ import mmap
 from dataclasses import dataclass
 from pathlib import Path
 
-from faults.commands import COMMANDS, write_data
+from faults.commands import COMMANDS, Command, write_data
 from faults.process import counting, run
 from faults.verdicts import Published, check_outcome, published
 
@@ -29,11 +29,9 @@ def build_reference(folder: Path) -> dict[str, Measured]:
         output.mkdir(exist_ok=True)
         measured = {}
         for command in COMMANDS:
-            with mmap.mmap(-1, 8) as shared, memoryview(shared).cast("Q") as counter:
-                outcome = run(command.argv, world, counting(counter))
-                check_outcome(outcome, command.argv, codes=())
-                measured[command.name] = {"seconds": outcome.seconds, "operations": counter[0]}
-            (output / command.name).write_text(outcome.stdout, encoding="utf-8")
+            seconds, operations, stdout = _run(command, world, world)
+            measured[command.name] = {"seconds": seconds, "operations": operations}
+            (output / command.name).write_text(stdout, encoding="utf-8")
         stored.write_text(json.dumps(measured, indent=1), encoding="utf-8")
     found = json.loads(stored.read_text(encoding="utf-8"))
     return {
@@ -43,3 +41,17 @@ def build_reference(folder: Path) -> dict[str, Measured]:
         )
         for command in COMMANDS
     }
+
+
+def measure(command: Command, world: Path, here: Path) -> Measured:
+    """Run a command once in a folder."""
+    seconds, operations, stdout = _run(command, world, here)
+    return Measured(seconds, operations, published(here, command.writes, stdout))
+
+
+def _run(command: Command, world: Path, here: Path) -> tuple[float, int, str]:
+    argv = command.argv(world, here)
+    with mmap.mmap(-1, 8) as shared, memoryview(shared).cast("Q") as counter:
+        outcome = run(argv, here, counting(counter))
+        check_outcome(outcome, argv, codes=())
+        return outcome.seconds, counter[0], outcome.stdout

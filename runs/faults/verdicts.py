@@ -106,4 +106,5 @@ def check_equal(found: Published, expected: Published, when: str, but: str = "")
 
 
 def _last_line(text: str) -> str:
-    return (text.strip().splitlines() or ["no message"])[-1][:300]
+    lines = text.strip().splitlines() or ["no message"]
+    return [*lines[-1:], *(line for line in lines if line.startswith(PREFIX))][-1][:300]

@@ -4,7 +4,6 @@ Names are loaded when first used, so that `import electra` costs no torch.
 """
 
 import os
-from importlib import import_module
 
 TYPE_CHECKING = False  # without importing `typing`: a signal is only handled after the first imports
 if TYPE_CHECKING:
@@ -68,6 +67,8 @@ __all__ = sorted(_HOMES)
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'electra' has no attribute {name!r}")
+    from importlib import import_module
+
     return getattr(import_module(_HOMES[name]), name)
 
 

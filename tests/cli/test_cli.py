@@ -1,7 +1,9 @@
 """The command line as a user sees it: exit codes, one-line errors, fast help."""
 
 import json
+import os
 import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -63,6 +65,46 @@ def test_a_full_disk_is_a_one_line_error_and_leaves_no_files(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == [".tokenizer.lock", "text.txt"]
 
 
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of its own; mounting one takes root."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
+    if shutil.which("mount") is None or subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("no file system can be mounted here")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def test_a_command_that_met_a_full_file_system_finishes_once_there_is_room(electra, small_disk, tmp_path):
+    (tmp_path / "text.txt").write_text("the chef ate the soup and then the cake\n" * 30)
+    command = ["vocab", tmp_path / "text.txt", "--size", 60, "--out"]
+    electra(*command, tmp_path / "expected")
+    filler = small_disk / "filler"
+    filler.write_bytes(bytes(60_000))
+    assert_refused(electra(*command, small_disk / "found"), "No space left on device; make room and run the same")
+    filler.unlink()
+    assert electra(*command, small_disk / "found").returncode == 0
+    for file in ("tokenizer.json", "vocab.txt", "checksums.json"):
+        assert (small_disk / "found" / file).read_bytes() == (tmp_path / "expected" / file).read_bytes()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_cannot_be_written_is_a_one_line_error(unbuffered):
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        result = subprocess.run(
+            [sys.executable, "-m", "electra", "--version"],
+            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    said = "electra: No space left on device; make room and run the same command again\n"
+    assert (result.returncode, result.stderr) == (2, said)
+
+
 FEW_HANDLES = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))"
 NO_MEMORY = (
     "import types; sys.stdin = types.SimpleNamespace(buffer=types.SimpleNamespace(read=lambda size: bytes(1 << 60)))"
@@ -77,7 +119,7 @@ NO_MEMORY = (
     ],
 )
 def test_a_lack_of_resources_is_a_one_line_error(tmp_path, lack, message):
-    begin = "import sys; from electra.cli import main; sys.argv = 'electra vocab - --size 60 --out v'.split()"
+    begin = "import sys; from electra.cli import main, run; sys.argv = 'electra vocab - --size 60 --out v'.split()"
     code = [sys.executable, "-c", f"{begin}; {lack}; main()"]
     assert_refused(subprocess.run(code, cwd=tmp_path, capture_output=True, text=True), message)
 

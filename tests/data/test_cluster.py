@@ -1,5 +1,6 @@
 """Work on a Ray cluster of several nodes, some of which are lost."""
 
+import signal
 import socket
 import threading
 import time
@@ -140,6 +141,21 @@ def fail(item: int) -> None:
 def test_an_error_of_a_call_is_that_of_a_local_one(nodes):
     with connected(nodes.address) as cluster, pytest.raises(DataError, match=r"^item 0 cannot be used$"):
         list(cluster.in_order(fail, range(3)))
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="asks the system which signals are handled")
+def test_signals_are_handled_while_connected_and_afterwards(nodes):
+    def handled() -> bool:
+        caught = Path("/proc/self/status").read_text().partition("SigCgt:")[2].split()[0]
+        return all(int(caught, 16) >> number - 1 & 1 for number in (signal.SIGINT, signal.SIGTERM))
+
+    before = signal.signal(signal.SIGTERM, lambda number, frame: None)
+    try:
+        with connected(nodes.address):
+            assert handled()
+        assert handled()  # Ray gives them back to the system, which would end the process without a word
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_nodes_with_other_versions_are_refused(nodes, monkeypatch):

@@ -95,6 +95,13 @@ def test_a_file_cannot_be_uploaded(server):
     assert server.post("/gradio_api/upload", files={"files": ("name", b"content")}).status_code == 404
 
 
+def test_a_call_that_is_too_large_or_of_unknown_length_is_refused(server):
+    body = b'{"data": ["' + b"a" * (1 << 22) + b'"], "fn_index": 0, "session_hash": "large"}'
+    for content in (body, iter([body])):
+        headers = {"content-type": "application/json"}
+        assert server.post("/gradio_api/queue/join", content=content, headers=headers).status_code == 413
+
+
 @pytest.mark.parametrize(
     "path",
     [

@@ -23,11 +23,11 @@ def python(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=SETTINGS, capture_output=True, text=True, timeout=600)
 
 
-def test_sixty_cases_have_each_command_and_fault_and_no_findings(tmp_path):
+def test_a_hundred_cases_have_each_command_and_fault_and_no_findings(tmp_path):
     """If this fails: python runs/faults.py --case SEED --out DIR."""
-    campaign = python(ROOT / "runs/faults.py", "--cases", 60, "--workers", 2, "--out", tmp_path)
+    campaign = python(ROOT / "runs/faults.py", "--cases", 100, "--workers", 2, "--out", tmp_path)
     assert campaign.returncode == 0, campaign.stdout + campaign.stderr
-    assert len((tmp_path / "cases.jsonl").read_text().splitlines()) == 60
+    assert len((tmp_path / "cases.jsonl").read_text().splitlines()) == 100
     for kind, names in {"fault": FAULTS, "command": COMMANDS}.items():
         header, *rows = (tmp_path / f"{kind}s.csv").read_text().splitlines()
         assert header == f"{kind},cases,unharmed,identical,refused,finding"

@@ -1,83 +1,17 @@
 """The command line: one file per command, each a thin layer over one function.
 
-This file imports little, so that a signal during the slow imports is handled too.
+Until signals are handled, Ctrl-C prints a traceback: this file, `stop.py` and `electra/__init__.py` import nothing that
+Python has not imported at its start.
 """
 
-import os
-import signal
 import sys
-import warnings
-from io import TextIOWrapper
 
-from electra.cli.stop import AGAIN, Stop
-from electra.errors import ElectraError, ForeignText, Stopped, reason, remedy
-
-LONGEST_LINE = 600  # characters of an error
-INTERRUPTED = 130  # typer's exit code for KeyboardInterrupt
+from electra.cli.stop import Stop
 
 
 def main() -> None:
     """Run the command line; exit with 0 on success, 2 on a user's error, 1 on a bug, 128 + number after a signal."""
     stop = Stop()
-    warnings.showwarning = _show_warning
-    os.environ.setdefault("HF_HUB_VERBOSITY", "error")  # our one-line error follows its retries
-    for stream in (sys.stdout, sys.stderr):
-        if os.name == "nt" and isinstance(stream, TextIOWrapper):
-            stream.reconfigure(encoding="utf-8")  # cp1252 when redirected
-    try:
-        from electra.cli.commands import app  # takes a while
+    from electra.cli.run import run
 
-        status = app(standalone_mode=False) or 0
-        if status == INTERRUPTED:
-            raise KeyboardInterrupt
-    except (Exception, KeyboardInterrupt) as error:
-        stop.close()
-        status = _show(_stopped(error, stop.signal))
-    sys.exit(status)
-
-
-def _stopped(error: BaseException, number: int | None) -> BaseException:
-    """Return `Stopped` if a signal arrived, which libraries may have turned into an error of their own."""
-    if isinstance(error, Stopped) or (number is None and not isinstance(error, KeyboardInterrupt)):
-        return error
-    return Stopped(AGAIN, number or signal.SIGINT)
-
-
-def _show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: object = None,
-    line: str | None = None,
-) -> None:
-    """Print one of our warnings in one line, and those of libraries as usual."""
-    ours = issubclass(category, ForeignText)
-    text = f"warning: {message}\n" if ours else warnings.formatwarning(message, category, filename, lineno, line)
-    sys.stderr.write(text)
-
-
-def _show(error: BaseException) -> int:
-    """Print an error in one line and return the exit code."""
-    parsed = getattr(error, "format_message", None)  # of the parser: an unknown option, a missing argument
-    known = parsed or isinstance(error, ElectraError | OSError) or remedy(error)
-    code = 128 + error.signal if isinstance(error, Stopped) else 2 if known else 1
-    if "--debug" in sys.argv:
-        import traceback
-
-        traceback.print_exception(error)
-        return code
-    if parsed:
-        message = parsed().replace("Value error, ", "")
-    elif isinstance(error, ElectraError):
-        message = str(error)
-    else:
-        file = getattr(error, "filename", None)
-        message = f"{file}: {reason(error)}" if file else reason(error)
-    if code == 1:
-        message = f"{type(error).__name__}: {message} (this is a bug; electra --debug ... shows the traceback)"
-    line = " ".join(message.split())
-    if len(line) > LONGEST_LINE:  # both ends remain: what was found, and what to do next
-        line = f"{line[: LONGEST_LINE // 2]} … {line[-LONGEST_LINE // 2 :]}"
-    print(f"electra: {line}", file=sys.stderr)
-    return code
+    sys.exit(run(stop))

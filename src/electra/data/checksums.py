@@ -31,9 +31,15 @@ def check(folder: Path, patterns: Iterable[str] = ("*",)) -> None:
 
 
 def is_intact(folder: Path) -> bool:
-    """Return whether a folder has checksums, and all of its files match them."""
+    """Return whether a folder, and each inside it that holds files, has checksums, and all files match them.
+
+    Hidden folders are those of other programs, such as `.git`.
+    """
+    files = [path.relative_to(folder) for path in folder.rglob("*") if not path.is_dir()]
+    places = {folder / file.parent for file in files if not any(part.startswith(".") for part in file.parts)}
     try:
-        check(folder)
+        for place in places:
+            check(place)
     except CheckpointError:
         return False
-    return (folder / CHECKSUMS).is_file()
+    return all((place / CHECKSUMS).is_file() for place in {folder, *places})

@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -127,6 +128,13 @@ def connected(address: str) -> Iterator[Cluster]:
     except ImportError:
         raise ClusterError("a cluster needs ray; run: pip install '.[ray]' in the checkout") from None
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def restore() -> None:
+        if threading.current_thread() is threading.main_thread():  # else Ray leaves them alone
+            for number, handler in handlers.items():
+                if handler is not None:
+                    signal.signal(number, handler)
+
     try:
         found = canonicalize_bootstrap_address(address)
         if found is None:
@@ -137,15 +145,14 @@ def connected(address: str) -> Iterator[Cluster]:
     except Exception as problem:  # unreachable, another version of Ray or of Python
         raise ClusterError(f"cannot use the cluster {address}: {reason(problem)}") from None
     finally:
-        for number, handler in handlers.items():
-            if signal.getsignal(number) != handler:
-                signal.signal(number, handler)
+        restore()
     try:
         cluster = Cluster(ray)
         cluster.check_versions()
         yield cluster
     finally:
         ray.shutdown()
+        restore()  # its C++ code sets them to the system's, which Python does not notice
 
 
 def absolute(name: str | Path) -> str:

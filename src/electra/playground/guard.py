@@ -9,7 +9,8 @@ App = Callable[[Message, Callable[[], Awaitable[Message]], Send], Awaitable[None
 
 API = "/gradio_api/"
 NEEDED = {"startup-events", "info", "app_id", "heartbeat", "queue", "cancel", "reset", "theme.css"}  # parts of the API
-BAD_REQUEST, FORBIDDEN, NOT_FOUND = 400, 403, 404
+LARGEST = 1 << 22  # bytes of a request, which may hold a few texts
+BAD_REQUEST, FORBIDDEN, NOT_FOUND, TOO_LARGE = 400, 403, 404, 413
 
 
 class Guard:
@@ -46,6 +47,9 @@ class Guard:
             return FORBIDDEN
         if origin not in self.origins and (origin or scope["method"] == "POST"):  # browsers name it in every POST
             return FORBIDDEN
+        length = headers.get(b"content-length", "")
+        if scope.get("method") == "POST" and not (length.isdecimal() and int(length) <= LARGEST):
+            return TOO_LARGE
         path: str = scope["path"]
         return NOT_FOUND if path.startswith(API) and path.split("/")[2] not in NEEDED else None
 

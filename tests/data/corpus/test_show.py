@@ -3,6 +3,7 @@ import pytest
 from electra.data.corpus.build import build_corpus
 from electra.data.corpus.show import show_sequences
 from electra.data.tokens.tokenizer import SPECIAL_TOKENS, wordpiece
+from electra.errors import DataError
 
 TOKENIZER = wordpiece([*SPECIAL_TOKENS, *"abcdefgh"])
 
@@ -45,3 +46,13 @@ def test_sequences_come_from_every_shard(tmp_path):
     assert titles == [
         f"{shard.file} sequence {row}" for shard in corpus.manifest.splits["train"] for row in range(shard.sequences)
     ]
+
+
+@pytest.mark.parametrize("file", ["train-00000.npy", "train-00000.documents.npy"])
+def test_a_damaged_shard_is_not_shown(tmp_path, file):
+    (tmp_path / "a.txt").write_text("a b\n\nc d")
+    corpus = build_corpus(tmp_path / "a.txt", TOKENIZER, length=16, out=tmp_path / "corpus", heldout=0, workers=0)
+    content = (corpus.path / file).read_bytes()
+    (corpus.path / file).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(DataError, match=f"is damaged: {file} does not match its checksum in the manifest"):
+        show_sequences(corpus, 1)

@@ -91,6 +91,13 @@ def test_only_changed_files_are_read_again(corpus, hashed):
     assert len(hashed) == 1 + len(SHARDS)  # never skips a file
 
 
+def test_a_check_of_some_files_remembers_those_of_others(corpus, hashed):
+    check_corpus(open_corpus(corpus), FILES[:1])
+    check_corpus(open_corpus(corpus), FILES[1:2])
+    check_corpus(open_corpus(corpus), FILES[:2])
+    assert hashed == FILES[:2]
+
+
 def test_a_corpus_that_cannot_be_written_to_is_read_every_time(corpus, hashed):
     (corpus / VERIFIED).mkdir()
     for _ in range(2):

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from tokenizers import Regex, normalizers
 
 from electra.data.corpus import workers
 from electra.data.corpus.encode import tokenize_documents
@@ -100,6 +101,14 @@ def test_a_failing_worker_shows_its_traceback(capfd):
     with pytest.raises(RuntimeError, match="a worker process failed"):
         list(tokenize_in_order(blocks(1), broken, 1))
     assert "Traceback" in capfd.readouterr().err
+
+
+def test_an_error_of_the_user_in_a_worker_is_that_of_a_local_step():
+    tokenizer = wordpiece([*SPECIAL_TOKENS, "a"])
+    tokenizer.backend.normalizer = normalizers.Replace(Regex("(a+)+$"), "")  # takes too long
+    endless = [Numbered(0, [Passage("a" * 30 + "b")])]
+    with pytest.raises(DataError, match="the tokenizer cannot split this text"):
+        list(tokenize_in_order(endless, partial(STEP, tokenizer=tokenizer), 1))
 
 
 def test_a_script_needs_no_main_guard_and_cannot_shadow_modules(tmp_path):

@@ -68,7 +68,7 @@ def tokenize_documents(
     ]
     lines = [[] if fault else text.split("\n") for text, fault in zip(texts, faults, strict=True)]
     every_line = list(chain.from_iterable(lines))
-    encodings = tokenizer.backend.encode_batch(every_line, add_special_tokens=False)
+    encodings = tokenizer.encode(every_line)
     ids = [np.array(encoding.ids, dtype) for encoding in encodings]
     sizes = [
         _sentence_sizes(encoding, sentence_starts(line) if divide_lines else [])

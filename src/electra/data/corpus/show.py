@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import accumulate
 
 from electra.data.corpus.shards import Corpus
+from electra.data.corpus.verify import check_corpus
 from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 
 
@@ -15,8 +16,11 @@ def show_sequences(corpus: Corpus, count: int) -> list[str]:
     tokenizer = load_tokenizer(corpus.path / "tokenizer")
     ends = list(accumulate(map(len, shards)))
     total = ends[-1] if ends else 0
+    places = sorted(random.Random(0).sample(range(total), min(count, total)))
+    sources = [corpus.manifest.splits["train"][number] for number in {bisect_right(ends, place) for place in places}]
+    check_corpus(corpus, [file for source in sources for file in source.checksums])
     shown = []
-    for place in sorted(random.Random(0).sample(range(total), min(count, total))):
+    for place in places:
         shard = bisect_right(ends, place)
         row = place - ends[shard] + len(shards[shard])
         begins = set(starts[shard][starts[shard][:, 0] == row][:, 1].tolist())

@@ -1,5 +1,6 @@
 """Compare the files of a corpus with its manifest."""
 
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from shutil import rmtree
@@ -21,18 +22,20 @@ def verify_corpus(path: str | Path) -> list[str]:
     return _damages(corpus, corpus.manifest.checksums) or _miscounted(corpus)
 
 
-def check_corpus(corpus: Corpus) -> None:
-    """Raise an error if a file differs from the manifest; files that have not changed since the last check are skipped.
+def check_corpus(corpus: Corpus, files: Collection[str] | None = None) -> None:
+    """Raise an error if a file, or one of some files, differs from the manifest; unchanged ones are skipped.
 
-    A file has not changed if its size and its times are the same. A read-only corpus is read every time.
+    A file has not changed since its last check if its size and its times are the same. A read-only corpus is read every
+    time.
     """
-    corpus.fetch(corpus.manifest.checksums)
-    known = None
+    expected = corpus.manifest.checksums
+    checksums = expected if files is None else {file: expected[file] for file in files}
+    corpus.fetch(checksums)
+    known: dict[str, str] = {}
     with suppress(OSError):
-        known = read_sealed(corpus.path / VERIFIED)
-    checksums = corpus.manifest.checksums
+        known = read_sealed(corpus.path / VERIFIED) or {}
     states = {file: f"{sha256} {_state(corpus.path / file)}" for file, sha256 in checksums.items()}
-    changed = {file: checksums[file] for file in checksums if states[file] != (known or {}).get(file)}
+    changed = {file: checksums[file] for file in checksums if states[file] != known.get(file)}
     damages = _damages(corpus, changed)
     if damages and corpus.address:
         rmtree(corpus.path)
@@ -41,7 +44,7 @@ def check_corpus(corpus: Corpus) -> None:
         raise DataError(f"{corpus.path} is damaged: {'; '.join(damages)}; delete it and build it again")
     if changed:
         with suppress(OSError):
-            write_sealed(corpus.path / VERIFIED, states)
+            write_sealed(corpus.path / VERIFIED, known | states)
 
 
 def _state(path: Path) -> str:

@@ -23,7 +23,7 @@ from electra.data.reading.parts import Part, read_parts
 from electra.data.reading.sources import Source
 from electra.data.reading.text import Passage
 from electra.data.settings import Reading
-from electra.errors import DataError
+from electra.errors import DataError, ElectraError
 
 Step = Callable[[Sequence[Passage]], TokenBlock]
 
@@ -126,21 +126,30 @@ class _Worker:
             while self.unsent:
                 pickle.dump(self.unsent.pop(0), self.process.stdin, protocol=5)
             self.process.stdin.flush()
-            tokens: TokenBlock = pickle.load(self.process.stdout)
+            answer: TokenBlock | ElectraError = pickle.load(self.process.stdout)
         except (OSError, EOFError, pickle.UnpicklingError):
             if self.process.wait() > 0:
                 raise RuntimeError("a worker process failed (its traceback is above)") from None
             raise DataError(
                 f"a worker process was killed (signal {-self.process.returncode}); out of memory? try fewer --workers"
             ) from None
-        return tokens
+        if isinstance(answer, ElectraError):
+            raise answer
+        return answer
+
+
+def _answer(step: Step, passages: Sequence[Passage]) -> TokenBlock | ElectraError:
+    try:
+        return step(passages)
+    except ElectraError as problem:
+        return problem
 
 
 def _work() -> None:
     try:
         step: Step = pickle.load(sys.stdin.buffer)
         while True:
-            pickle.dump(step(pickle.load(sys.stdin.buffer)), sys.stdout.buffer, protocol=5)
+            pickle.dump(_answer(step, pickle.load(sys.stdin.buffer)), sys.stdout.buffer, protocol=5)
             sys.stdout.buffer.flush()
     except (EOFError, BrokenPipeError, pickle.UnpicklingError):
         os._exit(0)  # the parent was killed, so skip flushing to it

@@ -5,7 +5,8 @@ import json
 import math
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
 from typing import Any, Self, cast
@@ -55,6 +56,17 @@ class _Described(BaseModel):
 
     normalizer: dict[str, Any] | None = None
     added_tokens: Sequence[dict[str, Any]] = ()
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Turn a panic of the library into an error of the user: a regular expression of a tokenizer may take too long."""
+    try:
+        yield
+    except BaseException as problem:  # panics are no `Exception`s, and their class has no public name
+        if type(problem).__name__ != "PanicException":
+            raise
+        raise DataError(f"the tokenizer cannot split this text: {problem}; use another tokenizer") from None
 
 
 class Tokenizer:
@@ -133,7 +145,8 @@ class Tokenizer:
         try:
             if not all(isinstance(text, str) for text in texts):
                 raise TypeError  # also for pairs, which the library would join
-            return list(self.backend.encode_batch(texts, add_special_tokens=False))
+            with _explained():
+                return list(self.backend.encode_batch(texts, add_special_tokens=False))
         except TypeError:
             raise DataError("texts must be strings without lone surrogates") from None
 
@@ -163,7 +176,8 @@ class Tokenizer:
     def encode_words(self, sentences: Sequence[Sequence[str]]) -> list[Encoding]:
         """Split sentences, given as lists of words, into pieces that refer to their word."""
         words = [list(sentence) for sentence in sentences]
-        return list(self.backend.encode_batch(words, is_pretokenized=True, add_special_tokens=False))
+        with _explained():
+            return list(self.backend.encode_batch(words, is_pretokenized=True, add_special_tokens=False))
 
     def token(self, token_id: int) -> str:
         """Return the token of an id, or the unknown token for an id outside the vocabulary."""
@@ -226,6 +240,8 @@ def load_tokenizer(source: str | Path) -> Tokenizer:
         if not found:
             raise DataError(f"no tokenizer.json or vocab.txt in {source}")
         path = found[0]
+    elif not path.is_file():
+        raise DataError(f"{source} is neither a file nor a folder; give a tokenizer.json, a vocab.txt or their folder")
     check(path.parent, FILES)
     config = path.with_name("tokenizer_config.json")
     settings = read_table(config, "a tokenizer's config", DataError, _Settings) if config.is_file() else {}
@@ -287,6 +303,8 @@ def _growth(part: Any) -> float:
         if step["type"] == "Replace":
             length = len(step["pattern"].get("String", ""))
             return max(1.0, len(step["content"]) / length) if length else 1 + len(step["content"])
+        if step["type"] == "Prepend":
+            return 1 + len(step["prepend"])
         return GROWTH.get(step["type"], 1)
 
     return of_step(json.loads(part.__getstate__())) if part else 1
