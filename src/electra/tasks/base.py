@@ -14,6 +14,7 @@ import numpy as np
 from torch import Tensor
 
 from electra.config.finetune import FinetuneConfig
+from electra.data.storage import fetch_folder, inside, is_remote, list_files
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import TaskError
 from electra.model.body import Body
@@ -210,14 +211,22 @@ def mean_where(losses: Tensor, weights: Tensor) -> Tensor:
 
 
 def task_folder(data: str | Path | None, names: Sequence[str]) -> Path:
-    """Return the folder of a task: the first of `names` inside `data`, or `data` itself."""
+    """Return the folder of a task: the first of `names` inside `data`, or `data` itself; from an address, a copy."""
     if not data:
         raise TaskError("no data: set data=DIR, the folder with the files of the task")
+    if is_remote(data):
+        found = _first(names, {name.partition("/")[0] for name in list_files(str(data)) if "/" in name})
+        return fetch_folder(inside(data, found) if found else str(data), ["*"])
     folder = Path(data).expanduser()
     if not folder.is_dir():
         raise TaskError(f"no folder {folder}; set data=DIR to the folder with the files of the task")
-    inside = {entry.name.lower(): entry for entry in sorted(folder.iterdir(), reverse=True) if entry.is_dir()}
-    return next((inside[name.lower()] for name in names if name.lower() in inside), folder)
+    return folder / (_first(names, {entry.name for entry in folder.iterdir() if entry.is_dir()}) or "")
+
+
+def _first(names: Sequence[str], folders: Collection[str]) -> str | None:
+    """Return the folder that the first possible of `names` means, in whatever case."""
+    lowered = {folder.lower(): folder for folder in sorted(folders, reverse=True)}
+    return next((lowered[name.lower()] for name in names if name.lower() in lowered), None)
 
 
 def contents(folder: Path) -> str:

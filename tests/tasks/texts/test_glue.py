@@ -3,6 +3,7 @@
 import tarfile
 from pathlib import Path
 
+import fsspec
 import pytest
 
 from electra.errors import DataError, TaskError
@@ -63,6 +64,17 @@ def test_each_layout_is_read(task, tmp_path, name):
 def test_the_folder_may_be_the_tasks_own(task, tmp_path, name):
     write(tmp_path, "train.tsv", FILES[name][1])
     assert len(task(name).read("train", Notes())) == 2
+
+
+def test_the_folder_may_be_in_object_storage(task, tmp_path, monkeypatch):
+    monkeypatch.setenv("ELECTRA_CACHE", str(tmp_path))
+    storage, (folder, text) = fsspec.filesystem("memory"), FILES["rte"]
+    storage.pipe({f"/glue/{folder}/train.tsv": text.encode(), "/glue/MRPC/train.tsv": b""})
+    for place in ("memory://glue", f"memory://glue/{folder}"):
+        assert [example.texts for example in task("rte", data=place).read("train", Notes())] == [
+            ("A cat", "A dog"),
+            ("A", "A"),
+        ]
 
 
 def test_quotes_are_ordinary_characters(task, tmp_path):
