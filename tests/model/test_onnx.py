@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 import torch
 
@@ -16,7 +17,7 @@ from electra.model.bodies import build_body
 from electra.model.heads import find_head
 from electra.model.huggingface import read_network, write_network, write_onnx
 from electra.model.networks import Discriminator, TaskNetwork
-from electra.model.onnx import GRAPH, HIDDEN, Graph, Session, quantize
+from electra.model.onnx import GRAPH, HIDDEN, SLOW, Graph, Session, quantize
 from electra.model.sentences import SentenceHead
 from electra.model.tensors import HEAD
 from electra.recipes.evaluate import load_tuned
@@ -69,9 +70,24 @@ def test_an_int8_graph_is_smaller_close_and_has_a_float_head(folder, tmp_path):
     inputs = (ids, torch.ones_like(ids), torch.zeros_like(ids))
     (expected,), (found,) = (Session(path).run([HIDDEN], inputs) for path in (folder / GRAPH, small))
     assert 0 < np.linalg.norm(found - expected) / np.linalg.norm(expected) < 0.1
-    products = [node.op_type for node in onnx.load(small).graph.node if "MatMul" in node.op_type]
+    kinds = [node.op_type for node in onnx.load(small).graph.node]
+    products = [kind for kind in kinds if "MatMul" in kind]
     assert products[-2:] == ["MatMul", "MatMul"]
-    assert "MatMulInteger" in products
+    assert "MatMul" not in products[:-2]
+    assert "Attention" in kinds
+    assert not {"Split", "Softmax", "Transpose"} & set(kinds)
+
+
+def test_a_session_does_not_fuse_what_is_slower_fused(folder, tmp_path):
+    def kinds(**settings):
+        options = onnxruntime.SessionOptions()
+        options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
+        options.log_severity_level = 4
+        onnxruntime.InferenceSession(folder / GRAPH, options, providers=["CPUExecutionProvider"], **settings)
+        return {node.op_type for node in onnx.load(options.optimized_model_filepath).graph.node}
+
+    assert "SkipLayerNormalization" in kinds()
+    assert "SkipLayerNormalization" not in kinds(disabled_optimizers=SLOW)
 
 
 def test_a_tuned_model_predicts_with_a_graph(folder, tiny_model, tmp_path):

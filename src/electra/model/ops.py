@@ -1,12 +1,14 @@
 """Operations that have a faster implementation than PyTorch's own, and the one place that chooses between them.
 
 Plain is PyTorch and the reference of every test. CPU is hand-written for training there in float32. Triton serves bf16
-on a GPU: weights are bf16 only where a run asked for it, so the type of a tensor decides.
+on a GPU: weights are bf16 only where a run asked for it, so the type of a tensor decides. In a graph for onnxruntime,
+attention and projections have the form that it computes fastest.
 Shapes: B sequences, L tokens, N masked positions, E embedding size, V vocabulary.
 """
 
 import importlib.util
 import os
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -80,8 +82,32 @@ def norm_and_drop(summed: Tensor, norm: nn.LayerNorm, dropout: Dropout) -> Tenso
     return dropped
 
 
+def project(states: Tensor, linear: nn.Linear, parts: int) -> Sequence[Tensor]:
+    """Return the equal parts of a projection of (…, H) states."""
+    if not torch.compiler.is_exporting():
+        projected: Tensor = linear(states)
+        return projected.chunk(parts, dim=-1)
+    size = linear.out_features // parts  # onnxruntime copies parts of a product, so each is a product of its own
+    rows = [slice(at, at + size) for at in range(0, linear.out_features, size)]
+    return [F.linear(states, linear.weight[part], None if linear.bias is None else linear.bias[part]) for part in rows]
+
+
+def split_heads(states: Tensor, heads: int) -> Tensor:
+    """Turn (B, L, heads · D) into (B, heads, L, D)."""
+    return states.view(*states.shape[:2], heads, -1).transpose(1, 2)
+
+
+def join_heads(states: Tensor) -> Tensor:
+    """Turn (B, heads, L, D) into (B, L, heads · D)."""
+    return states.transpose(1, 2).flatten(2)
+
+
 def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: Dropout) -> Tensor:
     """Mix values (B, heads, L, D) by softmax(query · key / √D) where the boolean mask allows it."""
+    if torch.compiler.is_exporting():  # one operation of ONNX, which takes joined heads
+        heads, (query, key, value) = query.size(1), map(join_heads, (query, key, value))
+        mixed = torch.onnx.ops.attention(query, key, value, mask, q_num_heads=heads, kv_num_heads=heads)[0]
+        return split_heads(mixed, heads)
     chance = dropout.p if dropout.training else 0.0
     if chance and choose("attend", query) == "cpu":  # without dropout PyTorch has a fast path on a CPU too
         return cpu.attend(query, key, value, mask, dropout)

@@ -88,10 +88,8 @@ class SelfAttention(nn.Module):
 
     def forward(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
         """Mix (B, L, H) hidden states where the boolean mask (B or 1, 1, L, L) allows it."""
-        split = self.query_key_value(hidden).unflatten(-1, (3, self.heads, -1))  # (B, L, 3, heads, H / heads)
-        query, key, value = split.permute(2, 0, 3, 1, 4).unbind(0)
-        mixed = ops.attend(query, key, value, mask, self.dropout)
-        output: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
+        query, key, value = (ops.split_heads(part, self.heads) for part in ops.project(hidden, self.query_key_value, 3))
+        output: Tensor = self.output(ops.join_heads(ops.attend(query, key, value, mask, self.dropout)))
         return output
 
 

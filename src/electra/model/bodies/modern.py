@@ -94,14 +94,13 @@ class SelfAttention(nn.Module):
 
     def forward(self, hidden: Tensor, view: View) -> Tensor:
         """Mix (B, L, H) hidden states of the tokens that see each other."""
-        split = self.query_key_value(hidden).unflatten(-1, (3, self.heads, -1))  # (B, L, 3, heads, D)
-        query, key, value = split.permute(2, 0, 3, 1, 4).unbind(0)
+        query, key, value = (ops.split_heads(part, self.heads) for part in ops.project(hidden, self.query_key_value, 3))
         query, key = rotate(query, view), rotate(key, view)
         if view.block:
             mixed = _attend_in_blocks(query, key, value, view, self.dropout)
         else:
             mixed = ops.attend(query, key, value, view.mask, self.dropout)
-        output: Tensor = self.dropout(self.output(mixed.transpose(1, 2).flatten(2)))
+        output: Tensor = self.dropout(self.output(ops.join_heads(mixed)))
         return output
 
 
@@ -121,7 +120,7 @@ class Layer(nn.Module):
     def forward(self, hidden: Tensor, view: View) -> Tensor:
         """Map (B, L, H) to (B, L, H)."""
         hidden = hidden + self.attention(self.attention_norm(hidden), view)
-        activated, gate = self.expand(self.feed_forward_norm(hidden)).chunk(2, dim=-1)
+        activated, gate = ops.project(self.feed_forward_norm(hidden), self.expand, 2)
         output: Tensor = hidden + self.contract(self.dropout(F.gelu(activated) * gate))
         return output
 
@@ -273,6 +272,11 @@ def rotation_table(
 
 def rotate(states: Tensor, view: View) -> Tensor:
     """Rotate queries or keys (B, heads, L, D) by their positions, in float32."""
+    if torch.compiler.is_exporting():  # one operation of ONNX, which takes joined heads
+        heads, joined = states.size(1), ops.join_heads(states)
+        positions = torch.arange(joined.size(1), device=joined.device).expand(joined.shape[:2])
+        cos, sin = view.cos[0, 0], view.sin[0, 0]
+        return ops.split_heads(torch.onnx.ops.rotary_embedding(joined, cos, sin, positions, num_heads=heads), heads)
     first, second = states.float().chunk(2, dim=-1)
     turned = (first * view.cos - second * view.sin, second * view.cos + first * view.sin)
     return torch.cat(turned, dim=-1).to(states.dtype)
