@@ -61,6 +61,19 @@ def test_a_graph_detects_and_encodes_as_the_network_does(folder, tiny_model):
     assert "ORTModelForCustomTasks" in (folder / "README.md").read_text()
 
 
+def test_pytorch_leaves_the_cores_to_onnxruntime(folder, monkeypatch):
+    model, threads = electra.load(folder), []
+    hidden = model.encoder.session.hidden
+    monkeypatch.setattr(
+        model.encoder.session, "hidden", lambda *inputs: threads.append(torch.get_num_threads()) or hidden(*inputs)
+    )
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    model.encode(["the cat"])
+    assert (threads, torch.get_num_threads()) == ([1], 2)
+    torch.set_num_threads(before)
+
+
 def test_an_int8_graph_is_smaller_close_and_has_a_float_head(folder, tmp_path):
     model = onnx.load(folder / GRAPH)
     small = tmp_path / "int8.onnx"

@@ -8,6 +8,7 @@ number. A plain 0/1 attention mask is the case of one text per sequence; None le
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, Literal, Self
 
 import torch
@@ -117,6 +118,10 @@ class Body(nn.Module, ABC):
     def packs(self, dtype: torch.dtype, device: torch.device) -> bool:
         """Return whether texts packed into one row have the states of padded ones, and are computed faster."""
         return False
+
+    def inferring(self) -> AbstractContextManager[None]:
+        """Hold while batch after batch is computed without gradients."""
+        return nullcontext()
 
     @abstractmethod
     def matrices(self) -> Mapping[str, int]:

@@ -169,6 +169,16 @@ class OnnxEncoder(Body):
     def packs(self, dtype: torch.dtype, device: torch.device) -> bool:
         return False
 
+    @contextmanager
+    def inferring(self) -> Iterator[None]:
+        """Keep PyTorch to one thread: its other ones would spin on the cores that onnxruntime computes on."""
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)
+
     def state_dict(self, *args: Any, **options: Any) -> NoReturn:
         """Refuse: whoever asks wants to train or convert the model."""
         raise CheckpointError("an ONNX model cannot be trained or converted; use the model that it was exported from")

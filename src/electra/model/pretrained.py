@@ -231,10 +231,11 @@ class Pretrained:
         framed = [[self.tokenizer.cls_id, *window, self.tokenizer.sep_id] for window in windows]
         packs = self.encoder.packs(computing_type(self, self.device), self.device)
         # Copies to the host do not block either, so that a GPU always has the next batches queued.
-        fetched = [
-            (batch.windows, compute(batch).float().to("cpu", non_blocking=True))
-            for batch in batches(framed, self.tokenizer.pad_id, self.device, packs)
-        ]
+        with self.encoder.inferring():
+            fetched = [
+                (batch.windows, compute(batch).float().to("cpu", non_blocking=True))
+                for batch in batches(framed, self.tokenizer.pad_id, self.device, packs)
+            ]
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         results: list[np.ndarray] = [np.empty(0)] * len(windows)

@@ -180,7 +180,7 @@ def forward(
         of_batch, longest = [features[index] for index in chosen], int(lengths[chosen].max())
         batch = make_batch(task, of_batch, len(chosen), longest, tokenizer.pad_id, packs)
         batch = {name: tensor.to(device, non_blocking=True) for name, tensor in batch.items()}
-        with autocast(config, device):
+        with autocast(config, device), network.encoder.inferring():
             found = task.outputs(network.head, task.states(network.encoder, network.head, batch), batch)
         arrays = {name: _array(tensor) for name, tensor in found.items()}
         if any(np.isnan(array).any() for array in arrays.values()):
