@@ -14,6 +14,7 @@ from typing import Literal
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from electra.model import cpu
 from electra.model.kernels import DROPOUTS, has_bf16
@@ -31,6 +32,8 @@ FASTER: dict[str, Implementation] = {  # what replaces the plain implementation 
     "sample": "triton",
     "muon": "triton",
 }
+# Not cuDNN: on Hopper its gradient can be NaN for masks of 64, 192, 320 … tokens (pytorch/pytorch#196678).
+MASKED = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 TRITON = importlib.util.find_spec("triton") is not None
 
 
@@ -111,7 +114,10 @@ def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropo
     chance = dropout.p if dropout.training else 0.0
     if chance and choose("attend", query) == "cpu":  # without dropout PyTorch has a fast path on a CPU too
         return cpu.attend(query, key, value, mask, dropout)
-    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=chance)
+    if mask is None or not query.is_cuda:
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=chance)
+    with sdpa_kernel(MASKED):
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=chance)
 
 
 def token_logits(states: Tensor, vocabulary: Tensor, bias: Tensor) -> Tensor:
