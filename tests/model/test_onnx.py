@@ -62,16 +62,19 @@ def test_a_graph_detects_and_encodes_as_the_network_does(folder, tiny_model):
 
 
 def test_pytorch_leaves_the_cores_to_onnxruntime(folder, monkeypatch):
-    model, threads = electra.load(folder), []
+    model, during, before = electra.load(folder), [], torch.get_num_threads()
     hidden = model.encoder.session.hidden
-    monkeypatch.setattr(
-        model.encoder.session, "hidden", lambda *inputs: threads.append(torch.get_num_threads()) or hidden(*inputs)
-    )
-    before = torch.get_num_threads()
+
+    def watched(*inputs):
+        during.append(torch.get_num_threads())
+        return hidden(*inputs)
+
+    monkeypatch.setattr(model.encoder.session, "hidden", watched)
     torch.set_num_threads(2)
     model.encode(["the cat"])
-    assert (threads, torch.get_num_threads()) == ([1], 2)
+    after = torch.get_num_threads()
     torch.set_num_threads(before)
+    assert (during, after) == ([1], 2)
 
 
 def test_an_int8_graph_is_smaller_close_and_has_a_float_head(folder, tmp_path):

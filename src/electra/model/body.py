@@ -120,7 +120,7 @@ class Body(nn.Module, ABC):
         return False
 
     def inferring(self) -> AbstractContextManager[None]:
-        """Hold while batch after batch is computed without gradients."""
+        """Return a context in which batches are computed without gradients."""
         return nullcontext()
 
     @abstractmethod

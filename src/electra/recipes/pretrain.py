@@ -187,9 +187,9 @@ class Pretraining(Training):
             if self.processes.first and (head := sentence_head(model.network)):
                 head.save(self.run.folder / SENTENCES, head.longest)
         elif config.embeddings == "cooccurrence":
-            alone = self.processes.device.type == "cuda" and self.processes.world_size == 1
-            # A GPU takes a second instead of ten, but two might round differently.
-            pairs = self.corpora.token_pairs(config.model.vocab_size, self.processes.device if alone else "cpu")
+            # A GPU takes a second instead of ten, but several might round differently and start apart.
+            one_gpu = self.processes.device.type == "cuda" and self.processes.world_size == 1
+            pairs = self.corpora.token_pairs(config.model.vocab_size, self.processes.device if one_gpu else "cpu")
             for table in objective.modules():
                 if isinstance(table, Embeddings) and table.source is table:
                     table.start_from(pairs)
@@ -199,8 +199,8 @@ class Pretraining(Training):
         if self.processes.first:
             self.run.write_config(self.config)
             record_environment(self.run.folder, self.processes)
-        if self.processes.first and self.processes.device.type == "cuda":
-            self.cost = ThreadPoolExecutor(1).submit(self._cost)  # its imports take seconds
+            if self.processes.device.type == "cuda":  # training does not wait: the imports alone take seconds
+                self.flops_per_token = ThreadPoolExecutor(1).submit(self._count_flops)
 
     def updates(self, step: int) -> Iterator[tuple[int, MicroBatches]]:
         train = self.config.train
@@ -284,12 +284,13 @@ class Pretraining(Training):
 
     def metrics(self, result: Step, tokens_per_second: float) -> dict[str, float]:
         found = summarize([result])
-        if self._peak and self.cost.done():
-            found["peak_share"] = tokens_per_second * self.cost.result() / self._peak / self.processes.world_size
+        if self._peak and self.flops_per_token.done():
+            flops = tokens_per_second * self.flops_per_token.result()
+            found["peak_share"] = flops / self._peak / self.processes.world_size
         return found
 
-    def _cost(self) -> float:
-        """Count the FLOPs per token."""
+    def _count_flops(self) -> float:
+        """Return the FLOPs per token."""
         length = self.config.train.length
         return count_flops(self.config.model, self.config.objective, length).train / length
 

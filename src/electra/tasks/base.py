@@ -224,7 +224,7 @@ def task_folder(data: str | Path | None, names: Sequence[str]) -> Path:
 
 
 def _first(names: Sequence[str], folders: Collection[str]) -> str | None:
-    """Return the folder that the first possible of `names` means, in whatever case."""
+    """Return the first of `names` that is a folder, spelled as the folder is; None if there is none."""
     lowered = {folder.lower(): folder for folder in sorted(folders, reverse=True)}
     return next((lowered[name.lower()] for name in names if name.lower() in lowered), None)
 
