@@ -30,6 +30,7 @@ def trained(seed: int, optimizer: str = "electra", width: int = 3):
 
 def save(checkpoints, step, best=False, seed=1):
     checkpoints.save(*trained(seed), {"step": step}, best)
+    checkpoints.wait()
 
 
 def names(checkpoints):
@@ -40,6 +41,7 @@ def names(checkpoints):
 def test_a_checkpoint_restores_everything(checkpoints, optimizer):
     module, ours = trained(1, optimizer)
     checkpoints.save(module, ours, {"step": 7, "best": None}, best=False)
+    checkpoints.wait()
     other, theirs = trained(2, optimizer)
     restored = checkpoints.restore(other, theirs)
     assert restored.state == {"step": 7, "best": None}
@@ -95,6 +97,7 @@ def test_a_damaged_checkpoint_is_skipped(checkpoints, file, damage):
 def test_a_changed_number_in_the_state_is_damage(checkpoints):
     save(checkpoints, 1)
     checkpoints.save(*trained(1), {"step": 2, "tokens": 0}, best=False)
+    checkpoints.wait()
     path = checkpoints.steps()[-1] / "state.json"
     path.write_text(path.read_text().replace('"tokens": 0', '"tokens": 8'))
     assert checkpoints.restore(*trained(2)).state["step"] == 1
@@ -171,12 +174,13 @@ def test_a_shared_checkpoint_is_restored_by_a_single_process_and_the_other_way_r
         assert all(torch.equal(tensor, theirs.tensors()[name]) for name, tensor in ours.tensors().items())
 
 
-def test_a_shared_checkpoint_holds_what_was_there_when_it_was_saved(checkpoints, shared):
+@pytest.mark.parametrize("kind", ["checkpoints", "shared"])
+def test_a_checkpoint_holds_what_was_there_when_it_was_saved(checkpoints, request, kind):
     module, optimizer = trained(1)
-    before = module[0].weight.detach().clone()
-    shared.save(module, optimizer, {"step": 1}, best=True)
+    before, writer = module[0].weight.detach().clone(), request.getfixturevalue(kind)
+    writer.save(module, optimizer, {"step": 1}, best=True)
     module[0].weight.data.zero_()
-    shared.wait()
+    writer.wait()
     checkpoints.restore(module, optimizer)
     assert torch.equal(module[0].weight, before)
     assert (checkpoints.folder / "best").read_text() == "step-00000001"
@@ -185,7 +189,6 @@ def test_a_shared_checkpoint_holds_what_was_there_when_it_was_saved(checkpoints,
 def test_a_damaged_shared_checkpoint_is_skipped(shared):
     for step in (1, 2):
         save(shared, step)
-    shared.wait()
     next(shared.steps()[-1].glob("*.safetensors")).write_bytes(b"other")
     assert shared.restore(*trained(2)).state["step"] == 1
 
@@ -195,7 +198,7 @@ def test_an_error_in_the_background_is_raised_by_the_next_call(shared, monkeypat
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("torch.distributed.checkpoint.hf_storage.HuggingFaceStorageWriter.write_data", full)
-    save(shared, 1)
+    shared.save(*trained(1), {"step": 1}, best=False)
     with pytest.raises(CheckpointError, match=r"^cannot write .*: rank 0 on .*No space left on device"):
-        save(shared, 2)
+        shared.save(*trained(1), {"step": 2}, best=False)
     assert shared.steps() == []

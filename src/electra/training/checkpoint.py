@@ -7,6 +7,7 @@ weights; any number of processes can resume from any kind.
 """
 
 import shutil
+import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,23 +45,42 @@ class Restored:
 
 
 class Checkpoints:
-    """The checkpoints of a run: the newest few, and the best in case the run diverges later."""
+    """The checkpoints of a run, written in the background: the newest few, and the best in case it diverges later."""
 
     def __init__(self, folder: Path, keep: int) -> None:
         self.folder, self.keep = folder, keep
+        self.writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self.writing: Future[float] | None = None
 
     def save(self, module: nn.Module, optimizer: Optimizer, state: dict[str, Any], best: bool) -> None:
-        """Write a checkpoint; `state` contains the step."""
+        """Copy the tensors and begin to write them; an error in writing is raised by the next call or `wait`.
+
+        `state` contains the step.
+        """
+        self.wait()
+        kinds = _tensors_of(module, optimizer).items()
+        copies = {kind: {name: _copied(tensor) for name, tensor in tensors.items()} for kind, tensors in kinds}
+        self.writing = self.writer.submit(self._timed, copies, state, best)
+
+    def wait(self) -> float:
+        """Wait until the latest checkpoint is written; return the seconds that writing took."""
+        return self.writing.result() if self.writing else 0.0
+
+    def close(self) -> None:
+        """Finish writing, also after an error."""
+        self.writer.shutdown()
+
+    def _timed(self, kinds: Tensors, state: dict[str, Any], best: bool) -> float:
+        began = time.monotonic()
+        self._write(kinds, state, best)
+        return time.monotonic() - began
+
+    def _write(self, kinds: Tensors, state: dict[str, Any], best: bool) -> None:
         written = self._begin(state)
-        for kind, tensors in _tensors_of(module, optimizer).items():
-            write_tensors(
-                {name: tensor.detach().clone() for name, tensor in tensors.items()}, written / (kind + SUFFIX)
-            )
+        for kind, tensors in kinds.items():
+            write_tensors(tensors, written / (kind + SUFFIX))
             sync(written / (kind + SUFFIX))
         self._finish(written, state, best)
-
-    def wait(self) -> None:
-        """Wait until the latest checkpoint is written."""
 
     def _begin(self, state: dict[str, Any]) -> Path:
         """Return an empty folder for the tensors of a checkpoint."""
@@ -132,32 +152,22 @@ class NoCheckpoints(Checkpoints):
 
 
 class SharedCheckpoints(Checkpoints):
-    """The checkpoints of several processes, which all call it: those of the first machine write, in the background.
+    """The checkpoints of several processes, which all call it: each of those of the first machine writes a part.
 
-    Each of them writes a part. Together they have everything, since only the processes of a machine divide anything.
+    Together they have everything, since only the processes of a machine divide anything.
     """
 
     def __init__(self, folder: Path, keep: int, processes: Processes) -> None:
         super().__init__(folder, keep)
         self.processes = processes
-        self.writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
-        self.writing: Future[None] | None = None
 
     def save(self, module: nn.Module, optimizer: Optimizer, state: dict[str, Any], best: bool) -> None:
-        """Copy the tensors and begin to write them; an error in writing is raised by the next call or `wait`."""
-        self.wait()
-        if not self.processes.writes:
-            return
-        kinds = _tensors_of(module, optimizer).items()
-        copies = {f"{kind}.{name}": _copied(tensor) for kind, found in kinds for name, tensor in found.items()}
-        self.writing = self.writer.submit(self._write, copies, state, best)
+        if self.processes.writes:
+            super().save(module, optimizer, state, best)
 
-    def wait(self) -> None:
-        if self.writing:
-            self.writing.result()
-
-    def _write(self, tensors: dict[str, Tensor], state: dict[str, Any], best: bool) -> None:
+    def _write(self, kinds: Tensors, state: dict[str, Any], best: bool) -> None:
         written = self._begin(state) if self.processes.first else partial_path(self.folder / _name(state["step"]))
+        tensors = {f"{kind}.{name}": tensor for kind, found in kinds.items() for name, tensor in found.items()}
         self.processes.write(tensors, written)
         if self.processes.first:
             self._finish(written, state, best)

@@ -117,6 +117,7 @@ def train(training: Training, config: TrainConfig, run: Run, checkpoints: Checkp
         try:
             trainer.work()
         finally:
+            checkpoints.close()
             trainer.update.release()
     return trainer.state
 
@@ -156,15 +157,12 @@ class _Trainer:
         return state
 
     def _begin(self) -> None:
-        """Evaluate and save the untrained network: shows a full disk early, and how long the end will take."""
+        """Save and evaluate the untrained network: shows a full disk early, and how long the end will take."""
+        self._save()
         began = time.monotonic()
         self._evaluate()
-        evaluated = time.monotonic()
-        self._save()
-        self.checkpoints.wait()
-        saved = time.monotonic()
-        # Writing the model takes as long as a checkpoint.
-        self.state.ending = (evaluated - began) + 2 * (saved - evaluated)
+        evaluating, saving = time.monotonic() - began, self.checkpoints.wait()
+        self.state.ending = evaluating + 2 * saving  # writing the model takes as long as a checkpoint
 
     def work(self) -> None:
         """Update until the budget is spent or a signal arrives."""
