@@ -35,14 +35,17 @@ def difference(pairs: Sequence[Pair]) -> tuple[float, float | None]:
     """Return the mean difference over the pairs and half the width of its interval (None with a single seed)."""
     found = statistics.fmean(statistics.fmean(one) - statistics.fmean(other) for one, other in pairs)
     samples = [sample for pair in pairs for sample in pair]
-    if min(map(len, samples)) < 2:
-        return found, None
+    return found, half_width(samples) / len(pairs) if min(map(len, samples)) > 1 else None
+
+
+def half_width(samples: Sequence[Sequence[float]]) -> float:
+    """Return half the width of the interval of the sum of the samples' means."""
     errors = [statistics.variance(sample) / len(sample) for sample in samples]  # squared standard error of each mean
     total = sum(errors)
     if not total:
-        return found, 0.0
+        return 0.0
     freedom = total**2 / sum(error**2 / (len(sample) - 1) for error, sample in zip(errors, samples, strict=True))
-    return found, float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) * math.sqrt(total) / len(pairs)
+    return float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) * math.sqrt(total)
 
 
 def _cell(pairs: Sequence[Pair]) -> str:

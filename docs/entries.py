@@ -7,11 +7,10 @@ scores.json, written by `runs/ledger.py`; and tables as CSV.
 
 import csv
 import json
-import math
 import re
 import statistics
 import tomllib
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,13 +33,21 @@ class Point:
     scores: dict[str, Any]
 
     def cell(self, task: str) -> str:
-        """Format a task's score in percent; with several seeds: median ± standard deviation (number of seeds)."""
+        """Format a task's score in percent; with several seeds: median ± standard deviation (number of seeds).
+
+        After several pre-training runs the number is that of the runs × that of the seeds of each.
+        """
         if task not in self.scores:
             return ""
         score = self.scores[task]
-        metric, count = score["metric"], len(score["seeds"])
+        metric, count, runs = score["metric"], len(score["seeds"]), self.runs(task)
         median, deviation = 100 * score["median"][metric], 100 * score["std"][metric]
-        return f"{median:.1f} ± {deviation:.1f} ({count})" if count > 1 else f"{median:.1f}"
+        seeds = f"{runs} × {count // runs}" if runs > 1 else f"{count}"
+        return f"{median:.1f} ± {deviation:.1f} ({seeds})" if count > 1 else f"{median:.1f}"
+
+    def runs(self, task: str) -> int:
+        """Return the number of pre-training runs that a task's seeds start from."""
+        return len({seed.get("run", 0) for seed in self.scores[task]["seeds"]})
 
     def seeds(self, task: str) -> list[float]:
         """Return the scores of a task's seeds, in percent."""
@@ -52,13 +59,12 @@ class Point:
         tried = {f" at {_rate(rate)}": median for rate, median in score.get("sweep", {}).items()}
         return {rate: 100 * median[score["metric"]] for rate, median in (tried or {"": score["median"]}).items()}
 
-    def mean(self, tasks: Collection[str]) -> tuple[float, float] | None:
-        """Return mean and standard deviation over the tasks, in percent, or None if a task is missing."""
-        scores = [self.scores[task] for task in tasks if task in self.scores]
-        if not scores or len(scores) < len(tasks):
+    def mean(self) -> float | None:
+        """Return the mean of GLUE's tasks, in percent, or None if one is missing."""
+        scores = [self.scores[task] for task in GLUE if task in self.scores]
+        if len(scores) < len(GLUE):
             return None
-        deviation = math.hypot(*(score["std"][score["metric"]] for score in scores)) / len(scores)
-        return 100 * statistics.fmean(score["median"][score["metric"]] for score in scores), 100 * deviation
+        return 100 * statistics.fmean(score["median"][score["metric"]] for score in scores)
 
 
 def folders(results: Path = RESULTS) -> list[Path]:
@@ -68,26 +74,10 @@ def folders(results: Path = RESULTS) -> list[Path]:
 
 
 def points(folder: Path, headline: bool = False) -> list[Point]:
-    """Return the fine-tuned models of a folder; with `headline`, only those shown in the README."""
+    """Return the fine-tuned models of a folder; with `headline`, only those shown in docs/scores.md."""
     path = folder / "scores.json"
     content = json.loads(path.read_text()) if path.is_file() else {"headline": False, "points": []}
     return [Point(**point) for point in content["points"] if content["headline"] or not headline]
-
-
-def curves(results: Path = RESULTS) -> dict[str, list[Point]]:
-    """Return the README's pre-trained models, longest curve first, each with its points sorted by FLOPs."""
-    models: dict[str, list[Point]] = {}
-    for folder in folders(results):
-        for point in points(folder, headline=True):
-            if point.flops and point.scores:
-                models.setdefault(point.model, []).append(point)
-    lines = sorted(models.items(), key=lambda item: -len(item[1]))
-    return {model: sorted(line, key=lambda point: point.flops) for model, line in lines}
-
-
-def common_tasks(line: Sequence[Point]) -> list[str]:
-    """Return the tasks that every point has a score for, so that their means are comparable."""
-    return [task for task in TASKS if all(task in point.scores for point in line)]
 
 
 def records(path: Path) -> list[dict[str, Any]]:
@@ -127,14 +117,14 @@ def index_table(results: Path = RESULTS) -> str:
 
 
 def scores_table(results: Path = RESULTS) -> str:
-    """Return the headline scores of the README, with the published ones in the last row."""
+    """Return the headline scores, with the published ones in the last row."""
     from electra.recipes.glue import published
 
     others = [task for task in TASKS if task not in GLUE]
     rows = [["model", "pre-training", *GLUE.values(), "mean", *(TASKS[task] for task in others)]]
     for folder in folders(results):
         for point in points(folder, headline=True):
-            mean = f"{found[0]:.1f}" if (found := point.mean(GLUE)) else ""
+            mean = f"{found:.1f}" if (found := point.mean()) else ""
             name = f"[{point.model}](../results/{folder.name}/README.md)"
             rows.append([name, _cost(point), *map(point.cell, GLUE), mean, *map(point.cell, others)])
     model, title = PUBLISHED
@@ -143,11 +133,6 @@ def scores_table(results: Path = RESULTS) -> str:
         [title, "", *(f"{score:.1f}" for score in theirs), f"{statistics.fmean(theirs):.1f}", *("" for _ in others)]
     )
     return table(rows)
-
-
-def curve_picture(results: Path = RESULTS) -> str:
-    """Return the image link of the plot by `docs/figures.py`, or nothing if the ledger has no data for it."""
-    return "![score against FLOPs and minutes](docs/figures/scores.svg)\n" if curves(results) else ""
 
 
 def folder_scores_table(path: Path) -> str:

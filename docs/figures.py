@@ -8,7 +8,8 @@ import matplotlib
 
 matplotlib.use("svg")
 import matplotlib.pyplot as plt
-from entries import RESULTS, TASKS, common_tasks, curves, records
+from differences import half_width
+from entries import GLUE, RESULTS, Point, points, records
 from matplotlib.axes import Axes
 
 DOCS = Path(__file__).parent
@@ -38,8 +39,8 @@ FIGURES = {  # figure: the run's metrics in the ledger, and its annotations: (st
         [(1500, 0.504, "chance", (0, 8)), (1500, 1.0, "every token called replaced", (-60, -14))],
     ),
 }
+CLAIM = "2026-11-16-curve"  # the entry of the README's plot, with ELECTRA, BERT and the untrained network in this order
 BLUE, ORANGE, GREEN, GREY = "#2a6f97", "#e07a3f", "#5b8c5a", "#6b7280"
-SERIES = (BLUE, ORANGE, "#8db8d2", "#f2b48f")  # two pairs of models; the second pair is paler
 STYLE = {
     "font.family": "sans-serif",
     "font.size": 10,
@@ -81,27 +82,33 @@ def _curve(axes: Axes, points: list[dict[str, float]], metric: str, label: str, 
     axes.plot([p["step"] for p in points], [p[f"heldout_{metric}"] for p in points], color=color, label=label)
 
 
-def draw_scores(results: Path, out: Path) -> None:
-    """Draw mean scores against minutes and FLOPs of pre-training; draw nothing if the ledger has no points."""
-    lines = curves(results)
-    if not lines:
-        return
-    tasks = common_tasks([point for line in lines.values() for point in line])
+def draw_scores(entry: Path, out: Path) -> None:
+    """Draw the mean of GLUE's tasks against minutes of pre-training for the three models of an entry."""
+    found = points(entry)
+    runs = max(point.runs(task) for point in found for task in GLUE)
+    pretraining = "one pre-training seed" if runs == 1 else f"{runs} pre-training seeds"
     with plt.rc_context(STYLE):
-        figure, panels = plt.subplots(1, 2, figsize=(9, 3.8), sharey=True)
-        for axes, label, cost in zip(panels, ("minutes", "FLOPs"), ("seconds", "flops"), strict=True):
-            for color, (model, line) in zip(SERIES, lines.items(), strict=False):
-                places = [getattr(point, cost) / (60 if cost == "seconds" else 1) for point in line]
-                means, deviations = zip(*(point.mean(tasks) for point in line), strict=True)
-                axes.errorbar(places, means, deviations, color=color, label=model, marker="o", capsize=3)
-            axes.set_xlabel(f"{label} of pre-training")
-            axes.set_xlim(left=0)
-        panels[0].set_ylabel("mean score (%)")
-        figure.text(0.5, 0.01, "mean of " + ", ".join(TASKS[task] for task in tasks), ha="center", color=GREY, size=8)
-        figure.legend(*panels[0].get_legend_handles_labels(), loc="upper center", ncols=len(lines), frameon=False)
-        figure.tight_layout(rect=(0, 0.04, 1, 0.92))
+        figure, axes = plt.subplots(figsize=(7, 3.8))
+        for color, model in zip((BLUE, ORANGE, GREY), dict.fromkeys(point.model for point in found), strict=True):
+            line = sorted((point for point in found if point.model == model), key=lambda point: point.seconds)
+            minutes, means, halves = zip(*((p.seconds / 60, p.mean(), half_interval(p)) for p in line), strict=True)
+            axes.errorbar(minutes, means, halves, color=color, label=model, marker="o", capsize=3, clip_on=False)
+        axes.set(xlabel="minutes of pre-training", ylabel="mean score (%)")
+        axes.set_xlim(left=0)
+        explained = (
+            f"mean of {', '.join(GLUE.values())}\n"
+            f"{pretraining} per point; bars: 95 % interval over all seeds of the tasks with several"
+        )
+        figure.text(0.5, 0.01, explained, ha="center", color=GREY, size=8)
+        figure.legend(loc="upper center", ncols=3, frameon=False)
+        figure.tight_layout(rect=(0, 0.08, 1, 0.92))
         figure.savefig(out, metadata={"Date": None, "Creator": None})
         plt.close(figure)
+
+
+def half_interval(point: Point) -> float:
+    """Return half the width of the interval of a point's mean; tasks with one seed are taken as exact."""
+    return half_width([seeds for seeds in map(point.seeds, GLUE) if len(seeds) > 1]) / len(GLUE)
 
 
 def draw_detect(text: str, out: Path) -> None:
@@ -135,5 +142,5 @@ if __name__ == "__main__":
     folder.mkdir(parents=True, exist_ok=True)
     for name, (run, annotations) in FIGURES.items():
         draw(RESULTS / run, annotations, folder / f"{name}.svg")
-    draw_scores(RESULTS, folder / "scores.svg")
+    draw_scores(RESULTS / CLAIM, folder / "scores.svg")
     draw_detect(DETECT, folder / "detect.svg")

@@ -10,17 +10,7 @@ from typing import get_args
 
 from api import NOTE, python_page
 from differences import differences_table
-from entries import (
-    RESULTS,
-    csv_rows,
-    curve_picture,
-    folder_scores_table,
-    index_table,
-    runs_table,
-    scores_table,
-    speed,
-    table,
-)
+from entries import RESULTS, csv_rows, folder_scores_table, index_table, runs_table, scores_table, speed, table
 from expected import expected_curves
 
 DOCS = Path(__file__).parent
@@ -202,14 +192,7 @@ def _choice(text_bytes: int, kind: str, hours: float) -> str:
     return f"{preset}, {read[preset] / tokens:.2g}×"
 
 
-TABLES = {
-    "cost": cost_table,
-    "choice": choice_table,
-    "curve": curve_picture,
-    "index": index_table,
-    "runs": runs_table,
-    "scores": scores_table,
-}
+TABLES = {"cost": cost_table, "choice": choice_table, "index": index_table, "runs": runs_table, "scores": scores_table}
 EXPECTED = "../src/electra/objectives/expected.json"  # ships with the package, which has no ledger
 PAGES = {"cli.md": cli_page, "config.md": config_page, "python.md": python_page, EXPECTED: expected_curves}
 

@@ -1,31 +1,59 @@
 #!/bin/sh
-# The paper's claim: ELECTRA against BERT with the same encoder, data, training time and fine-tuning.
-# runs/claim.sh CORPUS GLUE SQUAD CONLL OUT HOURS   (HOURS per model; PRESET=small; SETTINGS="key=value ..." for
-#                                                    pre-training, TUNING="key=value ..." for fine-tuning)
+# The paper's claim: ELECTRA against BERT with the same body, text, training time and effort in choosing rates.
+# runs/claim.sh electra|bert BUDGET SEED VOCAB TASKS OUT TEXT...   (SETTINGS="key=value ..." changes the pre-training,
+#                                                                   TUNING the fine-tuning; PART=480 stops pre-training
+#                                                                   after so many seconds)
 #
-# Rules: one GPU, which runs nothing else during pre-training. Both models use the same preset: quick, or the paper's
-# settings with PRESET=small and a corpus of `electra corpus --cut paper`. Encoder, batches, lengths, optimizer, rate
-# and schedule are the same (BERT with quick at twice the rate collapsed in fine-tuning: results/2026-11-16-claim). Five
-# seeds for small tasks (CoLA, MRPC, STS-B, RTE), one for the others, at the learning rates of the paper and of its
-# code; for each model the better median counts. To plot score against FLOPs and minutes, run several HOURS, each with
-# its own OUT, and enter them into the ledger together. QNLI uses its train.tsv, or else train_reconstructed.tsv:
-# 104,743 pairs rebuilt from SQuAD 1.1, as in the ledger so far.
+# A call trains one model and scores it. It can be stopped at any time; the same call continues it. All calls are
+# independent of each other, so they may run on several machines:
+#   runs/claim.sh MODEL search 0 ...      both models: the three rates of pre-training; enter the best one below
+#   runs/claim.sh MODEL 5 SEED ...        both models, seeds 0, 1, 2: five minutes of training
+#   runs/claim.sh MODEL 20 SEED ...       both models, seeds 0, 1, 2: twenty minutes
+#   runs/claim.sh electra 0 0 ...         the same body with random weights
+#   python runs/ledger.py claim --headline --model ELECTRA OUT/electra-5-*/* --model ELECTRA OUT/electra-20-*/* \
+#     --model BERT OUT/bert-5-*/* --model BERT OUT/bert-20-*/* --model untrained - OUT/electra-0-0/tuned
+# The ledger needs config.toml and metrics.jsonl of each run, and every results.json of its fine-tuning.
+#
+# Rules.
+# Hardware  one H200, used by nothing else during pre-training. The minutes are those of the training loop.
+# Data      any text except that of the tasks, the same for both; VOCAB and TASKS as for runs/record.sh.
+# Models    the preset quick. ELECTRA has its objective (detection and correction), BERT masked language modelling;
+#           body, batches, optimizer, schedule and start of the embeddings are the same.
+# Rates     of pre-training: for each model the best of three, by the mean of CoLA, MRPC, STS-B and RTE after 3,000
+#           updates. Of fine-tuning: for each model, budget and task the best of three, by the median over all seeds.
+#           Both choices are made on the dev sets.
+# Score     dev scores as in runs/record.sh, with SQuAD 1.1 and CoNLL-2000: three fine-tuning seeds for small tasks,
+#           one for the others; median and 95 % interval over the fine-tuning seeds of all pre-training seeds.
 set -eu
-corpus=$1 glue=$2 squad=$3 conll=$4 out=$5 hours=$6 preset=${PRESET:-quick}
-[ -f "$glue/QNLI/train.tsv" ] && pairs=train.tsv || pairs=train_reconstructed.tsv
-settings="data=$corpus train.hours=$hours evaluate.every=2000 evaluate.batches=8 checkpoint.every=20000
-  checkpoint.keep=1 log.every=200 ${SETTINGS:-}"
+model=$1 budget=$2 seed=$3 vocab=$4 tasks=$5 out=$6
+shift 6
+case $model in # learning rates: the preset's, until a search has found better ones
+electra) settings="train.learning_rate=4e-3" ;;
+bert) settings="objective.name=mlm train.learning_rate=4e-3" ;;
+*)
+  echo "claim.sh: the first argument is electra or bert, not $model" >&2
+  exit 2
+  ;;
+esac
+[ -f "$tasks/glue/QNLI/train.tsv" ] && pairs=train.tsv || pairs=train_reconstructed.tsv
+small="--task cola --task mrpc --task sts-b --task rte cola.seeds=3 mrpc.seeds=3 sts-b.seeds=3 rte.seeds=3"
+large="--task sst-2 --task qnli --task squad-1.1 --task chunking qnli.train_file=$pairs"
 
-tune() { # small tasks are limited by the CPU, so several share the GPU
-  electra glue "$out/$1" --data "$glue" --data "$squad" --data "$conll" --out "$out/$1-tuned" --together 4 \
-    --task cola --task sst-2 --task mrpc --task sts-b --task rte --task qnli --task squad-1.1 --task chunking \
-    cola.seeds=5 mrpc.seeds=5 sts-b.seeds=5 rte.seeds=5 qnli.train_file="$pairs" \
-    "learning_rates=[3e-4, 1e-4]" ${TUNING:-}
+score() { # NAME PRETRAINING FINETUNING: pre-train a model, fine-tune it and print its scores
+  ${PART:+timeout --signal=TERM "$PART"} electra pretrain quick data="$out/corpus" out="$out/$1/run" seed="$seed" \
+    evaluate.every=5000 evaluate.batches=4 checkpoint.every=5000 checkpoint.keep=1 log.every=500 \
+    $settings $2 ${SETTINGS:-}
+  electra glue "$out/$1/run" --data "$tasks/glue" --data "$tasks/squad-1.1" --data "$tasks/conll2000" \
+    --out "$out/$1/tuned" --together 8 $small $3 "learning_rates=[1e-4, 3e-4, 1e-3]" ${TUNING:-}
 }
 
-electra pretrain "$preset" out="$out/electra" $settings
-electra pretrain "$preset" out="$out/bert" objective.name=mlm $settings
-tune electra
-tune bert
-echo "python runs/ledger.py claim --headline --model ELECTRA $out/electra $out/electra-tuned" \
-  "--model BERT $out/bert $out/bert-tuned"
+electra corpus "$@" --tokenizer "$vocab" --length 128 --out "$out/corpus"
+case $budget in
+search)
+  for rate in 2e-3 4e-3 8e-3; do
+    score "$model-search-$rate" "train.steps=3000 train.learning_rate=$rate" ""
+  done
+  ;;
+0) score "$model-0-$seed" train.steps=1 "$large start=untrained" ;;
+*) score "$model-$budget-$seed" "train.hours=$(awk "BEGIN { print $budget / 60 }")" "$large" ;;
+esac

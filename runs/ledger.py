@@ -1,31 +1,35 @@
 """Enter runs into the ledger: their configs, their thinned curves and the scores of their fine-tuned models.
 
-python runs/ledger.py NAME --model TITLE RUN TUNED [--model TITLE RUN TUNED]... [--headline] [--lines 200]
+python runs/ledger.py NAME --model TITLE RUN TUNED [RUN TUNED]... [--model ...]... [--headline] [--lines 200]
 
 RUN is a pre-training run, or - for an untrained network; TUNED is a folder of `electra glue --out`, or - for none.
-Several points with the same TITLE form a curve. --headline adds the scores to the table in the README.
+Each --model is a row. Several runs in it are pre-training seeds of one model: its cost is their mean, its scores are
+those of all fine-tuning seeds, at the learning rate with the best median over all of them. Several rows with the same
+TITLE form a curve. --headline adds the scores to the table in docs/scores.md.
 """
 
 import argparse
 import datetime
 import json
 import re
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from electra.config.load import load_config
 from electra.recipes.flops import count_flops
+from electra.recipes.results import Results, summarize_seeds
 from electra.training.run import read_records
 
 RESULTS = Path(__file__).parents[1] / "results"
 NONE = "-"
-KEPT = "metric protocol start train_file dev_file learning_rate sweep median mean std interval seeds".split()
+KEPT = "metric protocol start train_file dev_file learning_rate".split()
 
 
 def enter(name: str, models: Sequence[Sequence[str]], headline: bool = False, lines: int = 200) -> Path:
-    """Write a ledger entry from titles, runs and fine-tuned runs, and return its folder."""
-    runs = [Path(run) for _, run, _ in models if run != NONE]
+    """Write a ledger entry from rows of a title, runs and their fine-tuned runs, and return its folder."""
+    runs = [Path(run) for _, *places in models for run in places[::2] if run != NONE]
     folder = RESULTS / f"{datetime.date.today().isoformat()}-{name}"
     folder.mkdir(parents=True, exist_ok=True)
     for run in runs:
@@ -34,7 +38,11 @@ def enter(name: str, models: Sequence[Sequence[str]], headline: bool = False, li
         (folder / f"{config}.toml").write_text(placeless((run / "config.toml").read_text()))
         kept = thinned(_records(run), lines)
         (folder / f"{curve}.jsonl").write_text("".join(json.dumps(rounded(record)) + "\n" for record in kept))
-    points = [{"model": title, **cost(run), "scores": scores(tuned)} for title, run, tuned in models if tuned != NONE]
+    points = [
+        {"model": title, **mean_cost(places[::2]), "scores": pooled_scores(places[1::2])}
+        for title, *places in models
+        if NONE not in places[1::2]
+    ]
     if points:
         content = {"headline": headline, "points": rounded(points)}
         (folder / "scores.json").write_text(json.dumps(content, indent=1) + "\n")
@@ -44,6 +52,12 @@ def enter(name: str, models: Sequence[Sequence[str]], headline: bool = False, li
 def placeless(config: str) -> str:
     """Shorten absolute paths to their last part, which keeps private folder names out of the ledger."""
     return re.sub(r'"/[^"]*/([^"/]+)"', r'"\1"', config)
+
+
+def mean_cost(runs: Sequence[str]) -> dict[str, float]:
+    """Return the cost of a pre-training run, averaged over several."""
+    costs = [cost(run) for run in runs]
+    return {part: statistics.mean(each[part] for each in costs) for part in costs[0]}
 
 
 def cost(run: str) -> dict[str, float]:
@@ -62,10 +76,37 @@ def cost(run: str) -> dict[str, float]:
     return total
 
 
-def scores(tuned: str) -> dict[str, Any]:
-    """Return the results to keep, by task."""
-    found = [json.loads(path.read_text()) for path in sorted(Path(tuned).glob("*/results.json"))]
-    return {results["task"]: {key: results[key] for key in KEPT if key in results} for results in found}
+def pooled_scores(tuned: Sequence[str]) -> dict[str, Results]:
+    """Return the results to keep, by task, with the seeds of all folders together.
+
+    Of several learning rates that with the best median counts; `sweep` has the medians of all.
+    """
+    folders = [Path(folder) for folder in tuned]
+    tasks = sorted({path.parent.name for folder in folders for path in folder.glob("*/results.json")})
+    return {task: _pooled([folder / task for folder in folders]) for task in tasks}
+
+
+def _pooled(folders: Sequence[Path]) -> Results:
+    runs = [_by_rate(folder) for folder in folders]
+    effort = [{rate: len(results["seeds"]) for rate, results in run.items()} for run in runs]
+    if any(each != effort[0] for each in effort):
+        raise ValueError(f"{', '.join(map(str, folders))}: not the same learning rates and numbers of seeds: {effort}")
+    found = {rate: _together([run[rate] for run in runs]) for rate in runs[0]}
+    best = max(found.values(), key=lambda results: results["median"][results["metric"]])
+    return best | ({"sweep": {rate: results["median"] for rate, results in found.items()}} if len(found) > 1 else {})
+
+
+def _by_rate(folder: Path) -> dict[str, Results]:
+    """Return the results of a fine-tuning by learning rate."""
+    results = json.loads((folder / "results.json").read_text())
+    rates = {rate: folder / f"rate-{rate}" / "results.json" for rate in results.get("sweep", ())}
+    return {rate: json.loads(path.read_text()) for rate, path in rates.items()} or {"": results}
+
+
+def _together(runs: Sequence[Results]) -> Results:
+    """Return what is kept of fine-tunings of several pre-training runs: all seeds, with the number of the run."""
+    seeds = [{"run": number, **seed} for number, results in enumerate(runs) for seed in results["seeds"]]
+    return {key: runs[0][key] for key in KEPT if key in runs[0]} | summarize_seeds(seeds) | {"seeds": seeds}
 
 
 def thinned(records: Sequence[dict[str, Any]], lines: int) -> list[dict[str, Any]]:
@@ -92,9 +133,12 @@ def _records(run: Path) -> list[dict[str, Any]]:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name")
-    parser.add_argument("--model", nargs=3, action="append", required=True, metavar=("TITLE", "RUN", "TUNED"))
+    parser.add_argument("--model", nargs="+", action="append", required=True, metavar=("TITLE", "RUN TUNED"))
     parser.add_argument("--headline", action="store_true")
     parser.add_argument("--lines", type=int, default=200)
     options = parser.parse_args()
+    for title, *places in options.model:
+        if not places or len(places) % 2:
+            parser.error(f"--model {title}: after the title come pairs of RUN and TUNED, not {len(places)} folders")
     folder = enter(options.name, options.model, options.headline, options.lines)
     print(f"{folder}: add a README.md (heading, **Result.**, commands, what was learned), then run: make docs")

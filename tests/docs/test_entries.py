@@ -5,17 +5,19 @@ import json
 import entries
 import figures
 import pytest
+from scipy import stats
 
 from electra.config.load import dump_config, load_config
 from electra.recipes.flops import flops
 
 
-def score(median, deviation=0.0, seeds=1):
+def score(median, deviation=0.0, seeds=1, runs=1):
+    each = [(run, seed, median + 0.01 * (run + seed - 1)) for run in range(runs) for seed in range(seeds)]
     return {
         "metric": "accuracy",
         "median": {"accuracy": median},
         "std": {"accuracy": deviation},
-        "seeds": [{"seed": number} for number in range(seeds)],
+        "seeds": [{"run": run, "seed": seed, "metrics": {"accuracy": accuracy}} for run, seed, accuracy in each],
     }
 
 
@@ -63,6 +65,12 @@ def test_a_score_has_its_deviation_and_its_seeds(ledger):
     )
 
 
+def test_a_score_after_several_runs_has_their_number(ledger):
+    results = ledger("2026-01-01-a", [point("m", 1e16, {"rte": score(0.57, 0.02, 3, runs=2)})])
+    row = entries.folder_scores_table(results / "2026-01-01-a" / "scores.json").splitlines()[2]
+    assert row.endswith("| 57.0 ± 2.0 (2 × 3) |")
+
+
 def test_the_mean_is_there_when_all_of_its_tasks_are(ledger):
     scores = {task: score(0.5 + number / 100) for number, task in enumerate(entries.GLUE)}
     row = entries.scores_table(ledger("2026-01-01-a", [point("m", 1e16, scores)])).splitlines()[2]
@@ -84,25 +92,24 @@ def test_a_network_that_read_nothing_had_no_pre_training(ledger):
     )
 
 
-def test_scores_over_flops_are_drawn_of_the_models_in_the_readme(ledger, tmp_path):
-    line = [point("ELECTRA", flops, {"rte": score(0.5 + flops / 1e18, 0.01, 5)}) for flops in (4e16, 1e16, 2e16)]
-    other = [point("BERT", flops, {"rte": score(0.5), "mrpc": score(0.6)}) for flops in (1e16, 2e16)]
-    results = ledger("2026-01-01-a", [*line, *other, point("unscored", 1e16, {})])
-    ledger("2026-01-02-a", [point("single", 3e16, {"rte": score(0.55)}), point("untrained", 0.0, {"rte": score(0.4)})])
-    ledger("2026-01-02-b", [point("aside", 3e16, {"rte": score(0.55)})], headline=False)
-    found = entries.curves(results)
-    assert {model: [point.flops for point in line] for model, line in found.items()} == {
-        "ELECTRA": [1e16, 2e16, 4e16],
-        "BERT": [1e16, 2e16],
-        "single": [3e16],
-    }
-    assert list(found) == ["ELECTRA", "BERT", "single"]
-    assert entries.common_tasks([point for line in found.values() for point in line]) == ["rte"]
-    figures.draw_scores(results, tmp_path / "scores.svg")
+def test_the_scores_of_an_entry_are_drawn_over_minutes(ledger, tmp_path):
+    scores = {task: score(0.6, seeds=3, runs=3) for task in entries.GLUE}
+    models = {"ELECTRA": (1200, 300), "BERT": (300, 1200), "untrained": (0,)}
+    line = [point(model, 1e16, scores) | {"seconds": time} for model, times in models.items() for time in times]
+    figures.draw_scores(ledger("2026-01-01-a", line) / "2026-01-01-a", tmp_path / "scores.svg")
     picture = (tmp_path / "scores.svg").read_text()
-    for words in ("ELECTRA", "BERT", "single", "mean of RTE", "FLOPs of pre-training", "minutes"):
+    for words in (*models, "minutes of pre-training", ", ".join(entries.GLUE.values()), "3 pre-training seeds"):
         assert words in picture
-    assert "scores.svg" in entries.curve_picture(results)
+    assert picture.index("ELECTRA") < picture.index("BERT") < picture.index("untrained")
+
+
+def test_the_interval_of_a_mean_knows_only_tasks_with_several_seeds():
+    once = {task: score(0.6) for task in entries.GLUE}
+    exact = entries.Point(**point("m", 1.0, once))
+    found = entries.Point(**point("m", 1.0, once | {"rte": score(0.5, seeds=3)}))
+    interval = stats.ttest_1samp(found.seeds("rte"), 0).confidence_interval(0.95)
+    assert figures.half_interval(exact) == 0
+    assert figures.half_interval(found) == pytest.approx((interval.high - interval.low) / 2 / len(entries.GLUE))
 
 
 def test_a_run_of_its_own_has_a_line_with_its_cost_and_those_of_a_comparison_have_none(ledger):
@@ -127,16 +134,3 @@ def test_a_table_of_the_ledger_becomes_markdown(tmp_path):
     (tmp_path / "a.csv").write_text('what,time\n"attention, forward",12 ms\nnorm,\n')
     found = entries.table(entries.csv_rows(tmp_path / "a.csv"))
     assert found == "| what | time |\n|---|---|\n| attention, forward | 12 ms |\n| norm | |\n"
-
-
-def test_without_such_points_nothing_is_drawn(ledger, tmp_path):
-    results = ledger("2026-01-01-a", [point("m", 1e16, {"rte": score(0.5)})], headline=False)
-    figures.draw_scores(results, tmp_path / "scores.svg")
-    assert not (tmp_path / "scores.svg").exists()
-    assert entries.curve_picture(results) == ""
-
-
-def test_a_deviation_of_a_mean_comes_from_those_of_the_tasks():
-    scores = {"rte": score(0.5, 0.03, 5), "mrpc": score(0.6, 0.04, 5)}
-    mean = entries.Point(**point("m", 1.0, scores)).mean(["rte", "mrpc"])
-    assert mean == pytest.approx((55.0, 2.5))

@@ -4,6 +4,7 @@ import json
 
 import ledger
 import pytest
+from scipy import stats
 
 from electra.config.load import dump_config, load_config
 
@@ -30,10 +31,20 @@ def run(tmp_path, monkeypatch):
 
 @pytest.fixture
 def tuned(tmp_path):
-    results = {"task": "rte", "metric": "accuracy", "median": {"accuracy": 0.5}, "std": {"accuracy": 0.0}, "notes": {}}
-    (tmp_path / "tuned" / "rte").mkdir(parents=True)
-    (tmp_path / "tuned" / "rte" / "results.json").write_text(json.dumps(results | {"seeds": [{"seed": 0}]}))
-    return str(tmp_path / "tuned")
+    """Write a folder of `electra glue`: the accuracies of the seeds of RTE, by learning rate."""
+
+    def write(name, rates):
+        for rate, accuracies in rates.items():
+            folder = tmp_path / name / "rte" / f"rate-{rate}"
+            folder.mkdir(parents=True)
+            seeds = [{"seed": seed, "metrics": {"accuracy": accuracy}} for seed, accuracy in enumerate(accuracies)]
+            results = {"task": "rte", "metric": "accuracy", "learning_rate": float(rate), "notes": {}, "seeds": seeds}
+            (folder / "results.json").write_text(json.dumps(results))
+        sweep = {"sweep": dict.fromkeys(rates)} if len(rates) > 1 else {}
+        (folder.parent / "results.json").write_text(json.dumps(results | sweep))
+        return str(tmp_path / name)
+
+    return write
 
 
 def test_a_curve_is_thinned_but_keeps_evaluations_and_warnings(run):
@@ -47,7 +58,8 @@ def test_a_curve_is_thinned_but_keeps_evaluations_and_warnings(run):
 
 
 def test_a_point_has_the_cost_of_its_run_and_the_scores_of_its_tasks(run, tuned):
-    folder = ledger.enter("one", [("tiny", run("a"), tuned), ("untrained", "-", tuned)], headline=True)
+    scored = tuned("a-tuned", {"3e-4": [0.5]})
+    folder = ledger.enter("one", [("tiny", run("a"), scored), ("untrained", "-", scored)], headline=True)
     content = json.loads((folder / "scores.json").read_text())
     trained, untrained = content["points"]
     assert content["headline"]
@@ -55,11 +67,45 @@ def test_a_point_has_the_cost_of_its_run_and_the_scores_of_its_tasks(run, tuned)
     assert found == ("tiny", 1000, 2_048_000, 111.12)
     assert trained["flops"] > 0
     assert trained["scores"]["rte"]["median"] == {"accuracy": 0.5}
-    assert "notes" not in trained["scores"]["rte"]
+    assert not {"notes", "sweep"} & trained["scores"]["rte"].keys()
     assert (untrained["tokens"], untrained["flops"]) == (0, 0)
 
 
-def test_the_cost_includes_the_first_stage(run, tuned):
+def test_the_seeds_of_several_runs_form_one_row(run, tuned):
+    low, high = [0.5, 0.6, 0.7], [0.8, 0.9, 1.0]
+    places = [run("a"), tuned("a-tuned", {"3e-4": low}), run("b"), tuned("b-tuned", {"3e-4": high})]
+    folder = ledger.enter("claim", [("tiny", *places)])
+    (point,) = json.loads((folder / "scores.json").read_text())["points"]
+    assert (point["steps"], point["seconds"]) == (1000, 111.12), "the cost of one run"
+    found = point["scores"]["rte"]
+    known = stats.ttest_1samp([*low, *high], 0).confidence_interval(0.95)
+    assert found["median"] == {"accuracy": 0.75}
+    assert found["interval"]["accuracy"] == pytest.approx([known.low, known.high], abs=1e-4)
+    assert [(seed["run"], seed["seed"]) for seed in found["seeds"]] == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
+
+
+def test_the_learning_rate_with_the_best_median_over_all_runs_counts(tuned):
+    one = tuned("a", {"1e-4": [0.9], "3e-4": [0.8]})
+    other = tuned("b", {"1e-4": [0.5], "3e-4": [0.7]})
+    found = ledger.pooled_scores([one, other])["rte"]
+    assert found["learning_rate"] == 3e-4
+    assert found["sweep"] == {"1e-4": {"accuracy": 0.7}, "3e-4": {"accuracy": 0.75}}
+    assert ledger.pooled_scores([one])["rte"]["learning_rate"] == 1e-4
+
+
+@pytest.mark.parametrize("rates", [{"3e-4": [0.5]}, {"3e-4": [0.5, 0.6], "1e-4": [0.5, 0.6]}])
+def test_runs_with_other_rates_or_fewer_seeds_do_not_form_a_row(tuned, rates):
+    with pytest.raises(ValueError, match="not the same learning rates and numbers of seeds"):
+        ledger.pooled_scores([tuned("a", {"3e-4": [0.5, 0.6]}), tuned("b", rates)])
+
+
+def test_a_task_that_one_run_lacks_is_named(tuned, tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileNotFoundError, match="empty/rte"):
+        ledger.pooled_scores([str(tmp_path / "empty"), tuned("a", {"3e-4": [0.5]})])
+
+
+def test_the_cost_includes_the_first_stage(run):
     folder = run("two")
     run("two/first_stage")
     assert ledger.cost(folder)["tokens"] == 2 * 2_048_000

@@ -11,7 +11,7 @@ from electra.tasks.build import TASKS
 
 ROOT = Path(__file__).parents[2]
 ARGUMENTS = {
-    "claim.sh": ["corpus", "glue", "squad", "conll", "out", "0.15"],
+    "claim.sh": ["electra", "5", "0", "vocab.txt", "tasks", "out", "a.txt", "b.txt"],
     "ablations.sh": ["corpus", "glue", "out", "8_000"],
     "record.sh": ["10", "vocab.txt", "tasks", "out", "a.txt", "b.txt"],
     "embedded.sh": ["out", "1", "a.txt"],
@@ -20,9 +20,9 @@ ARGUMENTS = {
 
 
 def configs(commands: list[list[str]], *overrides: str) -> dict:
-    """Return the config of every pre-training run, by the last part of its folder."""
+    """Return the config of every pre-training run, by its folder."""
     found = [load_layers(words[1], words[2:], overrides) for words in commands if words[0] == "pretrain"]
-    return {Path(config.out).name: config for config in found}
+    return {config.out: config for config in found}
 
 
 def test_every_script_is_tested():
@@ -57,15 +57,38 @@ def test_settings_override_those_of_the_script(script, recorded):
         assert (config.seed, config.log.every) == (7, 3)
 
 
-@pytest.mark.parametrize("preset", ["quick", "small"])
-def test_the_claim_compares_equal_encoders_for_equal_hours(recorded, preset):
-    found = configs(recorded("claim.sh", *ARGUMENTS["claim.sh"], PRESET=preset))
-    electra, bert = found["electra"], found["bert"]
-    assert electra.train.optimizer == load_config(preset).train.optimizer
-    assert (electra.objective.name, bert.objective.name) == (load_config(preset).objective.name, "mlm")
-    assert electra.model == bert.model
-    assert electra.train == bert.train
-    assert electra.train.hours == 0.15
+def claim(recorded, model: str, budget: str) -> tuple[list, list[list[str]]]:
+    """Return the configs of the pre-training runs of a call, and its fine-tuning commands without the model's name."""
+    commands = recorded("claim.sh", model, budget, *ARGUMENTS["claim.sh"][2:])
+    tuned = [[word.replace(f"out/{model}-", "out/") for word in words] for words in commands if words[0] == "glue"]
+    return list(configs(commands).values()), tuned
+
+
+@pytest.mark.parametrize("budget", ["search", "0", "5", "20"])
+def test_the_claim_treats_both_models_the_same_except_for_objective_and_rate(recorded, budget):
+    (electra, electra_tuned), (bert, bert_tuned) = (claim(recorded, model, budget) for model in ("electra", "bert"))
+    differs = {"out": True, "objective": True, "train": {"learning_rate"}}
+    assert [each.model_dump(exclude=differs) for each in electra] == [each.model_dump(exclude=differs) for each in bert]
+    assert electra_tuned == bert_tuned
+    assert all(each.objective == load_config("quick").objective for each in electra)
+    assert all(each.objective.name == "mlm" for each in bert)
+
+
+def test_the_claim_searches_the_same_rates_for_both_and_trains_for_minutes(recorded):
+    (electra, _), (bert, _) = (claim(recorded, model, "search") for model in ("electra", "bert"))
+    rates = [each.train.learning_rate for each in electra]
+    assert rates == [each.train.learning_rate for each in bert]
+    assert len(set(rates)) == 3
+    for minutes in (5, 20):
+        ((config,), _) = claim(recorded, "electra", str(minutes))
+        assert config.train.hours == pytest.approx(minutes / 60, rel=1e-4)
+        assert config.train.learning_rate in rates
+
+
+def test_zero_minutes_score_the_untrained_network(recorded):
+    ((config,), (command,)) = claim(recorded, "electra", "0")
+    assert config.train.steps == 1
+    assert "start=untrained" in command
 
 
 def test_the_ablations_have_equal_steps_and_different_objectives(recorded):
