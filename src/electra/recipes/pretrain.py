@@ -36,7 +36,7 @@ from electra.objectives.samples import Sample, take_samples
 from electra.recipes.card import training_facts
 from electra.recipes.convert import write_model
 from electra.recipes.corpora import Corpora
-from electra.recipes.flops import count_flops
+from electra.recipes.flops import flops_per_token
 from electra.recipes.hardware import fitting, matrix_peak, record_environment
 from electra.recipes.plan import MOST_EPOCHS
 from electra.recipes.verdict import doctor
@@ -200,7 +200,7 @@ class Pretraining(Training):
             self.run.write_config(self.config)
             record_environment(self.run.folder, self.processes)
             if self.processes.device.type == "cuda":  # training does not wait: the imports alone take seconds
-                self.flops_per_token = ThreadPoolExecutor(1).submit(self._count_flops)
+                self.flops_per_token = ThreadPoolExecutor(1).submit(flops_per_token, self.config)
 
     def updates(self, step: int) -> Iterator[tuple[int, MicroBatches]]:
         train = self.config.train
@@ -288,11 +288,6 @@ class Pretraining(Training):
             flops = tokens_per_second * self.flops_per_token.result()
             found["peak_share"] = flops / self._peak / self.processes.world_size
         return found
-
-    def _count_flops(self) -> float:
-        """Return the FLOPs per token."""
-        length = self.config.train.length
-        return count_flops(self.config.model, self.config.objective, length).train / length
 
     @cached_property
     def _peak(self) -> float | None:
