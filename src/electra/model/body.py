@@ -6,6 +6,7 @@ number. A plain 0/1 attention mask is the case of one text per sequence; None le
 """
 
 import copy
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -14,6 +15,7 @@ from typing import Any, ClassVar, Literal, Self
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from electra.config.bodies import ModelConfig
 from electra.config.finetune import HeadKind
@@ -99,6 +101,7 @@ class Body(nn.Module, ABC):
     usual_head: ClassVar[HeadKind] = "huggingface"  # in fine-tuning
     special_ids: ClassVar[Mapping[str, str]] = {"pad_token_id": "pad_id"}  # in config.json, and the tokenizer's
     prefix: ClassVar[str]  # of the encoder's tensors in files with a head
+    before_blocks: ClassVar[tuple[str, ...]] = ("embeddings.",)  # how the parameters before the blocks begin
     embeddings_type: ClassVar[type[Embeddings]]
     config: ModelConfig
     embeddings: Embeddings
@@ -127,9 +130,17 @@ class Body(nn.Module, ABC):
     def matrices(self) -> Mapping[str, int]:
         """Name the parameters that Muon updates, and how many matrices are stacked in each."""
 
-    @abstractmethod
     def height(self, name: str) -> int:
         """Return the block that a parameter belongs to, from 1; 0 before the blocks, the last one after them."""
+        if in_block := re.match(r"layers\.(\d+)\.", name):
+            return int(in_block[1]) + 1
+        return 0 if name.startswith(self.before_blocks) else self.config.layers
+
+    def run_block(self, block: nn.Module, *inputs: Any) -> Tensor:
+        """Return what a block computes; with activation checkpointing, the backward pass computes it again."""
+        again = self.config.activation_checkpointing and self.training
+        output: Tensor = checkpoint(block, *inputs, use_reentrant=False) if again else block(*inputs)
+        return output
 
     @classmethod
     @abstractmethod

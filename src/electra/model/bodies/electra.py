@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F
 from pydantic import ValidationError
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from electra.config.bodies import ElectraModel, ModelConfig
 from electra.errors import CheckpointError
@@ -123,6 +122,7 @@ class ElectraBody(Body):
 
     family, model_types, prefix = "Electra", ("electra", "bert"), "electra."
     embeddings_type, usual_head = ElectraEmbeddings, "paper"
+    before_blocks = ("embeddings.", "project.")
     config: ElectraModel
 
     def __init__(
@@ -141,20 +141,12 @@ class ElectraBody(Body):
             return self._run_stack(hidden, attention)
         mask = self._mask(ids, attention)
         for layer in self.layers:
-            if self.config.activation_checkpointing and self.training:
-                hidden = checkpoint(layer, hidden, mask, use_reentrant=False)
-            else:
-                hidden = layer(hidden, mask)
+            hidden = self.run_block(layer, hidden, mask)
         return hidden
 
     def matrices(self) -> dict[str, int]:
         named = self.layers.named_parameters(prefix="layers")
         return {name: 3 if QUERY_KEY_VALUE in name else 1 for name, weight in named if weight.dim() == 2}
-
-    def height(self, name: str) -> int:
-        if in_layer := re.match(r"layers\.(\d+)\.", name):
-            return int(in_layer[1]) + 1
-        return 0 if name.startswith(("embeddings.", "project.")) else self.config.layers
 
     @classmethod
     def read_config(cls, described: Mapping[str, Any]) -> ElectraModel:

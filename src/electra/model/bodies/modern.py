@@ -15,7 +15,6 @@ import torch
 import torch.nn.functional as F
 from pydantic import ValidationError
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from electra.config.bodies import ModelConfig, ModernModel
 from electra.errors import CheckpointError
@@ -152,11 +151,7 @@ class ModernBody(Body):
             return self._run_stack(hidden, attention)
         views = {kind: self._view(ids, attention, kind) for kind in (True, False)}
         for layer in self.layers:
-            view = views[bool(layer.is_global)]
-            if self.config.activation_checkpointing and self.training:
-                hidden = checkpoint(layer, hidden, view, use_reentrant=False)
-            else:
-                hidden = layer(hidden, view)
+            hidden = self.run_block(layer, hidden, views[bool(layer.is_global)])
         return ops.norm(hidden, self.final_norm)
 
     def packs(self, dtype: torch.dtype, device: torch.device) -> bool:
@@ -167,11 +162,6 @@ class ModernBody(Body):
     def matrices(self) -> dict[str, int]:
         named = self.layers.named_parameters(prefix="layers")
         return {name: STACKED.get(name.split(".")[-2], 1) for name, weight in named if weight.dim() == 2}
-
-    def height(self, name: str) -> int:
-        if in_layer := re.match(r"layers\.(\d+)\.", name):
-            return int(in_layer[1]) + 1
-        return 0 if name.startswith("embeddings.") else self.config.layers
 
     @classmethod
     def read_config(cls, described: Mapping[str, Any]) -> ModernModel:
