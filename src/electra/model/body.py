@@ -10,21 +10,23 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import torch
 import torch.nn.functional as F
+from pydantic import ValidationError
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from electra.config.bodies import ModelConfig
 from electra.config.finetune import HeadKind
-from electra.errors import ConfigError
+from electra.errors import CheckpointError, ConfigError
 from electra.model.heads import Head, find_head
 from electra.model.initialize import cooccurrence_vectors, truncated_normal_
 
 Direction = Literal["both", "forward", "backward"]
 EMBEDDINGS = "embeddings"  # the attribute of a body that networks may share
+Shape = TypeVar("Shape", bound=ModelConfig)
 
 
 class Embeddings(nn.Module, ABC):
@@ -209,6 +211,23 @@ def with_modules(module: Any) -> Any:
     twin = copy.copy(module)
     twin._modules = dict(module._modules)
     return twin
+
+
+def check_settings(described: Mapping[str, Any], required: Mapping[str, Any]) -> None:
+    """Refuse a `config.json` with settings that a body does not have."""
+    for key, needed in required.items():
+        if described.get(key, needed) != needed:
+            raise CheckpointError(f"{key} = {described[key]!r} is not supported, only {needed!r}")
+
+
+def validated(kind: type[Shape], values: Mapping[str, Any], names: Mapping[str, str]) -> Shape:
+    """Return a shape, or raise an error that names the key of `config.json`: `names` maps our keys to those."""
+    try:
+        return kind.model_validate(values)
+    except ValidationError as problem:
+        error = problem.errors()[0]
+        where = ".".join(names[str(key)] for key in error["loc"])
+        raise CheckpointError(f"impossible model: {where} {error['msg']}") from None
 
 
 def check_shape(ours: ModelConfig, theirs: ModelConfig, name: str) -> None:

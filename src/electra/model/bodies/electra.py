@@ -9,13 +9,11 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from pydantic import ValidationError
 from torch import Tensor, nn
 
 from electra.config.bodies import ElectraModel, ModelConfig
-from electra.errors import CheckpointError
 from electra.model import kernels, ops
-from electra.model.body import Body, Direction, Embeddings, bounds_of
+from electra.model.body import Body, Direction, Embeddings, bounds_of, check_settings, validated
 from electra.model.initialize import glorot_linear, normal_linear
 
 CONFIG_KEYS = {  # our key: (theirs, their default for electra, their default for bert)
@@ -150,19 +148,12 @@ class ElectraBody(Body):
 
     @classmethod
     def read_config(cls, described: Mapping[str, Any]) -> ElectraModel:
-        for key, needed in REQUIRED.items():
-            if described.get(key, needed) != needed:
-                raise CheckpointError(f"{key} = {described[key]!r} is not supported, only {needed!r}")
+        check_settings(described, REQUIRED)
         default = 1 if described["model_type"] == "electra" else 2
         values = {ours: described.get(entry[0], entry[default]) for ours, entry in CONFIG_KEYS.items()}
         if default == 2:
             values["embedding_size"] = values["hidden_size"]
-        try:
-            return ElectraModel.model_validate(values)
-        except ValidationError as problem:
-            error = problem.errors()[0]
-            where = ".".join(CONFIG_KEYS[str(key)][0] for key in error["loc"])
-            raise CheckpointError(f"impossible model: {where} {error['msg']}") from None
+        return validated(ElectraModel, values, {ours: entry[0] for ours, entry in CONFIG_KEYS.items()})
 
     @classmethod
     def describe(cls, config: ElectraModel) -> dict[str, Any]:

@@ -13,13 +13,12 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from pydantic import ValidationError
 from torch import Tensor, nn
 
 from electra.config.bodies import ModelConfig, ModernModel
 from electra.errors import CheckpointError
 from electra.model import kernels, ops
-from electra.model.body import Body, Direction, Embeddings, bounds_of
+from electra.model.body import Body, Direction, Embeddings, bounds_of, check_settings, validated
 from electra.model.initialize import normal_linear
 
 CONFIG_KEYS = {  # our key: (theirs, their default)
@@ -165,19 +164,13 @@ class ModernBody(Body):
 
     @classmethod
     def read_config(cls, described: Mapping[str, Any]) -> ModernModel:
-        for key, needed in REQUIRED.items():
-            if described.get(key, needed) != needed:
-                raise CheckpointError(f"{key} = {described[key]!r} is not supported, only {needed!r}")
+        check_settings(described, REQUIRED)
         values = {ours: described.get(theirs, default) for ours, (theirs, default) in CONFIG_KEYS.items()}
         values |= _read_positions(described)
         pooling = described.get("classifier_pooling", "cls")
         values["pooling"] = {theirs: ours for ours, theirs in POOLINGS.items()}.get(pooling, pooling)
-        try:
-            config = ModernModel.model_validate(values)
-        except ValidationError as problem:
-            error = problem.errors()[0]
-            where = ".".join(CONFIG_KEYS.get(str(key), ("classifier_pooling",))[0] for key in error["loc"])
-            raise CheckpointError(f"impossible model: {where} {error['msg']}") from None
+        names = {ours: theirs for ours, (theirs, _) in CONFIG_KEYS.items()} | {"pooling": "classifier_pooling"}
+        config = validated(ModernModel, values, names)
         if "layer_types" in described and described["layer_types"] != _layer_types(config):
             raise CheckpointError("layer_types: only a global layer first and then every so many layers is supported")
         return config
