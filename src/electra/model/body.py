@@ -21,6 +21,7 @@ from torch.utils.checkpoint import checkpoint
 from electra.config.bodies import ModelConfig
 from electra.config.finetune import HeadKind
 from electra.errors import CheckpointError, ConfigError
+from electra.model import kernels
 from electra.model.heads import Head, find_head
 from electra.model.initialize import cooccurrence_vectors, truncated_normal_
 
@@ -119,6 +120,15 @@ class Body(nn.Module, ABC):
     @abstractmethod
     def forward(self, ids: Tensor, attention: Tensor | None = None, types: Tensor | None = None) -> Tensor:
         """Encode (B, L) ids as (B, L, H) hidden states."""
+
+    def fits_kernels(self, hidden: Tensor, widest: int, block: type[nn.Module]) -> bool:
+        """Return whether kernels can compute the blocks, all of a class, whose widest states have so many numbers."""
+        head_size = self.config.hidden_size // self.config.heads
+        power_of_two = 16 <= head_size <= kernels.WIDEST and head_size & (head_size - 1) == 0  # for the matrix units
+        indexed = hidden.shape[:2].numel() * widest < 2**31  # in 32 bits
+        usual = self.direction == "both" and not self.config.activation_checkpointing
+        usual = usual and all(type(layer) is block for layer in self.layers)  # not what a subclass computes
+        return usual and power_of_two and indexed
 
     def packs(self, dtype: torch.dtype, device: torch.device) -> bool:
         """Return whether texts packed into one row have the states of padded ones, and are computed faster."""

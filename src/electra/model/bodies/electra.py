@@ -178,13 +178,8 @@ class ElectraBody(Body):
 
     def _fits_stack(self, hidden: Tensor) -> bool:
         """True for the blocks and shapes that the fused stack is made for."""
-        config = self.config
-        head_size = config.hidden_size // config.heads
-        power_of_two = 16 <= head_size <= kernels.WIDEST and head_size & (head_size - 1) == 0  # for the matrix units
-        indexed = hidden.shape[:2].numel() * max(config.feed_forward_size, 3 * config.hidden_size) < 2**31  # in 32 bits
-        usual = self.direction == "both" and not config.activation_checkpointing
-        usual = usual and all(type(layer) is Layer for layer in self.layers)  # not what a subclass computes
-        return usual and power_of_two and indexed and hidden.size(1) <= kernels.LONGEST
+        widest = max(self.config.feed_forward_size, 3 * self.config.hidden_size)
+        return hidden.size(1) <= kernels.LONGEST and self.fits_kernels(hidden, widest, Layer)
 
     def _run_stack(self, hidden: Tensor, texts: Tensor | None) -> Tensor:
         from electra.model.bodies.electra_stack import Settings, run_blocks

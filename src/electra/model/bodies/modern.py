@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from electra.config.bodies import ModelConfig, ModernModel
 from electra.errors import CheckpointError
-from electra.model import kernels, ops
+from electra.model import ops
 from electra.model.body import Body, Direction, Embeddings, bounds_of, check_settings, validated
 from electra.model.initialize import normal_linear
 
@@ -193,13 +193,9 @@ class ModernBody(Body):
     def _fits_stack(self, hidden: Tensor) -> bool:
         """True for the blocks and shapes that the fused stack is made for: it has no dropout."""
         config = self.config
-        head_size = config.hidden_size // config.heads
-        power_of_two = 16 <= head_size <= kernels.WIDEST and head_size & (head_size - 1) == 0  # for the matrix units
         widest = max(2 * config.feed_forward_size, 3 * config.hidden_size)
-        indexed = hidden.shape[:2].numel() * widest < 2**31  # in 32 bits
         drops = self.training and (config.dropout or config.attention_dropout)
-        usual = self.direction == "both" and not config.activation_checkpointing and not drops
-        return usual and power_of_two and indexed and all(type(layer) is Layer for layer in self.layers)
+        return not drops and self.fits_kernels(hidden, widest, Layer)
 
     def _run_stack(self, hidden: Tensor, texts: Tensor | None) -> Tensor:
         from electra.model.bodies.modern_stack import Places, Settings, run_blocks
