@@ -44,7 +44,7 @@ from electra.training.checkpoint import make_checkpoints
 from electra.training.loop import Every, Training, train
 from electra.training.processes import Processes, joined
 from electra.training.progress import watched
-from electra.training.run import Listener, Record, Run, check_place, read_records
+from electra.training.run import Listener, Record, Run, check_place, read_records, tell
 from electra.training.schedule import length_at, micro_batches, micro_batches_before, total_steps
 from electra.training.trackers import trackers
 from electra.training.update import MicroBatches, Network
@@ -166,8 +166,7 @@ class Pretraining(Training):
             train(self, self.config.train, self.run, self.checkpoints, self.processes)
 
     def _announce(self, what: str) -> None:
-        for listener in self.listeners if self.processes.first else ():
-            listener({"step": 0, "detected": what})
+        tell(self.listeners if self.processes.first else (), {"step": 0, "detected": what})
 
     def _objective(self) -> Objective:
         """Build the objective; a new run starts from the stage before, from `init` or from random weights."""
