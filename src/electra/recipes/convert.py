@@ -95,10 +95,11 @@ def write_start(model: Pretrained, out: str | Path, task: Mapping[str, Any] | No
 @contextmanager
 def _new_folder(out: str | Path, seal: str) -> Iterator[Path]:
     """Create a folder that must not exist, except in object storage without the file that is uploaded last."""
-    with working_copy(out):
-        place = local_path(out)
-        with atomic_folder(place, overwrite=is_remote(out) and not (place / seal).is_file()) as folder:
-            yield folder
+    with (
+        working_copy(out) as place,
+        atomic_folder(place, overwrite=is_remote(out) and not (place / seal).is_file()) as folder,
+    ):
+        yield folder
 
 
 def write_model(

@@ -15,7 +15,7 @@ from electra.config.load import load_finetune_config
 from electra.data.checksums import is_intact
 from electra.data.files import atomic_folder, read_table, write_json, write_sealed
 from electra.data.mix import mix
-from electra.data.storage import inside, local_path, upload, working_copy
+from electra.data.storage import inside, upload, working_copy
 from electra.errors import CheckpointError, ConfigError
 from electra.model.networks import TaskNetwork
 from electra.model.precision import as_used, computing_type
@@ -83,8 +83,8 @@ def finetune(config: FinetuneConfig, listeners: Sequence[Listener] | None = None
             tell(listeners, {"detected": said})
         work = _sweep if config.learning_rates else _tune
         alone = Processes(0, 1, processes.device)  # without a group
-        with working_copy(config.out):
-            return work(tuning, local_path(config.out), alone, listeners)
+        with working_copy(config.out) as folder:
+            return work(tuning, folder, alone, listeners)
 
 
 def _tune(tuning: Tuning, folder: Path, processes: Processes, listeners: Sequence[Listener]) -> Results:

@@ -115,8 +115,7 @@ def glue(
     else:
         several = list(_one_by_one(found, listeners))
     scores = [_score(results, plan.width) for results in several]
-    with working_copy(out):
-        folder = local_path(out)
+    with working_copy(out) as folder:
         suite = Suite(str(model), scores, plan.skipped, _submit(folder, [score.task for score in scores]))
         write_json(folder / SCORES, asdict(suite))
         return suite

@@ -66,12 +66,12 @@ def pretrain(config: PretrainConfig, listeners: Sequence[Listener] | None = None
     with (
         joined(config.device) as processes,
         watched(listeners) as listeners,
-        working_copy(config.out, pulls=processes.first_here, pushes=processes.first),
+        working_copy(config.out, pulls=processes.first_here, pushes=processes.first) as folder,
     ):
         check_division(config, processes)
         processes.wait()  # until every machine has the files of the run
         _pretrain(config, processes, listeners)
-    return local_path(config.out)
+    return folder
 
 
 def _pretrain(config: PretrainConfig, processes: Processes, listeners: Sequence[Listener]) -> None:

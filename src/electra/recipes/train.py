@@ -65,12 +65,11 @@ def train(
             "electra corpus and start torchrun -m electra pretrain"
         )
     names = names_of(sources)
-    folder = local_path(out)
     asked: dict[str, Any] = {"overrides": overrides, "heldout": heldout, "lowercase": lowercase, "invalid": invalid}
     asked |= {"init": None if init is None else str(init), "new_vocabulary": new_vocabulary}
     reading = Reading(invalid=invalid)
     pairs = replaced_pairs(names_of(old_text), reading) if old_text else []
-    with watched(listeners) as heard, working_copy(out):
+    with watched(listeners) as heard, working_copy(out) as folder:
         say = say or (lambda line: tell(heard, {"step": 0, "detected": line}))
         if init is not None:
             say(f"reading {init}, and measuring how fast this machine trains it")
