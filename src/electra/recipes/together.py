@@ -82,7 +82,7 @@ def finetune_in_cluster(
     """
     done: list[Results | ElectraError] = []
     with connected(address) as cluster:
-        for name, outcome in cluster.in_order(partial(_outcome, preset=preset, tasks=tasks), tasks, on_gpus=True):
+        for name, outcome in cluster.in_order(partial(_outcome, preset=preset, tasks=tasks), tasks):
             done.append(outcome)
             said = f"{name}: {outcome}" if isinstance(outcome, ElectraError) else describe(outcome)
             tell(listeners, {"warning" if isinstance(outcome, ElectraError) else "detected": said})
