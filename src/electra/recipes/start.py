@@ -18,6 +18,7 @@ from electra.data.settings import Reading
 from electra.errors import DataError
 from electra.model.networks import MaskedLM, TokenScorer
 from electra.model.pretrained import Pretrained, find_folder, load, sentence_head
+from electra.model.sentences import unit_vectors
 from electra.recipes.convert import config_of
 
 RATE_SHARE = 0.2  # of the learning rate from random weights, so that less is forgotten
@@ -113,7 +114,6 @@ def _agreement(before: Pretrained, after: Pretrained, texts: Sequence[str]) -> f
     """Return the correlation of the cosine similarities of all pairs of texts between two models."""
     similarities = []
     for model in (before, after):
-        vectors = np.asarray(model.encode(texts))
-        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True).clip(1e-12)
-        similarities.append((vectors @ vectors.T)[np.triu_indices(len(texts), 1)])
+        units = unit_vectors(np.asarray(model.encode(texts)))
+        similarities.append((units @ units.T)[np.triu_indices(len(texts), 1)])
     return float(np.corrcoef(similarities)[0, 1])
