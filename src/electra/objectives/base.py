@@ -53,7 +53,7 @@ class Term:
     total: Tensor  # summed over the tokens that count
     count: Tensor  # how many they are
 
-    def times(self, weight: float) -> "Term":
+    def weighted(self, weight: float) -> "Term":
         """Return the term with another weight."""
         return Term(weight, self.total, self.count)
 

@@ -60,5 +60,5 @@ class CorruptingObjective(TwoNetworks):
             proposed = ops.sample(logits, uniform, self.config.temperature, forbidden)
             ids = put_back(batch.ids, masked.positions, proposed, masked.weights)
             predictions = replace(predictions, sampled=proposed == masked.originals)
-        loss = loss.times(self.config.generator_weight)
+        loss = loss.weighted(self.config.generator_weight)
         return Corrupted(ids, masked, hidden, logits, proposed, forbidden, loss, predictions)
