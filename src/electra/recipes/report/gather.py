@@ -184,8 +184,8 @@ def _median(records: Sequence[Record], name: str) -> float | None:
 
 def _curves(records: Sequence[Record], points: int) -> dict[str, list[float | None]]:
     """Return positions and metrics as columns of at most `points` rows; all but the last row average neighbors."""
-    names = [name for name in dict.fromkeys(key for record in records for key in record) if name in POSITION]
-    names += [name for name in dict.fromkeys(key for record in records for key in record) if name not in NO_METRICS]
+    keys = dict.fromkeys(key for record in records for key in record)
+    names = [*(key for key in keys if key in POSITION), *(key for key in keys if key not in NO_METRICS)]
     before, last = records[:-1], records[-1:]
     size = max(1, -(-len(before) // (points - 1)))
     groups = [*(before[start : start + size] for start in range(0, len(before), size)), *([last] if last else [])]
