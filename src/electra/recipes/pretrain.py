@@ -239,12 +239,8 @@ class Pretraining(Training):
         objective: Any = self.module.eval()
         steps: list[Step] = []
         shares: list[Tensor] = []
-        parts, rank, ranks = (
-            self.config.train.batch_size // self._heldout_rows,
-            self.processes.rank,
-            self.processes.world_size,
-        )
-        for micro in range(rank, self.config.evaluate.batches * parts, ranks):
+        parts = self.config.train.batch_size // self._heldout_rows  # of a batch
+        for micro in range(self.processes.rank, self.config.evaluate.batches * parts, self.processes.world_size):
             batch = self.heldout.batch(micro)
             number, part = divmod(micro, parts)
             draws = draw(FIXED, number, *batch.ids.shape, part=part, parts=parts, device=batch.ids.device)
@@ -255,7 +251,7 @@ class Pretraining(Training):
             shares.append(objective.share(batch, draws))
         self.module.train()
         found = self.processes.gathered((tuple(steps), [share.item() for share in shares]))
-        ordered = ([each for turn in zip(*parts, strict=True) for each in turn] for parts in zip(*found, strict=True))
+        ordered = ([each for turn in zip(*ranks, strict=True) for each in turn] for ranks in zip(*found, strict=True))
         return self.processes.shared(summarize(*ordered) if found else {})
 
     def _heldout(self) -> Loader | None:
