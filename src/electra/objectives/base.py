@@ -110,7 +110,7 @@ class Objective(nn.Module):
 
     @classmethod
     @abstractmethod
-    def build(cls, config: Any, model: ModelConfig, tokenizer: Tokenizer, counts: Tensor | None = None) -> Self:
+    def build(cls, config: Any, model: ModelConfig, tokenizer: Tokenizer, counts: Tensor | None) -> Self:
         """Build the objective with fresh networks; the unigram generator needs the `counts` (V,) of the tokens."""
 
     @abstractmethod

@@ -24,7 +24,7 @@ class TwoNetworks(Objective):
     generator: GeneratorNetwork
 
     @classmethod
-    def build(cls, config: Any, model: ModelConfig, tokenizer: Tokenizer, counts: Tensor | None = None) -> Self:
+    def build(cls, config: Any, model: ModelConfig, tokenizer: Tokenizer, counts: Tensor | None) -> Self:
         encoder, generator = build_networks(model, config.generator, counts)
         return cls(config, tokenizer, generator, cls.main(encoder))
 

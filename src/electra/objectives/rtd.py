@@ -23,7 +23,7 @@ class ReplacedTokenDetection(CorruptingObjective, kind="electra"):
     network: Discriminator
 
     @classmethod
-    def build(cls, config: Detecting, model: ModelConfig, tokenizer: Tokenizer, counts: Tensor | None = None) -> Self:
+    def build(cls, config: Detecting, model: ModelConfig, tokenizer: Tokenizer, counts: Tensor | None) -> Self:
         objective = super().build(config, model, tokenizer, counts)
         objective.network.expect(config.first_chance)
         return objective

@@ -56,7 +56,7 @@ def find_start(source: str, *, new_vocabulary: bool) -> Start:
     return Start(source, config.model_copy(update={"train": train}), lacks, new_vocabulary)
 
 
-def replaced_pairs(names: Sequence[str], reading: Reading | None = None) -> Pairs:
+def replaced_pairs(names: Sequence[str], reading: Reading) -> Pairs:
     """Return sentences of a text, each with a copy in which one word is replaced by another of the text."""
     chance = random.Random(0)
     sentences = list(_sentences(names, reading))
@@ -92,7 +92,7 @@ def compare(start: str | Path, run: Path, names: Sequence[str], old: Pairs, read
     write_json(run / COMPARISON, found)
 
 
-def _sentences(names: Sequence[str], reading: Reading | None) -> Iterator[str]:
+def _sentences(names: Sequence[str], reading: Reading) -> Iterator[str]:
     """Yield the first sentences of a text that are neither short nor long, each once."""
     lines = (line for passage in read_documents(names, reading) for line in passage.text.split("\n"))
     every = dict.fromkeys(" ".join(s.split()) for line in islice(lines, 100 * SENTENCES) for s in split_sentences(line))

@@ -176,8 +176,8 @@ def planned(
     heldout: float,
     lowercase: bool,
     invalid: Invalid,
-    init: str | None = None,
-    new_vocabulary: bool = False,
+    init: str | None,
+    new_vocabulary: bool,
 ) -> tuple[Plan, bool]:
     """Return the plan for a text and whether it was made by an earlier call; raise if it cannot be trained."""
     check_place(out)
