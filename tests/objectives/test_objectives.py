@@ -64,7 +64,7 @@ def test_parts_of_a_batch_count_by_their_tokens(make_objective, make_batch, name
 
 def test_a_loss_is_the_weighted_sum_of_the_means_of_its_terms():
     values, weights = torch.tensor([[1.0, 5, 9]]), torch.tensor([[1.0, 1, 0]])
-    terms = weighted_sum(values, weights, 2.0), weighted_sum(values, weights).times(10.0)
+    terms = weighted_sum(values, weights, 2.0), weighted_sum(values, weights).weighted(10.0)
     assert [(term.weight, term.total.item()) for term in terms] == [(2.0, 6.0), (10.0, 6.0)]
     more = Term(1.0, torch.tensor(8.0), torch.tensor(4.0))
     assert Step((*terms, more), values).loss.item() == pytest.approx(2 * 3 + 10 * 3 + 2)

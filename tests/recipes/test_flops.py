@@ -7,9 +7,9 @@ import torch
 
 from electra.config.load import load_config, preset_names
 from electra.errors import ConfigError
-from electra.model.flops import published_totals
 from electra.objectives.build import build_objective
 from electra.recipes.flops import count_flops, count_parameters, flops
+from electra.recipes.paper_flops import published_totals
 from electra.recipes.speed import TOKENIZER
 
 TWO_STAGE = "algorithm=two_stage generator.width=1.0 generator.sharing=none"

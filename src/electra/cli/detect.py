@@ -9,6 +9,7 @@ from electra.cli.colours import shade, shows_colours
 from electra.cli.options import AnyModel, Json
 from electra.data.files import exists, to_json
 from electra.data.reading.hub import EMBEDDED
+from electra.errors import DataError
 
 EXAMPLES = ('electra detect "I think that you are write."', "electra detect runs/small --json < letter.txt")
 
@@ -24,7 +25,6 @@ def detect(
     otherwise it names a model. Typed at a terminal, a single word without a slash is text too.
     """
     from electra.data.reading.decode import refuse_binary
-    from electra.errors import DataError
     from electra.model.pretrained import load
 
     if text is None and model != EMBEDDED and _is_text(model):

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from typer import Option, echo
 
 from electra.cli.options import Json, TunedModel, TuningOverrides
-from electra.data.files import to_json
+from electra.data.files import atomic_folder, to_json
 
 EXAMPLES = (
     "electra evaluate runs/mnli task=ax data=glue --split test --out predictions",
@@ -30,7 +30,6 @@ def evaluate(
 
     Minimal pairs (task=blimp data=DIR) need no fine-tuning: how often is the acceptable sentence preferred?
     """
-    from electra.data.files import atomic_folder
     from electra.recipes.evaluate import evaluate as score
     from electra.recipes.results import percent
 

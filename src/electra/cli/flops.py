@@ -21,7 +21,7 @@ def flops(
     if table == (preset is not None):
         raise BadParameter("give either a preset or config file, or --table")
     if preset is None:
-        from electra.model.flops import PAPER_DEFECTS, published_totals
+        from electra.recipes.paper_flops import PAPER_DEFECTS, published_totals
 
         totals = published_totals()
         lines = [f"{name:<14} {total:.6e}" for name, total in totals.items()]

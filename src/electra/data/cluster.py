@@ -57,12 +57,10 @@ class Cluster:
         except self.ray.exceptions.RayError as problem:
             raise ClusterError(f"the cluster lost a call {RETRIES} times: {_last_line(problem)}") from None
 
-    def in_order(
-        self, step: Callable[[Item], Result], items: Iterable[Item], *, on_gpus: bool = False
-    ) -> Iterator[tuple[Item, Result]]:
-        """Call `step` with each item somewhere in the cluster, and yield items and results in order."""
-        most = 2 * (self.gpus if on_gpus and self.gpus else self.cores)  # keeps all busy
-        for item, answer in ahead(items, self.starter(step, on_gpus=on_gpus), most):
+    def in_order(self, step: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[tuple[Item, Result]]:
+        """Call `step` with each item in the cluster, on a GPU if it has any, and yield items and results in order."""
+        most = 2 * (self.gpus or self.cores)  # keeps all busy
+        for item, answer in ahead(items, self.starter(step, on_gpus=True), most):
             yield item, self.result(answer)
 
     def streams(

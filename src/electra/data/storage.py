@@ -107,15 +107,15 @@ def fetch(address: str, names: Iterable[str], folder: Path) -> None:
 
 
 @contextmanager
-def working_copy(out: str | Path, *, pulls: bool = True, pushes: bool = True) -> Iterator[None]:
-    """Keep `local_path(out)` equal to the folder that `out` names in object storage; do nothing for a local name.
+def working_copy(out: str | Path, *, pulls: bool = True, pushes: bool = True) -> Iterator[Path]:
+    """Yield `local_path(out)`, and keep it equal to the folder that `out` names if that is in object storage.
 
     The storage is what counts: what a killed process had not uploaded is dropped. `pulls`: for one process of each
     machine; `pushes`: for the one that writes. `upload` uploads finished parts, the end of the block the rest.
     """
     folder = local_path(out)
     if not is_remote(out) or not pulls or any(folder.is_relative_to(used) for used in _working):
-        yield
+        yield folder
         return
     copy = _working[folder] = _WorkingCopy(str(out).rstrip("/"), folder, pushes)
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -124,7 +124,7 @@ def working_copy(out: str | Path, *, pulls: bool = True, pushes: bool = True) ->
         with locked(copy.lock, refusal):
             copy.pull()
             try:
-                yield
+                yield folder
             except Stopped:
                 copy.push()
                 raise

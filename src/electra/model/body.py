@@ -6,23 +6,28 @@ number. A plain 0/1 attention mask is the case of one text per sequence; None le
 """
 
 import copy
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import torch
 import torch.nn.functional as F
+from pydantic import ValidationError
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from electra.config.bodies import ModelConfig
 from electra.config.finetune import HeadKind
-from electra.errors import ConfigError
+from electra.errors import CheckpointError, ConfigError
+from electra.model import kernels
 from electra.model.heads import Head, find_head
 from electra.model.initialize import cooccurrence_vectors, truncated_normal_
 
 Direction = Literal["both", "forward", "backward"]
 EMBEDDINGS = "embeddings"  # the attribute of a body that networks may share
+Shape = TypeVar("Shape", bound=ModelConfig)
 
 
 class Embeddings(nn.Module, ABC):
@@ -99,6 +104,7 @@ class Body(nn.Module, ABC):
     usual_head: ClassVar[HeadKind] = "huggingface"  # in fine-tuning
     special_ids: ClassVar[Mapping[str, str]] = {"pad_token_id": "pad_id"}  # in config.json, and the tokenizer's
     prefix: ClassVar[str]  # of the encoder's tensors in files with a head
+    before_blocks: ClassVar[tuple[str, ...]] = ("embeddings.",)  # how the parameters before the blocks begin
     embeddings_type: ClassVar[type[Embeddings]]
     config: ModelConfig
     embeddings: Embeddings
@@ -115,6 +121,15 @@ class Body(nn.Module, ABC):
     def forward(self, ids: Tensor, attention: Tensor | None = None, types: Tensor | None = None) -> Tensor:
         """Encode (B, L) ids as (B, L, H) hidden states."""
 
+    def fits_kernels(self, hidden: Tensor, widest: int, block: type[nn.Module]) -> bool:
+        """Return whether kernels can compute the blocks, all of a class, whose widest states have so many numbers."""
+        head_size = self.config.hidden_size // self.config.heads
+        power_of_two = 16 <= head_size <= kernels.WIDEST and head_size & (head_size - 1) == 0  # for the matrix units
+        indexed = hidden.shape[:2].numel() * widest < 2**31  # in 32 bits
+        usual = self.direction == "both" and not self.config.activation_checkpointing
+        usual = usual and all(type(layer) is block for layer in self.layers)  # not what a subclass computes
+        return usual and power_of_two and indexed
+
     def packs(self, dtype: torch.dtype, device: torch.device) -> bool:
         """Return whether texts packed into one row have the states of padded ones, and are computed faster."""
         return False
@@ -127,9 +142,17 @@ class Body(nn.Module, ABC):
     def matrices(self) -> Mapping[str, int]:
         """Name the parameters that Muon updates, and how many matrices are stacked in each."""
 
-    @abstractmethod
     def height(self, name: str) -> int:
         """Return the block that a parameter belongs to, from 1; 0 before the blocks, the last one after them."""
+        if in_block := re.match(r"layers\.(\d+)\.", name):
+            return int(in_block[1]) + 1
+        return 0 if name.startswith(self.before_blocks) else self.config.layers
+
+    def run_block(self, block: nn.Module, *inputs: Any) -> Tensor:
+        """Return what a block computes; with activation checkpointing, the backward pass computes it again."""
+        again = self.config.activation_checkpointing and self.training
+        output: Tensor = checkpoint(block, *inputs, use_reentrant=False) if again else block(*inputs)
+        return output
 
     @classmethod
     @abstractmethod
@@ -198,6 +221,23 @@ def with_modules(module: Any) -> Any:
     twin = copy.copy(module)
     twin._modules = dict(module._modules)
     return twin
+
+
+def check_settings(described: Mapping[str, Any], required: Mapping[str, Any]) -> None:
+    """Refuse a `config.json` with settings that a body does not have."""
+    for key, needed in required.items():
+        if described.get(key, needed) != needed:
+            raise CheckpointError(f"{key} = {described[key]!r} is not supported, only {needed!r}")
+
+
+def validated(kind: type[Shape], values: Mapping[str, Any], names: Mapping[str, str]) -> Shape:
+    """Return a shape, or raise an error that names the key of `config.json`: `names` maps our keys to those."""
+    try:
+        return kind.model_validate(values)
+    except ValidationError as problem:
+        error = problem.errors()[0]
+        where = ".".join(names[str(key)] for key in error["loc"])
+        raise CheckpointError(f"impossible model: {where} {error['msg']}") from None
 
 
 def check_shape(ours: ModelConfig, theirs: ModelConfig, name: str) -> None:

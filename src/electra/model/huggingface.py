@@ -91,7 +91,7 @@ def write_network(
     write_tensors({name: tensor.to(dtype) for name, tensor in _file_tensors(network)}, folder / SAFE)
 
 
-def write_onnx(network: AnyNetwork, folder: Path, tokenizer: Tokenizer, int8: bool = False) -> float:
+def write_onnx(network: AnyNetwork, folder: Path, tokenizer: Tokenizer, int8: bool) -> float:
     """Write `config.json`, a graph and the tokenizer so that classes of `optimum` load them, and our head besides.
 
     Returns by how much an output of onnxruntime differs from PyTorch's.

@@ -66,7 +66,7 @@ class Graph(nn.Module):
 
 
 @torch.no_grad()
-def write_graph(network: Network | Body, path: Path, int8: bool = False) -> float:
+def write_graph(network: Network | Body, path: Path, int8: bool) -> float:
     """Write a network as an ONNX file, compare it with the network, and return the largest difference of an output.
 
     With `int8` the matrices of the encoder become 8-bit integers, a scale for each column; the head stays float32.

@@ -22,7 +22,7 @@ from electra.model.networks import Discriminator, MaskedLM, TaskNetwork, TokenSc
 from electra.model.onnx import GRAPH
 from electra.model.precision import as_used, computing_type, device_of, find_device
 from electra.model.sentences import FILES as SENTENCE_FILES
-from electra.model.sentences import SentenceHead
+from electra.model.sentences import SentenceHead, unit_vectors
 from electra.model.tensors import has_tensors
 from electra.model.windows import WindowBatch, batches
 
@@ -209,7 +209,7 @@ class Pretrained:
         else:
             counts = np.array([[len(window) + 2] for window in windows], np.float32)
             vectors = np.add.reduceat(np.stack(found), firsts) / np.add.reduceat(counts, firsts)
-        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(1e-12) if normalize else vectors
+        return unit_vectors(vectors) if normalize else vectors
 
     def _pieces(self, texts: Iterable[str]) -> list[Encoding]:
         """Split texts into pieces, and warn of those that the vocabulary is not made for."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Self, TypeVar
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from pydantic import BaseModel, PositiveInt, RootModel, ValidationError
@@ -174,6 +175,12 @@ vectors = model.encode(["the chef ate the meal", "a cook had dinner"])"""
             default_prompt=usage.default_prompt_name,
             similarity=usage.similarity_fn_name,
         )
+
+
+def unit_vectors(vectors: np.ndarray) -> np.ndarray:
+    """Return vectors (B, H) of length 1, whose products are cosines."""
+    units: np.ndarray = vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(1e-12)
+    return units
 
 
 def _read(path: Path, layout: type[Layout]) -> Layout:

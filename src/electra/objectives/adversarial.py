@@ -37,5 +37,5 @@ class AdversarialRTD(ReplacedTokenDetection, kind="adversarial"):
         # Cross-entropy between sigmoid(w · h_G + bias) and the probability whose -log is the reward.
         fit = F.binary_cross_entropy_with_logits(baseline, (-reward).exp(), reduction="none")
         baseline_loss = weighted_sum(fit, masked.weights, weight)
-        terms = policy_loss, baseline_loss, discriminator_loss.times(self.config.discriminator_weight)
+        terms = policy_loss, baseline_loss, discriminator_loss.weighted(self.config.discriminator_weight)
         return Step(terms, corrupted.ids, corrupted.generator, verdicts=verdicts)

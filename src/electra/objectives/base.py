@@ -53,7 +53,7 @@ class Term:
     total: Tensor  # summed over the tokens that count
     count: Tensor  # how many they are
 
-    def times(self, weight: float) -> "Term":
+    def weighted(self, weight: float) -> "Term":
         """Return the term with another weight."""
         return Term(weight, self.total, self.count)
 
@@ -110,7 +110,7 @@ class Objective(nn.Module):
 
     @classmethod
     @abstractmethod
-    def build(cls, config: Any, model: ModelConfig, tokenizer: Tokenizer, counts: Tensor | None = None) -> Self:
+    def build(cls, config: Any, model: ModelConfig, tokenizer: Tokenizer, counts: Tensor | None) -> Self:
         """Build the objective with fresh networks; the unigram generator needs the `counts` (V,) of the tokens."""
 
     @abstractmethod

@@ -40,6 +40,6 @@ class CorrectiveDetection(ReplacedTokenDetection, kind="corrective"):
         discriminator_loss, verdicts = detect(scores, replaced, self.counted(batch, corrupted))  # L_Disc
         logits = self.corrector(at_positions(hidden, masked.positions), self.network.vocabulary)  # (B, N, V)
         correction_loss, corrections = predict(logits, masked)  # L_Corr
-        detection = discriminator_loss.times(self.config.discriminator_weight)
-        terms = corrupted.loss, detection, correction_loss.times(self.config.correction_weight)
+        detection = discriminator_loss.weighted(self.config.discriminator_weight)
+        terms = corrupted.loss, detection, correction_loss.weighted(self.config.correction_weight)
         return Step(terms, corrupted.ids, corrupted.generator, main=corrections, verdicts=verdicts)

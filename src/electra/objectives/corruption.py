@@ -24,7 +24,7 @@ class TwoNetworks(Objective):
     generator: GeneratorNetwork
 
     @classmethod
-    def build(cls, config: Any, model: ModelConfig, tokenizer: Tokenizer, counts: Tensor | None = None) -> Self:
+    def build(cls, config: Any, model: ModelConfig, tokenizer: Tokenizer, counts: Tensor | None) -> Self:
         encoder, generator = build_networks(model, config.generator, counts)
         return cls(config, tokenizer, generator, cls.main(encoder))
 
@@ -60,5 +60,5 @@ class CorruptingObjective(TwoNetworks):
             proposed = ops.sample(logits, uniform, self.config.temperature, forbidden)
             ids = put_back(batch.ids, masked.positions, proposed, masked.weights)
             predictions = replace(predictions, sampled=proposed == masked.originals)
-        loss = loss.times(self.config.generator_weight)
+        loss = loss.weighted(self.config.generator_weight)
         return Corrupted(ids, masked, hidden, logits, proposed, forbidden, loss, predictions)

@@ -48,5 +48,5 @@ class Electric(TwoNetworks, kind="electric"):
         discriminator_loss, verdicts = detect(scores, noise, counted)
         best = logits.detach().argmax(-1)
         cloze = Predictions(nll.detach(), best, best == batch.ids, everywhere(batch), counted)
-        terms = generator_loss, discriminator_loss.times(self.config.discriminator_weight)
+        terms = generator_loss, discriminator_loss.weighted(self.config.discriminator_weight)
         return Step(terms, noisy, cloze, verdicts=verdicts)

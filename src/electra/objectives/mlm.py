@@ -19,7 +19,7 @@ class MaskedLanguageModelling(Objective, kind="mlm"):
     network: MaskedLM
 
     @classmethod
-    def build(cls, config: Any, model: ModelConfig, tokenizer: Tokenizer, counts: Tensor | None = None) -> Self:
+    def build(cls, config: Any, model: ModelConfig, tokenizer: Tokenizer, counts: Tensor | None) -> Self:
         return cls(config, tokenizer, None, MaskedLM(build_body(model)))
 
     def forward(self, batch: Batch[Tensor], draws: Draws) -> Step:

@@ -23,7 +23,7 @@ class ReplacedTokenDetection(CorruptingObjective, kind="electra"):
     network: Discriminator
 
     @classmethod
-    def build(cls, config: Detecting, model: ModelConfig, tokenizer: Tokenizer, counts: Tensor | None = None) -> Self:
+    def build(cls, config: Detecting, model: ModelConfig, tokenizer: Tokenizer, counts: Tensor | None) -> Self:
         objective = super().build(config, model, tokenizer, counts)
         objective.network.expect(config.first_chance)
         return objective
@@ -33,7 +33,7 @@ class ReplacedTokenDetection(CorruptingObjective, kind="electra"):
         replaced = corrupted.ids != batch.ids  # a lucky guess counts as original
         scores = self.network(corrupted.ids, batch.attention, batch.types).scores  # (B, L)
         discriminator_loss, verdicts = detect(scores, replaced, self.counted(batch, corrupted))  # L_Disc
-        terms = corrupted.loss, discriminator_loss.times(self.config.discriminator_weight)
+        terms = corrupted.loss, discriminator_loss.weighted(self.config.discriminator_weight)
         return Step(terms, corrupted.ids, corrupted.generator, verdicts=verdicts)
 
     def counted(self, batch: Batch[Tensor], corrupted: Corrupted) -> Tensor:

@@ -26,7 +26,7 @@ class TwoStageRTD(ReplacedTokenDetection, kind="two_stage"):
         self.generator.requires_grad_(False)
 
     @classmethod
-    def build(cls, config: Any, model: ModelConfig, tokenizer: Tokenizer, counts: Tensor | None = None) -> Self:
+    def build(cls, config: Any, model: ModelConfig, tokenizer: Tokenizer, counts: Tensor | None) -> Self:
         generator, network = MaskedLM(build_body(model)), Discriminator(build_body(model))
         network.expect(config.first_chance)
         return cls(config, tokenizer, generator, network)

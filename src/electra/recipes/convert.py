@@ -28,6 +28,7 @@ from electra.model.huggingface import (
     write_onnx,
 )
 from electra.model.networks import MaskedLM, TaskNetwork
+from electra.model.precision import device_of
 from electra.model.pretrained import GENERATOR, TASK, Pretrained, find_folder, load
 from electra.model.task_model import TaskModel, read_task, write_task_model
 from electra.recipes.card import model_card, onnx_card, training_facts
@@ -95,10 +96,11 @@ def write_start(model: Pretrained, out: str | Path, task: Mapping[str, Any] | No
 @contextmanager
 def _new_folder(out: str | Path, seal: str) -> Iterator[Path]:
     """Create a folder that must not exist, except in object storage without the file that is uploaded last."""
-    with working_copy(out):
-        place = local_path(out)
-        with atomic_folder(place, overwrite=is_remote(out) and not (place / seal).is_file()) as folder:
-            yield folder
+    with (
+        working_copy(out) as place,
+        atomic_folder(place, overwrite=is_remote(out) and not (place / seal).is_file()) as folder,
+    ):
+        yield folder
 
 
 def write_model(
@@ -202,7 +204,7 @@ def _describe_generator(shape: ModelConfig, model: Pretrained) -> MaskedLMGenera
 @torch.inference_mode()
 def _check(network: AnyNetwork, folder: Path) -> None:
     """Read a folder back and compare: all hidden states, and all weights of the head."""
-    device = next(network.parameters()).device
+    device = device_of(network)
     reread = read_network(folder).to(device)
     config = encoder_of(reread).config
     length = min(config.max_length, 64)

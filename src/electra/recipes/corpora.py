@@ -14,6 +14,7 @@ from electra.config.load import gather, load_config, validate
 from electra.config.schema import PretrainConfig
 from electra.data.corpus.shards import Corpus, Ids, open_corpus
 from electra.data.corpus.verify import check_corpus
+from electra.data.reading.sources import names_of
 from electra.data.storage import local_path
 from electra.data.tokens.tokenizer import load_tokenizer
 from electra.errors import ConfigError
@@ -32,7 +33,7 @@ class Corpora(list[Corpus]):
 
     def __init__(self, config: PretrainConfig) -> None:
         assert config.data is not None
-        super().__init__(open_corpus(path) for path in ([config.data] if isinstance(config.data, str) else config.data))
+        super().__init__(map(open_corpus, names_of(config.data)))
         self.weights = config.data_weights
         self.tokenizer = load_tokenizer(self[0].path / "tokenizer")
 

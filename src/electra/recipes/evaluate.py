@@ -110,7 +110,7 @@ def predict(
     blocks = iter(lambda: list(islice(examples, BLOCK)), [])
     with connected(cluster) if cluster else nullcontext() as nodes:
         there = _Predictor(absolute(run), predictor.overrides)  # without the model, which every node loads itself
-        answers = nodes.in_order(there, blocks, on_gpus=True) if nodes else ((None, predictor(b)) for b in blocks)
+        answers = nodes.in_order(there, blocks) if nodes else ((None, predictor(b)) for b in blocks)
         for _, (predictions, found) in answers:
             counted.counts.update(found.counts)
             yield from predictions

@@ -15,7 +15,7 @@ from electra.config.load import load_finetune_config
 from electra.data.checksums import is_intact
 from electra.data.files import atomic_folder, read_table, write_json, write_sealed
 from electra.data.mix import mix
-from electra.data.storage import inside, local_path, upload, working_copy
+from electra.data.storage import inside, upload, working_copy
 from electra.errors import CheckpointError, ConfigError
 from electra.model.networks import TaskNetwork
 from electra.model.precision import as_used, computing_type
@@ -30,7 +30,7 @@ from electra.training.checkpoint import Checkpoints, NoCheckpoints
 from electra.training.loop import Every, Training, train
 from electra.training.processes import Processes, joined
 from electra.training.progress import watched
-from electra.training.run import Listener, Record, Run
+from electra.training.run import Listener, Run, tell
 from electra.training.update import Network
 
 BEST = "best.json"
@@ -79,13 +79,12 @@ def finetune(config: FinetuneConfig, listeners: Sequence[Listener] | None = None
         if processes.world_size > 1:
             raise ConfigError("fine-tuning uses one device: start it without torchrun")
         tuning = prepare(config)
-        for listener in listeners:
-            for said in tuning.task.detected():
-                listener({"detected": said})
+        for said in tuning.task.detected():
+            tell(listeners, {"detected": said})
         work = _sweep if config.learning_rates else _tune
         alone = Processes(0, 1, processes.device)  # without a group
-        with working_copy(config.out):
-            return work(tuning, local_path(config.out), alone, listeners)
+        with working_copy(config.out) as folder:
+            return work(tuning, folder, alone, listeners)
 
 
 def _tune(tuning: Tuning, folder: Path, processes: Processes, listeners: Sequence[Listener]) -> Results:
@@ -211,7 +210,7 @@ class _Seed(Training):
         # Without updates it is left over from an attempt without checkpoints.
         if checkpoints.hold_updates() and kept.is_file():
             self.best = read_table(kept, "the scores of the best model so far", CheckpointError)
-        run = Run(self.folder, [self._tell])
+        run = Run(self.folder, [lambda record: tell(self.listeners, {"seed": self.seed, **record})])
         state = train(self, training, run, checkpoints, self.processes)
         if not config.early_stopping:
             self._keep(self._score(), training.steps)
@@ -220,10 +219,6 @@ class _Seed(Training):
             run.report({"step": self.step, "warning": f"seed {self.seed}: {CONSTANT}"})
         speed = {"seconds": round(state.seconds, 3), "tokens_per_second": round(state.tokens / state.seconds, 1)}
         write_sealed(self.folder / "result.json", {"seed": self.seed, **self.best, **speed})
-
-    def _tell(self, record: Record) -> None:
-        for listener in self.listeners:
-            listener({"seed": self.seed, **record})
 
     def begin(self) -> None:
         record_environment(self.run, self.processes)

@@ -59,6 +59,11 @@ def flops(config: PretrainConfig) -> Cost:
     )
 
 
+def flops_per_token(config: PretrainConfig) -> float:
+    """Count the FLOPs of one token in training, forward and backward."""
+    return count_flops(config.model, config.objective, config.train.length).train / config.train.length
+
+
 @cache
 def count_flops(model: ModelConfig, objective: Objective, length: int) -> Flops:
     """Count the FLOPs of one sequence in an objective's step, masked positions by their share.

@@ -22,7 +22,7 @@ from electra.recipes.tuning import complete
 from electra.tasks.base import Notes
 from electra.tasks.build import TASKS, build_task, find_task
 from electra.tasks.texts.glue import TASKS as BENCHMARKS
-from electra.training.run import Listener, check_names
+from electra.training.run import Listener, check_names, tell
 
 PRESET = "glue"
 SCORES, SUBMISSION = "suite.json", "submission.zip"
@@ -115,8 +115,7 @@ def glue(
     else:
         several = list(_one_by_one(found, listeners))
     scores = [_score(results, plan.width) for results in several]
-    with working_copy(out):
-        folder = local_path(out)
+    with working_copy(out) as folder:
         suite = Suite(str(model), scores, plan.skipped, _submit(folder, [score.task for score in scores]))
         write_json(folder / SCORES, asdict(suite))
         return suite
@@ -146,8 +145,7 @@ def plan_suite(model: str, data: list[str], out: str | Path, overrides: Sequence
 
 def _one_by_one(tasks: Mapping[str, Sequence[str]], listeners: Sequence[Listener]) -> Iterator[Results]:
     for name, keys in tasks.items():
-        for listener in listeners:
-            listener({"detected": f"task {name}"})
+        tell(listeners, {"detected": f"task {name}"})
         yield finetune(load_finetune_config(PRESET, keys), listeners)
 
 

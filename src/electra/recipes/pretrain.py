@@ -36,7 +36,7 @@ from electra.objectives.samples import Sample, take_samples
 from electra.recipes.card import training_facts
 from electra.recipes.convert import write_model
 from electra.recipes.corpora import Corpora
-from electra.recipes.flops import count_flops
+from electra.recipes.flops import flops_per_token
 from electra.recipes.hardware import fitting, matrix_peak, record_environment
 from electra.recipes.plan import MOST_EPOCHS
 from electra.recipes.verdict import doctor
@@ -44,7 +44,7 @@ from electra.training.checkpoint import make_checkpoints
 from electra.training.loop import Every, Training, train
 from electra.training.processes import Processes, joined
 from electra.training.progress import watched
-from electra.training.run import Listener, Record, Run, check_place, read_records
+from electra.training.run import Listener, Record, Run, check_place, read_records, tell
 from electra.training.schedule import length_at, micro_batches, micro_batches_before, total_steps
 from electra.training.trackers import trackers
 from electra.training.update import MicroBatches, Network
@@ -66,12 +66,12 @@ def pretrain(config: PretrainConfig, listeners: Sequence[Listener] | None = None
     with (
         joined(config.device) as processes,
         watched(listeners) as listeners,
-        working_copy(config.out, pulls=processes.first_here, pushes=processes.first),
+        working_copy(config.out, pulls=processes.first_here, pushes=processes.first) as folder,
     ):
         check_division(config, processes)
         processes.wait()  # until every machine has the files of the run
         _pretrain(config, processes, listeners)
-    return local_path(config.out)
+    return folder
 
 
 def _pretrain(config: PretrainConfig, processes: Processes, listeners: Sequence[Listener]) -> None:
@@ -166,8 +166,7 @@ class Pretraining(Training):
             train(self, self.config.train, self.run, self.checkpoints, self.processes)
 
     def _announce(self, what: str) -> None:
-        for listener in self.listeners if self.processes.first else ():
-            listener({"step": 0, "detected": what})
+        tell(self.listeners if self.processes.first else (), {"step": 0, "detected": what})
 
     def _objective(self) -> Objective:
         """Build the objective; a new run starts from the stage before, from `init` or from random weights."""
@@ -200,7 +199,7 @@ class Pretraining(Training):
             self.run.write_config(self.config)
             record_environment(self.run.folder, self.processes)
             if self.processes.device.type == "cuda":  # training does not wait: the imports alone take seconds
-                self.flops_per_token = ThreadPoolExecutor(1).submit(self._count_flops)
+                self.flops_per_token = ThreadPoolExecutor(1).submit(flops_per_token, self.config)
 
     def updates(self, step: int) -> Iterator[tuple[int, MicroBatches]]:
         train = self.config.train
@@ -240,12 +239,8 @@ class Pretraining(Training):
         objective: Any = self.module.eval()
         steps: list[Step] = []
         shares: list[Tensor] = []
-        parts, rank, ranks = (
-            self.config.train.batch_size // self._heldout_rows,
-            self.processes.rank,
-            self.processes.world_size,
-        )
-        for micro in range(rank, self.config.evaluate.batches * parts, ranks):
+        parts = self.config.train.batch_size // self._heldout_rows  # of a batch
+        for micro in range(self.processes.rank, self.config.evaluate.batches * parts, self.processes.world_size):
             batch = self.heldout.batch(micro)
             number, part = divmod(micro, parts)
             draws = draw(FIXED, number, *batch.ids.shape, part=part, parts=parts, device=batch.ids.device)
@@ -256,7 +251,7 @@ class Pretraining(Training):
             shares.append(objective.share(batch, draws))
         self.module.train()
         found = self.processes.gathered((tuple(steps), [share.item() for share in shares]))
-        ordered = ([each for turn in zip(*parts, strict=True) for each in turn] for parts in zip(*found, strict=True))
+        ordered = ([each for turn in zip(*ranks, strict=True) for each in turn] for ranks in zip(*found, strict=True))
         return self.processes.shared(summarize(*ordered) if found else {})
 
     def _heldout(self) -> Loader | None:
@@ -288,11 +283,6 @@ class Pretraining(Training):
             flops = tokens_per_second * self.flops_per_token.result()
             found["peak_share"] = flops / self._peak / self.processes.world_size
         return found
-
-    def _count_flops(self) -> float:
-        """Return the FLOPs per token."""
-        length = self.config.train.length
-        return count_flops(self.config.model, self.config.objective, length).train / length
 
     @cached_property
     def _peak(self) -> float | None:

@@ -18,6 +18,7 @@ from electra.data.settings import Reading
 from electra.errors import DataError
 from electra.model.networks import MaskedLM, TokenScorer
 from electra.model.pretrained import Pretrained, find_folder, load, sentence_head
+from electra.model.sentences import unit_vectors
 from electra.recipes.convert import config_of
 
 RATE_SHARE = 0.2  # of the learning rate from random weights, so that less is forgotten
@@ -55,7 +56,7 @@ def find_start(source: str, *, new_vocabulary: bool) -> Start:
     return Start(source, config.model_copy(update={"train": train}), lacks, new_vocabulary)
 
 
-def replaced_pairs(names: Sequence[str], reading: Reading | None = None) -> Pairs:
+def replaced_pairs(names: Sequence[str], reading: Reading) -> Pairs:
     """Return sentences of a text, each with a copy in which one word is replaced by another of the text."""
     chance = random.Random(0)
     sentences = list(_sentences(names, reading))
@@ -91,7 +92,7 @@ def compare(start: str | Path, run: Path, names: Sequence[str], old: Pairs, read
     write_json(run / COMPARISON, found)
 
 
-def _sentences(names: Sequence[str], reading: Reading | None) -> Iterator[str]:
+def _sentences(names: Sequence[str], reading: Reading) -> Iterator[str]:
     """Yield the first sentences of a text that are neither short nor long, each once."""
     lines = (line for passage in read_documents(names, reading) for line in passage.text.split("\n"))
     every = dict.fromkeys(" ".join(s.split()) for line in islice(lines, 100 * SENTENCES) for s in split_sentences(line))
@@ -113,7 +114,6 @@ def _agreement(before: Pretrained, after: Pretrained, texts: Sequence[str]) -> f
     """Return the correlation of the cosine similarities of all pairs of texts between two models."""
     similarities = []
     for model in (before, after):
-        vectors = np.asarray(model.encode(texts))
-        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True).clip(1e-12)
-        similarities.append((vectors @ vectors.T)[np.triu_indices(len(texts), 1)])
+        units = unit_vectors(np.asarray(model.encode(texts)))
+        similarities.append((units @ units.T)[np.triu_indices(len(texts), 1)])
     return float(np.corrcoef(similarities)[0, 1])

@@ -17,7 +17,7 @@ from electra.data.corpus.workers import available_cores, start_module
 from electra.errors import ElectraError, TaskError
 from electra.recipes.finetune import finetune
 from electra.recipes.results import Results, describe
-from electra.training.run import Listener, Record
+from electra.training.run import Listener, Record, tell
 
 
 def finetune_together(
@@ -33,8 +33,7 @@ def finetune_together(
 
     def report(record: Record) -> None:
         with lock:
-            for listener in listeners:
-                listener(record)
+            tell(listeners, record)
 
     def work(name: str) -> Results:
         last: Results = {}
@@ -83,12 +82,10 @@ def finetune_in_cluster(
     """
     done: list[Results | ElectraError] = []
     with connected(address) as cluster:
-        for name, outcome in cluster.in_order(partial(_outcome, preset=preset, tasks=tasks), tasks, on_gpus=True):
+        for name, outcome in cluster.in_order(partial(_outcome, preset=preset, tasks=tasks), tasks):
             done.append(outcome)
             said = f"{name}: {outcome}" if isinstance(outcome, ElectraError) else describe(outcome)
-            record = {"warning" if isinstance(outcome, ElectraError) else "detected": said}
-            for listener in listeners:
-                listener(record)
+            tell(listeners, {"warning" if isinstance(outcome, ElectraError) else "detected": said})
     if failures := [outcome for outcome in done if isinstance(outcome, ElectraError)]:
         raise failures[0]
     return [outcome for outcome in done if not isinstance(outcome, ElectraError)]

@@ -6,7 +6,6 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,7 @@ from electra.recipes.pretrain import pretrain
 from electra.recipes.start import compare, find_start, replaced_pairs
 from electra.training.processes import launched
 from electra.training.progress import watched
-from electra.training.run import START, Listener, begun, check_place, held
+from electra.training.run import START, Listener, begun, check_place, held, tell
 
 PLAN = "plan.json"
 FIXED = {"sources", "init", "new_vocabulary"}  # a folder is prepared for one of each
@@ -66,13 +65,12 @@ def train(
             "electra corpus and start torchrun -m electra pretrain"
         )
     names = names_of(sources)
-    folder = local_path(out)
     asked: dict[str, Any] = {"overrides": overrides, "heldout": heldout, "lowercase": lowercase, "invalid": invalid}
     asked |= {"init": None if init is None else str(init), "new_vocabulary": new_vocabulary}
     reading = Reading(invalid=invalid)
     pairs = replaced_pairs(names_of(old_text), reading) if old_text else []
-    with watched(listeners) as heard, working_copy(out):
-        say = say or partial(_tell, heard)
+    with watched(listeners) as heard, working_copy(out) as folder:
+        say = say or (lambda line: tell(heard, {"step": 0, "detected": line}))
         if init is not None:
             say(f"reading {init}, and measuring how fast this machine trains it")
         plan, known = planned(names, hours=hours, out=folder, **asked)
@@ -108,11 +106,6 @@ def _pretrain(out: str | Path, plan: Plan, began: float, listeners: Sequence[Lis
         )
     hours_left = min(plan.hours - spent, plan.train_hours)
     pretrain(plan.config(*places, f"train.hours={hours_left!r}"), listeners)
-
-
-def _tell(listeners: Sequence[Listener], line: str) -> None:
-    for listener in listeners:
-        listener({"step": 0, "detected": line})
 
 
 def _prepare(folder: Path, plan: Plan, heldout: float, reading: Reading, say: Callable[[str], None]) -> None:
@@ -183,8 +176,8 @@ def planned(
     heldout: float,
     lowercase: bool,
     invalid: Invalid,
-    init: str | None = None,
-    new_vocabulary: bool = False,
+    init: str | None,
+    new_vocabulary: bool,
 ) -> tuple[Plan, bool]:
     """Return the plan for a text and whether it was made by an earlier call; raise if it cannot be trained."""
     check_place(out)

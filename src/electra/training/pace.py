@@ -16,28 +16,28 @@ class Pace:
     """The seconds from the beginning of an update until this process first waits for the others, if there are any."""
 
     def __init__(self, processes: Processes) -> None:
-        self.measured, self.on_cuda = processes.grouped, processes.device.type == "cuda"
+        self.uses_events = processes.grouped and processes.device.type == "cuda"
         self.began = self.arrived = 0.0
-        if self.measured and self.on_cuda:
+        if self.uses_events:
             self.start = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
             # External: every replay of a CUDA graph records it again.
             self.end = torch.cuda.Event(enable_timing=True, external=True)  # type: ignore[no-untyped-call]
 
     def begin(self) -> None:
         """Note the beginning of an update."""
-        if self.measured and self.on_cuda:
+        if self.uses_events:
             self.start.record()
         self.began = time.perf_counter()
 
     def arrive(self) -> None:
         """Note the first exchange with the others."""
-        if self.measured and self.on_cuda:
+        if self.uses_events:
             self.end.record()
         self.arrived = time.perf_counter()
 
     def seconds(self) -> float:
         """Return the time of the latest update, which the device must have finished."""
-        if self.measured and self.on_cuda:
+        if self.uses_events:
             return float(self.start.elapsed_time(self.end)) / 1000
         return self.arrived - self.began
 

@@ -2,7 +2,7 @@
 
 import json
 import tomllib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,12 @@ FREE_TO_CHANGE = (
 )
 INPUTS = "inputs.json"
 FINGERPRINTED = ("data", "model", "train_file", "dev_file")  # may move, but their content must not change
+
+
+def tell(listeners: Iterable[Listener], record: Record) -> None:
+    """Pass a record to all listeners."""
+    for listener in listeners:
+        listener(record)
 
 
 def check_place(folder: Path) -> None:
@@ -130,8 +136,7 @@ class Run:
     def report(self, record: Record) -> None:
         """Write a record of metrics and pass it to the listeners."""
         _append(record, self.metrics)
-        for listener in self.listeners:
-            listener(record)
+        tell(self.listeners, record)
 
     def show(self, record: Record) -> None:
         """Write a record of samples."""

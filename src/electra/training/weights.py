@@ -99,8 +99,8 @@ class Weights:
 
         A weight that the loss does not depend on has none.
         """
-        seen: list[Any] = self._seen if arrived else []
-        hooks = [weight.register_hook(partial(arrived, number)) for number, weight in enumerate(seen) if arrived]
+        seen: Sequence[Any] = self._seen
+        hooks = [own.register_hook(partial(arrived, number)) for number, own in enumerate(seen)] if arrived else []
         try:
             with self._used():  # a part of the forward pass may run again, to save memory
                 return torch.autograd.grad(loss, self._seen, allow_unused=True)

@@ -80,8 +80,8 @@ def train_vocab(
     reads the text, which must be in object storage.
     """
     wanted = Vocabulary(size, model, lowercase, accents, max_characters, reading)
-    with working_copy(out), connected(cluster) if cluster else nullcontext() as nodes:
-        return _write(names_of(sources), local_path(out).resolve(), wanted, nodes)
+    with working_copy(out) as folder, connected(cluster) if cluster else nullcontext() as nodes:
+        return _write(names_of(sources), folder.resolve(), wanted, nodes)
 
 
 def _write(names: Sequence[str], out: Path, wanted: Vocabulary, nodes: Cluster | None) -> Tokenizer:

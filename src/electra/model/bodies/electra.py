@@ -9,14 +9,11 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from pydantic import ValidationError
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from electra.config.bodies import ElectraModel, ModelConfig
-from electra.errors import CheckpointError
 from electra.model import kernels, ops
-from electra.model.body import Body, Direction, Embeddings, bounds_of
+from electra.model.body import Body, Direction, Embeddings, bounds_of, check_settings, validated
 from electra.model.initialize import glorot_linear, normal_linear
 
 CONFIG_KEYS = {  # our key: (theirs, their default for electra, their default for bert)
@@ -123,6 +120,7 @@ class ElectraBody(Body):
 
     family, model_types, prefix = "Electra", ("electra", "bert"), "electra."
     embeddings_type, usual_head = ElectraEmbeddings, "paper"
+    before_blocks = ("embeddings.", "project.")
     config: ElectraModel
 
     def __init__(
@@ -141,36 +139,21 @@ class ElectraBody(Body):
             return self._run_stack(hidden, attention)
         mask = self._mask(ids, attention)
         for layer in self.layers:
-            if self.config.activation_checkpointing and self.training:
-                hidden = checkpoint(layer, hidden, mask, use_reentrant=False)
-            else:
-                hidden = layer(hidden, mask)
+            hidden = self.run_block(layer, hidden, mask)
         return hidden
 
     def matrices(self) -> dict[str, int]:
         named = self.layers.named_parameters(prefix="layers")
         return {name: 3 if QUERY_KEY_VALUE in name else 1 for name, weight in named if weight.dim() == 2}
 
-    def height(self, name: str) -> int:
-        if in_layer := re.match(r"layers\.(\d+)\.", name):
-            return int(in_layer[1]) + 1
-        return 0 if name.startswith(("embeddings.", "project.")) else self.config.layers
-
     @classmethod
     def read_config(cls, described: Mapping[str, Any]) -> ElectraModel:
-        for key, needed in REQUIRED.items():
-            if described.get(key, needed) != needed:
-                raise CheckpointError(f"{key} = {described[key]!r} is not supported, only {needed!r}")
+        check_settings(described, REQUIRED)
         default = 1 if described["model_type"] == "electra" else 2
         values = {ours: described.get(entry[0], entry[default]) for ours, entry in CONFIG_KEYS.items()}
         if default == 2:
             values["embedding_size"] = values["hidden_size"]
-        try:
-            return ElectraModel.model_validate(values)
-        except ValidationError as problem:
-            error = problem.errors()[0]
-            where = ".".join(CONFIG_KEYS[str(key)][0] for key in error["loc"])
-            raise CheckpointError(f"impossible model: {where} {error['msg']}") from None
+        return validated(ElectraModel, values, {ours: entry[0] for ours, entry in CONFIG_KEYS.items()})
 
     @classmethod
     def describe(cls, config: ElectraModel) -> dict[str, Any]:
@@ -195,13 +178,8 @@ class ElectraBody(Body):
 
     def _fits_stack(self, hidden: Tensor) -> bool:
         """True for the blocks and shapes that the fused stack is made for."""
-        config = self.config
-        head_size = config.hidden_size // config.heads
-        power_of_two = 16 <= head_size <= kernels.WIDEST and head_size & (head_size - 1) == 0  # for the matrix units
-        indexed = hidden.shape[:2].numel() * max(config.feed_forward_size, 3 * config.hidden_size) < 2**31  # in 32 bits
-        usual = self.direction == "both" and not config.activation_checkpointing
-        usual = usual and all(type(layer) is Layer for layer in self.layers)  # not what a subclass computes
-        return usual and power_of_two and indexed and hidden.size(1) <= kernels.LONGEST
+        widest = max(self.config.feed_forward_size, 3 * self.config.hidden_size)
+        return hidden.size(1) <= kernels.LONGEST and self.fits_kernels(hidden, widest, Layer)
 
     def _run_stack(self, hidden: Tensor, texts: Tensor | None) -> Tensor:
         from electra.model.bodies.electra_stack import Settings, run_blocks

@@ -13,14 +13,12 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from pydantic import ValidationError
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from electra.config.bodies import ModelConfig, ModernModel
 from electra.errors import CheckpointError
-from electra.model import kernels, ops
-from electra.model.body import Body, Direction, Embeddings, bounds_of
+from electra.model import ops
+from electra.model.body import Body, Direction, Embeddings, bounds_of, check_settings, validated
 from electra.model.initialize import normal_linear
 
 CONFIG_KEYS = {  # our key: (theirs, their default)
@@ -152,11 +150,7 @@ class ModernBody(Body):
             return self._run_stack(hidden, attention)
         views = {kind: self._view(ids, attention, kind) for kind in (True, False)}
         for layer in self.layers:
-            view = views[bool(layer.is_global)]
-            if self.config.activation_checkpointing and self.training:
-                hidden = checkpoint(layer, hidden, view, use_reentrant=False)
-            else:
-                hidden = layer(hidden, view)
+            hidden = self.run_block(layer, hidden, views[bool(layer.is_global)])
         return ops.norm(hidden, self.final_norm)
 
     def packs(self, dtype: torch.dtype, device: torch.device) -> bool:
@@ -168,26 +162,15 @@ class ModernBody(Body):
         named = self.layers.named_parameters(prefix="layers")
         return {name: STACKED.get(name.split(".")[-2], 1) for name, weight in named if weight.dim() == 2}
 
-    def height(self, name: str) -> int:
-        if in_layer := re.match(r"layers\.(\d+)\.", name):
-            return int(in_layer[1]) + 1
-        return 0 if name.startswith("embeddings.") else self.config.layers
-
     @classmethod
     def read_config(cls, described: Mapping[str, Any]) -> ModernModel:
-        for key, needed in REQUIRED.items():
-            if described.get(key, needed) != needed:
-                raise CheckpointError(f"{key} = {described[key]!r} is not supported, only {needed!r}")
+        check_settings(described, REQUIRED)
         values = {ours: described.get(theirs, default) for ours, (theirs, default) in CONFIG_KEYS.items()}
         values |= _read_positions(described)
         pooling = described.get("classifier_pooling", "cls")
         values["pooling"] = {theirs: ours for ours, theirs in POOLINGS.items()}.get(pooling, pooling)
-        try:
-            config = ModernModel.model_validate(values)
-        except ValidationError as problem:
-            error = problem.errors()[0]
-            where = ".".join(CONFIG_KEYS.get(str(key), ("classifier_pooling",))[0] for key in error["loc"])
-            raise CheckpointError(f"impossible model: {where} {error['msg']}") from None
+        names = {ours: theirs for ours, (theirs, _) in CONFIG_KEYS.items()} | {"pooling": "classifier_pooling"}
+        config = validated(ModernModel, values, names)
         if "layer_types" in described and described["layer_types"] != _layer_types(config):
             raise CheckpointError("layer_types: only a global layer first and then every so many layers is supported")
         return config
@@ -210,13 +193,9 @@ class ModernBody(Body):
     def _fits_stack(self, hidden: Tensor) -> bool:
         """True for the blocks and shapes that the fused stack is made for: it has no dropout."""
         config = self.config
-        head_size = config.hidden_size // config.heads
-        power_of_two = 16 <= head_size <= kernels.WIDEST and head_size & (head_size - 1) == 0  # for the matrix units
         widest = max(2 * config.feed_forward_size, 3 * config.hidden_size)
-        indexed = hidden.shape[:2].numel() * widest < 2**31  # in 32 bits
         drops = self.training and (config.dropout or config.attention_dropout)
-        usual = self.direction == "both" and not config.activation_checkpointing and not drops
-        return usual and power_of_two and indexed and all(type(layer) is Layer for layer in self.layers)
+        return not drops and self.fits_kernels(hidden, widest, Layer)
 
     def _run_stack(self, hidden: Tensor, texts: Tensor | None) -> Tensor:
         from electra.model.bodies.modern_stack import Places, Settings, run_blocks

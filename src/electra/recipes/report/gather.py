@@ -11,7 +11,7 @@ from electra.config.load import flatten, load_config
 from electra.config.schema import PretrainConfig
 from electra.data.storage import fetch_folder, inside, is_remote
 from electra.errors import CheckpointError, ConfigError
-from electra.recipes.flops import count_flops
+from electra.recipes.flops import flops_per_token
 from electra.recipes.hardware import ENVIRONMENT
 from electra.recipes.report.explain import explain_warnings
 from electra.recipes.results import read_seed
@@ -77,7 +77,7 @@ def _run(folder: Path, points: int) -> Data:
     config, results = flatten(read_part(run.config) or {}), read_part(folder / "results.json")
     pretraining = "objective.name" in config or not (config or results)
     settings, problem = _settings(folder) if config and pretraining else (None, None)
-    per_token = _flops_per_token(settings) if settings else None
+    per_token = flops_per_token(settings) if settings else None
     before, state = _before(folder), _state(records)
     seeds = [record for path in _files(folder, "seeds/*/metrics.jsonl") for record in read_records(path)]
     return {
@@ -110,7 +110,7 @@ def _before(folder: Path) -> Data:
     if state is None:
         return {"tokens": 0, "seconds": 0.0, "flops": 0.0}
     settings, _ = _settings(first)
-    flops = settings and _flops_per_token(settings) * state["tokens"]
+    flops = settings and flops_per_token(settings) * state["tokens"]
     return {"tokens": state["tokens"], "seconds": state["seconds"], "flops": flops}
 
 
@@ -120,10 +120,6 @@ def _settings(folder: Path) -> tuple[PretrainConfig | None, str | None]:
         return load_config(folder), None
     except ConfigError as problem:
         return None, str(problem)
-
-
-def _flops_per_token(config: PretrainConfig) -> float:
-    return count_flops(config.model, config.objective, config.train.length).train / config.train.length
 
 
 def _judged(config: PretrainConfig, records: Sequence[Record], heldout: Sequence[Record]) -> Data:
@@ -188,8 +184,8 @@ def _median(records: Sequence[Record], name: str) -> float | None:
 
 def _curves(records: Sequence[Record], points: int) -> dict[str, list[float | None]]:
     """Return positions and metrics as columns of at most `points` rows; all but the last row average neighbors."""
-    names = [name for name in dict.fromkeys(key for record in records for key in record) if name in POSITION]
-    names += [name for name in dict.fromkeys(key for record in records for key in record) if name not in NO_METRICS]
+    keys = dict.fromkeys(key for record in records for key in record)
+    names = [*(key for key in keys if key in POSITION), *(key for key in keys if key not in NO_METRICS)]
     before, last = records[:-1], records[-1:]
     size = max(1, -(-len(before) // (points - 1)))
     groups = [*(before[start : start + size] for start in range(0, len(before), size)), *([last] if last else [])]

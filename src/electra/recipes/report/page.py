@@ -10,6 +10,7 @@ from electra.config.keys import known_keys
 from electra.config.schema import PretrainConfig
 from electra.config.section import Root
 from electra.data.files import begins_otherwise, to_json, write_atomically
+from electra.data.reading.sources import names_of
 from electra.errors import ConfigError
 from electra.recipes.report.gather import Data, gather
 
@@ -20,7 +21,7 @@ SCHEMAS: dict[str, type[Root]] = {"pretraining": PretrainConfig, "finetuning": F
 
 def report(runs: str | Path | Sequence[str | Path], out: str | Path | None = None) -> Data:
     """Return the data of a report of some runs, and write it as a page if `out` is given."""
-    sources = [runs] if isinstance(runs, str | Path) else list(runs)
+    sources = names_of(runs)
     if not sources:
         raise ConfigError("no runs to report; name at least one")
     found = gather(sources)

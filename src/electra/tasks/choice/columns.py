@@ -15,7 +15,7 @@ from electra.data.reading.records import Row, read_rows
 from electra.data.reading.sources import Source, read_chunks
 from electra.errors import TaskError
 from electra.tasks.lines import read_cell
-from electra.tasks.table.columns import find_cell, write_columns
+from electra.tasks.table.columns import find_cell, find_id, write_columns
 from electra.tasks.table.detect import IDS, column_names, usual_column, usual_columns
 from electra.tasks.table.files import ENDINGS
 
@@ -80,8 +80,7 @@ class ChoiceColumns:
         parts = [(name, str(find_cell(row, name, "table.text") or "").strip()) for name in self.text]
         asked = [QUESTIONS.get(part, part) if name == "question" else part for name, part in parts]
         right = self._right(row, self.label, reading, labelled) if reading and self.label else None
-        name = read_cell(row.cells.get(self.id), row.where) if self.id else None
-        return Choice(" ".join(filter(None, asked)), options, right, name)
+        return Choice(" ".join(filter(None, asked)), options, right, find_id(row, self.id))
 
     def find_reading(self, rows: Sequence[Row]) -> str:
         """Return how the labels of most rows name the right option."""

@@ -17,9 +17,8 @@ from electra.data.reading.sources import Source, find_sources, read_chunks
 from electra.errors import TaskError
 from electra.tasks.answering.files import read_questions
 from electra.tasks.base import Known, Notes, Split
-from electra.tasks.lines import read_cell
 from electra.tasks.similarity.passages import MOST, read_pairs
-from electra.tasks.table.columns import find_cell, write_columns
+from electra.tasks.table.columns import find_cell, find_id, is_number, write_columns
 from electra.tasks.table.detect import IDS, LABELS, PAIRS, QUESTIONS, column_names, usual_column, usual_columns
 from electra.tasks.table.files import Table
 from electra.tasks.texts.labels import Value
@@ -88,7 +87,7 @@ class Columns:
             notes.add(f"negatives beyond {MOST_NEGATIVES} of an example", max(0, len(negatives) - MOST_NEGATIVES))
             for second in seconds:
                 texts = (first, second, *negatives[:MOST_NEGATIVES])
-                found.append(Similar(texts, ranked=True, id=self._id(row)))
+                found.append(Similar(texts, ranked=True, id=find_id(row, self.id)))
         return found
 
     def _scored(self, rows: Sequence[Row], notes: Notes) -> list[Similar]:
@@ -100,7 +99,7 @@ class Columns:
                 continue
             score = Value(0, 1).parse(raw, row.where)
             group = str(row.cells.get("year", "")) if STS.match(Path(row.where).name) else ""  # also a column of STS-B
-            found.append(Similar(self._pair(row), score, group=group, id=self._id(row)))
+            found.append(Similar(self._pair(row), score, group=group, id=find_id(row, self.id)))
         return found
 
     def _labelled(self, rows: Sequence[Row], notes: Notes, training: bool) -> list[Similar]:
@@ -114,7 +113,7 @@ class Columns:
             label = _label_name(self._label(row), (self.text, self.pair[0]))
             texts = self._pair(row)
             if label in SIMILAR:
-                similar.append(Similar(texts, ranked=True, id=self._id(row)))
+                similar.append(Similar(texts, ranked=True, id=find_id(row, self.id)))
             elif label in DIFFERENT:
                 different[texts[0]].append(texts[1])
             elif label in NEITHER:
@@ -150,9 +149,6 @@ class Columns:
         assert self.label
         cell = find_cell(row, self.label, "table.label")
         return "" if cell is None else cell.strip() if isinstance(cell, str) else cell
-
-    def _id(self, row: Row) -> Any:
-        return read_cell(row.cells.get(self.id), row.where) if self.id else None
 
 
 def find_columns(rows: Sequence[Row], settings: TableConfig) -> Columns:
@@ -190,23 +186,15 @@ def _find_kind(rows: Sequence[Row], label: str, pair: tuple[str, str]) -> Kind:
             f"{rows[0].where}: all rows have the same label in column {label!r}, so there is nothing to compare; "
             "remove the column to train on pairs of similar texts"
         )
-    named = distinct <= {*SIMILAR, *DIFFERENT, *NEITHER} or not all(map(_is_number, distinct))
+    named = distinct <= {*SIMILAR, *DIFFERENT, *NEITHER} or not all(map(is_number, distinct))
     return "labelled" if named else "scored"
 
 
 def _label_name(label: Any, pair: tuple[str, str]) -> str:
     """Return a label as a name in lower case: 1.0 is "1", and the hub's numbers have the names they stand for."""
     spelled = str(label).strip().lower()
-    spelled = spelled.removesuffix(".0") if _is_number(spelled) else spelled
+    spelled = spelled.removesuffix(".0") if is_number(spelled) else spelled
     return ENTAILMENT.get((pair[0].lower(), pair[1].lower()), {}).get(spelled, spelled)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 class Pairs(Table):

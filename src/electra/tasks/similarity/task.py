@@ -22,7 +22,7 @@ from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import TaskError
 from electra.model.body import Body
 from electra.model.networks import TaskNetwork
-from electra.model.sentences import ROLES, SentenceHead
+from electra.model.sentences import ROLES, SentenceHead, unit_vectors
 from electra.tasks.base import Batch, Defaults, Feature, Known, Notes, Output, Prediction, Served, Split, Task, encode
 from electra.tasks.shown import Block, Field, Headline, Shares
 from electra.tasks.similarity.files import ANCHORS, Columns, Pairs, Similar, find_columns, find_texts
@@ -242,7 +242,7 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
         """Return similarities, also the places of right passages among all; of a single text, its vector."""
         places = {key: place for place, key in enumerate(self._prompted(examples))}
         vectors = np.stack([output["vectors"] for output in outputs])
-        units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(1e-12)
+        units = unit_vectors(vectors)
         ranks = self._ranks(examples, places, units)
         found = []
         for example in examples:

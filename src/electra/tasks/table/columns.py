@@ -60,10 +60,6 @@ class Columns:
             raise TaskError(f"{row.where}: the label in column {self.label!r} is empty")
         return None
 
-    def read_id(self, row: Row) -> Any:
-        """Return the identifier of a row, or None."""
-        return read_cell(row.cells.get(self.id), row.where) if self.id else None
-
     def split_labels(self, raw: Any) -> list[str]:
         """Return the labels in one cell."""
         parts = raw if isinstance(raw, list) else str(raw).split(self.separator or ",")
@@ -86,10 +82,24 @@ def split_words(raw: Any, where: str) -> tuple[str, ...]:
     return words
 
 
+def is_number(value: Any) -> bool:
+    """Return whether a value is a number, or the text of one."""
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
 def find_cell(row: Row, column: str, key: str) -> Any:
     """Return a cell of a row, whose column was set by a config key."""
     check_column(column, row.cells, row.where, key)
     return read_cell(row.cells[column], row.where)
+
+
+def find_id(row: Row, column: str | None) -> Any:
+    """Return the identifier in a column of a row; None without such a column."""
+    return read_cell(row.cells.get(column), row.where) if column else None
 
 
 def check_column(column: str, names: Iterable[str], where: str, key: str) -> None:

@@ -8,7 +8,7 @@ from electra.config.tasks import Kind, TableConfig
 from electra.data.reading.records import Row
 from electra.errors import TaskError
 from electra.tasks.lines import read_cell
-from electra.tasks.table.columns import Columns, check_column
+from electra.tasks.table.columns import Columns, check_column, is_number
 
 LABELS = (
     *("label", "labels", "gold_label", "class", "category", "target", "sentiment", "score", "similarity", "rating"),
@@ -105,7 +105,7 @@ def _find_texts(rows: Sequence[Row], names: Sequence[str]) -> tuple[str, str | N
 def _mean(rows: Sequence[Row], name: str, size: Callable[[str], int]) -> float:
     """Return the mean size of a column's texts; numbers and other values count as 0."""
     values = _values(rows, name)
-    texts = [value for value in values if isinstance(value, str) and not _is_number(value)]
+    texts = [value for value in values if isinstance(value, str) and not is_number(value)]
     return sum(map(size, texts)) / len(values) if values else 0.0
 
 
@@ -125,7 +125,7 @@ def _find_kind(
     if separator or any(isinstance(value, list) for value in values):
         return "multilabel", separator or ","
     distinct = {str(value) for value in values}
-    if all(map(_is_number, distinct)):
+    if all(map(is_number, distinct)):
         measured = len(distinct) > MANY or any(float(value) % 1 for value in distinct)
         return ("regression" if measured else "classification"), None
     place, classes = f"{rows[0].where}: column {label!r}", "table.kind=classification if they are labels"
@@ -160,11 +160,3 @@ def _find_separator(values: Sequence[Any]) -> str | None:
         if any(sign in cell for cell in cells) and len(parts) < len(cells):
             return sign
     return None
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return False
-    return True

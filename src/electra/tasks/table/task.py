@@ -15,7 +15,7 @@ from electra.tasks.answering.task import QuestionAnswering
 from electra.tasks.base import AnyTask, Example, Known, Notes, Split
 from electra.tasks.lines import read_inputs
 from electra.tasks.shown import Field, column_label
-from electra.tasks.table.columns import Columns, split_words
+from electra.tasks.table.columns import Columns, find_id, split_words
 from electra.tasks.table.detect import find_columns
 from electra.tasks.table.files import Table
 from electra.tasks.tagging.task import Sentence, TaggingTask, learn_tags
@@ -91,7 +91,7 @@ class TableTexts(_FromRows[TextExample], TextTask):
         columns, label = self._columns, self._columns.read_label(row, labelled)
         if label is not None:
             label = self.kind.parse(columns.split_labels(label) if columns.kind == "multilabel" else label, row.where)
-        return TextExample(columns.read_texts(row), label, columns.read_id(row))
+        return TextExample(columns.read_texts(row), label, find_id(row, columns.id))
 
 
 class TableTagging(_FromRows[Sentence], TaggingTask):
@@ -110,7 +110,7 @@ class TableTagging(_FromRows[Sentence], TaggingTask):
         tags = None if raw is None else split_words(raw, row.where)
         if tags is not None and len(tags) != len(words):
             raise TaskError(f"{row.where}: {len(words)} words, but {len(tags)} tags; every word needs a tag")
-        return Sentence(words, tags, row.where, self._columns.read_id(row))
+        return Sentence(words, tags, row.where, find_id(row, self._columns.id))
 
 
 class TableAnswering(_FromRows[Question], QuestionAnswering):
@@ -138,7 +138,7 @@ class TableAnswering(_FromRows[Question], QuestionAnswering):
 
     def _example(self, row: Row, number: int, labelled: bool | None = True) -> Question:
         question, context = self._columns.read_texts(row)
-        given = self._columns.read_id(row)
+        given = find_id(row, self._columns.id)
         name = str(number if given is None else given)
         raw = self._columns.read_label(row, bool(labelled))
         if isinstance(raw, Mapping):  # as on the hub: texts and their positions

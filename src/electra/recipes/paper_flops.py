@@ -1,7 +1,7 @@
 """The training FLOPs that the original's authors publish for 13 models, by their own convention.
 
 Every mathematical operation counts, embeddings are looked up by a dense product with a one-hot vector, and the backward
-pass is taken to cost as much as the forward pass. For runs of ours see `electra.recipes.flops`.
+pass is taken to cost as much as the forward pass. For runs of ours see `flops.py`.
 A product of (m, k) and (k, n) is 2·m·k·n operations. Counts are of the forward pass over one sequence unless noted.
 """
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from electra.model.flops import PaperCount, published_totals
+from electra.recipes.paper_flops import PaperCount, published_totals
 
 PUBLISHED = {
     "elmo": 3.4114394716164127e18,
