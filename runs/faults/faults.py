@@ -152,7 +152,8 @@ def out_of_memory(case: Case) -> Judged:
     more = int(2 ** case.chance.uniform(16, 27))
     case.note(f"{more} bytes")
     outcome = case.run(lambda: limit(resource.RLIMIT_AS, allocated() + more))
-    return case.judge(outcome, codes=(REFUSED, -signal.SIGABRT, -signal.SIGSEGV))
+    no_room_for_a_thread = 127  # glibc's
+    return case.judge(outcome, codes=(REFUSED, -signal.SIGABRT, -signal.SIGSEGV, no_room_for_a_thread))
 
 
 @fault("file handles")

@@ -37,8 +37,15 @@ def published(folder: Path, names: Sequence[str], stdout: str, but: str = "") ->
     if not names:
         return {"standard output": stdout.encode()}
     paths = [path for name in names for path in [folder / name, *sorted((folder / name).rglob("*"))] if path.is_file()]
-    shown = [path for path in paths if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
+    hidden = [path for path in paths if any(part.startswith(".") for part in path.relative_to(folder).parts)]
+    shown = [path for path in paths if path not in hidden and not _superseded(path.parent)]
     return {name: _without_timings(path) for path in shown if (name := str(path.relative_to(folder))) != but}
+
+
+def _superseded(folder: Path) -> bool:
+    """Return whether a folder is a checkpoint and has a newer one beside it; a run that was stopped has others."""
+    steps = folder.parent.glob("step-*") if folder.parent.name == "checkpoints" else ()
+    return folder != max(steps, default=folder)
 
 
 def _without_timings(path: Path) -> bytes:

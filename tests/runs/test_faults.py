@@ -90,6 +90,14 @@ def test_files_are_compared_without_timings_and_hidden_files(tmp_path):
     check_equal(found, {}, "silently", but="run/metrics.jsonl")
 
 
+def test_of_several_checkpoints_only_the_newest_is_compared(tmp_path):
+    for name in ("step-00000004", "step-00000005"):
+        (tmp_path / "run/checkpoints" / name).mkdir(parents=True)
+        (tmp_path / "run/checkpoints" / name / "weights.safetensors").write_bytes(name.encode())
+    name = "run/checkpoints/step-00000005/weights.safetensors"
+    assert published(tmp_path, ["run"], "") == {name: b"step-00000005"}
+
+
 def test_timings_inside_a_sealed_file_are_not_compared(tmp_path):
     (tmp_path / "state.json").write_text('{"sha256": "0f", "content": {"step": 1, "seconds": 0.5}}')
     assert published(tmp_path, ["state.json"], "") == {"state.json": b'{"step": 1}'}

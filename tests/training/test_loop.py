@@ -232,6 +232,25 @@ def test_a_stop_ends_an_evaluation_which_is_made_when_the_run_goes_on(trained, t
     assert (checkpoints.folder / "best").read_text() == "step-00000010"
 
 
+def test_an_evaluation_that_a_stop_ended_at_the_end_is_made_once(trained):
+    asked = []
+
+    def evaluate(network):
+        asked.append(len(asked))
+        if len(asked) == 3:  # after the last step
+            signal.raise_signal(signal.SIGTERM)
+        network(1.0)
+        return {"loss": len(asked)}
+
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        for _ in range(3):
+            trained(lambda step: [1.0], steps=4, evaluate=evaluate, evaluate_every=2)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert len(asked) == 4
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_in_the_last_update_is_for_what_comes_next(trained, number):
     heard = []

@@ -178,6 +178,7 @@ class _Trainer:
             training.begin()
         if state.evaluated < state.step and self._is_evaluated(progress):  # the run was stopped before it
             self._evaluate()
+            self.saved_at = -1  # the checkpoint says that it was not evaluated
         while progress < 1 and not training.enough() and not self._is_stopped():
             began = time.monotonic()
             tokens, micro_batches = next(updates)
