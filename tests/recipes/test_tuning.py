@@ -42,10 +42,11 @@ def test_no_warm_up_is_fine(tuning):
 
 
 @pytest.mark.parametrize(
-    ("width", "rate", "decay"), [(128, 3e-4, 0.8), (256, 3e-4, 0.8), (768, 1e-4, 0.8), (1024, 5e-5, 0.9)]
+    ("layers", "width", "rate", "decay"),
+    [(2, 128, 3e-4, 0.8), (12, 256, 3e-4, 0.8), (12, 768, 1e-4, 0.8), (19, 512, 3e-4, 0.9), (24, 1024, 5e-5, 0.9)],
 )
-def test_rate_and_decay_follow_the_width(tiny_config, width, rate, decay):
-    shape = tiny_config.model.model_copy(update={"hidden_size": width})
+def test_rate_and_decay_follow_the_size(tiny_config, layers, width, rate, decay):
+    shape = tiny_config.model.model_copy(update={"layers": layers, "hidden_size": width})
     config = load_finetune_config("glue", ["task=cola"])
     whole = complete(config, build_task(config), shape)
     assert (whole.learning_rate, whole.layer_decay) == (rate, decay)

@@ -75,7 +75,7 @@ class FinetuneConfig(Root):
         [], description="learning rates to try; the one with the best median on dev is kept"
     )
     layer_decay: Annotated[float, Field(gt=0, le=1)] | None = Field(
-        None, description="factor of the learning rate from each layer to the one below; follows the model's width"
+        None, description="factor of the learning rate from each layer to the one below; follows the model's depth"
     )
     layer_decay_off_by_one: bool = Field(
         False, description="reproduce a bug of the original: every rate below the head is one factor lower"

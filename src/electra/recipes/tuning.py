@@ -17,7 +17,8 @@ from electra.tasks.base import AnyTask, Feature, Notes, Split
 from electra.tasks.batches import batches_per_epoch
 from electra.tasks.build import build_task
 
-PAPER = {256: (3e-4, 0.8), 768: (1e-4, 0.8), 1024: (5e-5, 0.9)}  # by width: learning rate, layer decay
+RATES = {256: 3e-4, 768: 1e-4, 1024: 5e-5}  # learning rates of the paper's models, by width
+DECAYS = {12: 0.8, 24: 0.9}  # their layer decays, by depth
 SHARED = {"batch_size", "optimizer", "learning_rate", "weight_decay", "clip_norm", "precision"}  # with pre-training
 
 
@@ -124,21 +125,25 @@ def with_head(config: FinetuneConfig, start: Pretrained) -> FinetuneConfig:
 
 
 def complete(config: FinetuneConfig, task: AnyTask, model: ModelConfig) -> FinetuneConfig:
-    """Set what the config leaves to the task and to the width of the model."""
+    """Set what the config leaves to the task and to the size of the model."""
     check_length(config, model)
     check_pooling(config, model)
-    rate, decay = PAPER[min(PAPER, key=lambda width: abs(width - model.hidden_size))]
     usual = {
         "pooling": getattr(model, "pooling", "first"),
         "max_length": min(task.defaults.max_length, model.max_length),
         "epochs": task.defaults.epochs,
         "double_unordered": task.defaults.double_unordered,
-        "learning_rate": rate,
-        "layer_decay": decay,
+        "learning_rate": _nearest(RATES, model.hidden_size),
+        "layer_decay": _nearest(DECAYS, model.layers),
         "dropout": task.defaults.dropout or _shared_dropout(model),
         "seeds": len(config.seed_list),
     }
     return config.model_copy(update={key: value for key, value in usual.items() if getattr(config, key) is None})
+
+
+def _nearest(published: dict[int, float], size: int) -> float:
+    """Return what the paper has for the size nearest to this one."""
+    return published[min(published, key=lambda known: abs(known - size))]
 
 
 def _shared_dropout(model: ModelConfig) -> float | None:
