@@ -6,7 +6,8 @@ in several parts.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, NamedTuple
@@ -71,37 +72,38 @@ class PackedCut(Cutter):
         self._begin_row()
 
     def _begin_row(self) -> None:
-        self.row = self.frame.empty_row()
+        self.row = np.empty(self.frame.length, self.frame.dtype)
         self.used = 0
         self.tokens = 0
         self.starts: list[int] = []
 
     def add(self, ids: Tokens, sentence_tokens: Counts, first: bool = True, last: bool = True) -> Iterator[Row]:
-        sentences = np.cumsum(sentence_tokens)
-        place = 0
-        while place < len(ids):
+        sentences = np.cumsum(sentence_tokens).tolist()
+        place, total = 0, len(ids)
+        while place < total:
             room = self.frame.length - self.used - 2
-            if room < min(len(ids) - place, SHORTEST_PIECE):
+            if room < min(total - place, SHORTEST_PIECE):
                 yield from self.finish()
                 continue
             if first:
                 self.starts.append(self.used)
                 first = False
-            piece = ids[place : place + room]
-            place = self._next_place(place, place + len(piece), sentences)
-            end = self.used + 1 + len(piece)
+            count = min(room, total - place)
+            end = self.used + 1 + count
             self.row[self.used] = self.frame.cls_id
-            self.row[self.used + 1 : end] = piece
+            self.row[self.used + 1 : end] = ids[place : place + count]
             self.row[end] = self.frame.sep_id
+            place = self._next_place(place, place + count, sentences)
             self.used = end + 1
-            self.tokens += len(piece)
+            self.tokens += count
 
-    def _next_place(self, start: int, end: int, sentences: Counts) -> int:
+    def _next_place(self, start: int, end: int, sentences: Sequence[int]) -> int:
         """Return where the piece after one from `start` to `end` begins, in a document whose sentences end at these."""
         return end
 
     def finish(self) -> Iterator[Row]:
         if self.used:
+            self.row[self.used :] = self.frame.pad_id
             yield Row(self.row, self.tokens, tuple(self.starts))
             self._begin_row()
 
@@ -114,9 +116,9 @@ class SentenceCut(PackedCut):
 
     divides_lines = True
 
-    def _next_place(self, start: int, end: int, sentences: Counts) -> int:
-        ended = int(np.searchsorted(sentences, end, side="right"))  # sentences of the document up to here
-        whole = int(sentences[ended - 1]) if ended else 0
+    def _next_place(self, start: int, end: int, sentences: Sequence[int]) -> int:
+        ended = bisect_right(sentences, end)  # sentences of the document up to here
+        whole = sentences[ended - 1] if ended else 0
         if whole > start:
             return whole
         return start if self.used else end  # `used`: the next row has more room for this sentence
