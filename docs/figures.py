@@ -40,7 +40,7 @@ FIGURES = {  # figure: the run's metrics in the ledger, and its annotations: (st
     ),
 }
 CLAIM = "2026-11-16-curve"  # the entry of the README's plot, with ELECTRA, BERT and the untrained network in this order
-BLUE, ORANGE, GREEN, GREY = "#2a6f97", "#e07a3f", "#5b8c5a", "#6b7280"
+BLUE, ORANGE, GREEN, GRAY = "#2a6f97", "#e07a3f", "#5b8c5a", "#6b7280"
 STYLE = {
     "font.family": "sans-serif",
     "font.size": 10,
@@ -48,10 +48,10 @@ STYLE = {
     "svg.hashsalt": "electra",  # reproducible bytes
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.edgecolor": GREY,
-    "axes.labelcolor": GREY,
-    "xtick.color": GREY,
-    "ytick.color": GREY,
+    "axes.edgecolor": GRAY,
+    "axes.labelcolor": GRAY,
+    "xtick.color": GRAY,
+    "ytick.color": GRAY,
     "axes.grid": True,
     "grid.color": "#e5e7eb",
     "lines.linewidth": 2,
@@ -67,7 +67,7 @@ def draw(metrics: Path, annotations: list[tuple[float, float, str, tuple[int, in
         _curve(found, points, "discriminator_recall", "recall", ORANGE)
         found.set(ylim=(0, 1.05), ylabel="detection")
         for step, value, text, offset in annotations:
-            found.annotate(text, (step, value), offset, textcoords="offset points", color=GREY)
+            found.annotate(text, (step, value), offset, textcoords="offset points", color=GRAY)
         _curve(loss, points, "generator_loss", "generator loss", GREEN)
         loss.set(ylabel="generator loss", xlabel="updates", ylim=(3, 11))
         loss.xaxis.set_major_formatter("{x:,.0f}")
@@ -89,7 +89,7 @@ def draw_scores(entry: Path, out: Path) -> None:
     pretraining = "one pre-training seed" if runs == 1 else f"{runs} pre-training seeds"
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7, 3.8))
-        for color, model in zip((BLUE, ORANGE, GREY), dict.fromkeys(point.model for point in found), strict=True):
+        for color, model in zip((BLUE, ORANGE, GRAY), dict.fromkeys(point.model for point in found), strict=True):
             line = sorted((point for point in found if point.model == model), key=lambda point: point.seconds)
             minutes, means, halves = zip(*((p.seconds / 60, p.mean(), half_interval(p)) for p in line), strict=True)
             axes.errorbar(minutes, means, halves, color=color, label=model, marker="o", capsize=3, clip_on=False)
@@ -99,7 +99,7 @@ def draw_scores(entry: Path, out: Path) -> None:
             f"mean of {', '.join(GLUE.values())}\n"
             f"{pretraining} per point; bars: 95 % interval over all seeds of the tasks with several"
         )
-        figure.text(0.5, 0.01, explained, ha="center", color=GREY, size=8)
+        figure.text(0.5, 0.01, explained, ha="center", color=GRAY, size=8)
         figure.legend(loc="upper center", ncols=3, frameon=False)
         figure.tight_layout(rect=(0, 0.08, 1, 0.92))
         figure.savefig(out, metadata={"Date": None, "Creator": None})
@@ -114,7 +114,7 @@ def half_interval(point: Point) -> float:
 def draw_detect(text: str, out: Path) -> None:
     """Draw what `electra detect TEXT` prints in a terminal, with the probability below each token of at least 50 %."""
     import electra
-    from electra.cli.colours import shade
+    from electra.cli.colors import shade
 
     wide = 10  # of one character; textLength fits any monospaced font to it
     command = f'$ electra detect "{text}"'

@@ -71,7 +71,7 @@ def test_dropout_drops_the_wanted_share_and_scales_the_rest(chance):
 
 
 def test_decisions_of_dropout_are_independent():
-    """Four of them come from one random number: neighbours agree as often as strangers do, in every lane."""
+    """Four of them come from one random number: neighbors agree as often as strangers do, in every lane."""
     torch.manual_seed(2)
     kept = (Dropout(0.5).train()(torch.ones(400_000, requires_grad=True)) > 0).view(-1, 4).float()
     assert (kept.mean(0) - 0.5).abs().max() < 5 * 0.5 / math.sqrt(len(kept))

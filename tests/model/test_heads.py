@@ -60,7 +60,7 @@ def registry(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "given", [{}, {"architecture": "Lone"}, {"names": {"linear": "lone"}}, {"labelled": "texts"}], ids=str
+    "given", [{}, {"architecture": "Lone"}, {"names": {"linear": "lone"}}, {"labeled": "texts"}], ids=str
 )
 @pytest.mark.parametrize("base", [Head, DiscriminatorHead])  # a subclass is not stored under its parent's name
 def test_a_head_that_could_not_be_saved_is_refused_when_it_is_defined(registry, base, given):

@@ -38,8 +38,8 @@ NAMES = {
 
 def task_network(family: str, kind: str) -> TaskNetwork:
     shape, make = SHAPES[family], find_head(f"{family}{kind}")
-    head = make(shape, 3) if make.labelled else make(shape)
-    return TaskNetwork(build_body(shape), head, ("a", "b", "c") if make.labelled else ())
+    head = make(shape, 3) if make.labeled else make(shape)
+    return TaskNetwork(build_body(shape), head, ("a", "b", "c") if make.labeled else ())
 
 
 @pytest.fixture(scope="module")

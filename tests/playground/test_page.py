@@ -127,7 +127,7 @@ def test_the_tokens_of_a_typed_sentence_are_colored(pretrained, visit, tiny_mode
     one = visit(pretrained[0])
     one.page.get_by_label("Text", exact=True).fill("the chef ate a soup")
     one.wait("#found", "of 5 tokens")
-    from electra.playground.colours import css, shade
+    from electra.playground.colors import css, shade
 
     assert backgrounds(one.page) == [
         css(shade(found.probability)) for found in tiny_model.detect("the chef ate a soup")

@@ -33,7 +33,7 @@ def test_the_order_follows_seed_and_epoch():
     assert first != [batch.tolist() for batch in orders[3]]
 
 
-def test_neighbours_are_of_like_length():
+def test_neighbors_are_of_like_length():
     lengths = np.random.default_rng(0).integers(3, 128, 32 * BUCKET)
     spread = np.mean([np.ptp(lengths[batch]) for batch in training_order(lengths, 32, 0, 0)])
     assert spread < 4  # where a random batch spreads over nearly all lengths

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option, echo
 
-from electra.cli.colours import shade, shows_colours
+from electra.cli.colors import shade, shows_colors
 from electra.cli.options import Quiet
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def demo(
 
 def _print(shown: "Demonstration") -> None:
     echo("\nHeld-out sentences with some tokens replaced at random, and what the discriminator finds.")
-    colored = shows_colours()
+    colored = shows_colors()
     echo(
         "Replaced tokens are underlined; the redder a token, the likelier it looks replaced.\n"
         if colored

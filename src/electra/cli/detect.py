@@ -5,7 +5,7 @@ from typing import Annotated
 
 from typer import Argument, echo
 
-from electra.cli.colours import shade, shows_colours
+from electra.cli.colors import shade, shows_colors
 from electra.cli.options import AnyModel, Json
 from electra.data.files import exists, to_json
 from electra.data.reading.hub import EMBEDDED
@@ -45,7 +45,7 @@ def detect(
             for token, probability, (start, end) in detections
         ]
         echo(to_json({"text": text, "tokens": tokens}))
-    elif shows_colours():
+    elif shows_colors():
         from rich.console import Console
         from rich.text import Text
 

@@ -173,7 +173,7 @@ class CorrectiveObjective(Detecting):
 
 
 class ReplaceMLMObjective(ReplacedTokens):
-    """Masked language modelling whose input has samples instead of [MASK] (section 3.5)."""
+    """Masked language modeling whose input has samples instead of [MASK] (section 3.5)."""
 
     name: Literal["replace_mlm"] = Field("replace_mlm", description="masked LM over generator samples")
 
@@ -185,9 +185,9 @@ class AllTokensMLMObjective(ReplacedTokens):
 
 
 class MLMObjective(Masking):
-    """The BERT baseline: masked language modelling by the full-size encoder, with new masks each time."""
+    """The BERT baseline: masked language modeling by the full-size encoder, with new masks each time."""
 
-    name: Literal["mlm"] = Field("mlm", description="masked language modelling")
+    name: Literal["mlm"] = Field("mlm", description="masked language modeling")
 
 
 class ElectricObjective(Discriminating):

@@ -16,7 +16,7 @@ from electra.config.bodies import ElectraModel, ModelConfig, ModernModel
 from electra.model import ops
 from electra.model.initialize import glorot_linear, normal_linear
 
-Labelled = Literal["texts", "tokens"]
+Labeled = Literal["texts", "tokens"]
 Role = Literal["detection", "prediction", "task"]
 HEADS: dict[str, type["Head"]] = {}  # every head, by its architecture in files
 EXAMPLE = 'outputs = model(**tokenizer("the chef ate the meal", return_tensors="pt"))'
@@ -38,7 +38,7 @@ class Head(nn.Module):
     architecture: ClassVar[str]  # in config.json: a class of transformers, or a name of our own
     names: ClassVar[Mapping[str, str]]  # our modules to those in the file; "" is the head itself
     example: ClassVar[str] = EXAMPLE  # code in the model card
-    labelled: ClassVar[Labelled | None]  # what gets one output per label; None: outputs are fixed
+    labeled: ClassVar[Labeled | None]  # what gets one output per label; None: outputs are fixed
     role: ClassVar[Role]  # in pre-training, scores or predicts tokens; all others belong to a task
     stored_as: ClassVar[str]  # what config.json says, where that is another class of transformers
     described: ClassVar[Mapping[str, Any]] = {}  # what config.json says besides
@@ -50,7 +50,7 @@ class Head(nn.Module):
         *,
         architecture: str | None = None,
         names: Mapping[str, str] | None = None,
-        labelled: Labelled | None = None,
+        labeled: Labeled | None = None,
         role: Role = "task",
         stored_as: str | None = None,
         served_as: str | None = None,
@@ -64,7 +64,7 @@ class Head(nn.Module):
             raise TypeError(f"define it as {definition}, so that it can be saved")
         if architecture in HEADS and HEADS[architecture].__qualname__ != cls.__qualname__:
             raise TypeError(f"{cls.__name__}: architecture {architecture} is {HEADS[architecture].__name__}'s already")
-        cls.architecture, cls.names, cls.labelled, cls.role = architecture, names, labelled, role
+        cls.architecture, cls.names, cls.labeled, cls.role = architecture, names, labeled, role
         cls.stored_as = stored_as or architecture
         cls.served_as = served_as or cls.stored_as.partition("For")[2]
         HEADS[architecture] = cls

@@ -32,7 +32,7 @@ AMBIGUOUS = frozenset({"classifier", "head.dense", "head.norm"})  # modules that
 AnyNetwork = Network | Body
 
 
-class _Labelling(BaseModel):
+class _Labeling(BaseModel):
     """What config.json says about the head, if anything."""
 
     architectures: list[str] | None = None
@@ -157,7 +157,7 @@ def _read_config(folder: Path) -> tuple[dict[str, Any], type[Body], ModelConfig]
     check(folder, [path.name])
     if not path.is_file():
         raise CheckpointError(f"no config.json in {folder}: not a model folder")
-    described = read_table(path, "a model's config", CheckpointError, _Labelling)
+    described = read_table(path, "a model's config", CheckpointError, _Labeling)
     kind, known = described.get("model_type"), [kind for body in BODIES.values() for kind in body.model_types]
     if kind not in known:
         raise CheckpointError(f"{path} has model_type {kind!r}; supported: {', '.join(known)}")
@@ -197,13 +197,13 @@ def _with_head(encoder: Body, names: Set[str], described: Mapping[str, Any], pat
     if kind.role == "prediction":
         return MaskedLM(encoder)
     make: Any = kind
-    if not kind.labelled:
+    if not kind.labeled:
         return TaskNetwork(encoder, make(encoder.config))
     labels = _read_labels(described, path)
     problem: Problem | None = described.get("problem_type")
     if problem not in (None, *get_args(Problem)):
         raise CheckpointError(f"{path} has problem_type {problem!r}; supported: {', '.join(get_args(Problem))}")
-    if problem is None and kind.labelled == "texts":
+    if problem is None and kind.labeled == "texts":
         problem = "single_label_classification" if len(labels) > 1 else "regression"
     if problem == "regression" and len(labels) > 1:
         raise CheckpointError(f"{path} is a regression with {len(labels)} outputs; only one is supported")

@@ -1,4 +1,4 @@
-"""Masked language modelling by the full-size encoder: the BERT baseline."""
+"""Masked language modeling by the full-size encoder: the BERT baseline."""
 
 from typing import Any, Self
 
@@ -13,7 +13,7 @@ from electra.objectives.base import Objective, Step, predict
 from electra.objectives.draws import Draws
 
 
-class MaskedLanguageModelling(Objective, kind="mlm"):
+class MaskedLanguageModeling(Objective, kind="mlm"):
     """L_MLM of one network with masks drawn afresh each time, without next-sentence prediction."""
 
     network: MaskedLM

@@ -1,4 +1,4 @@
-"""Replace MLM (section 3.5): masked language modelling whose input has samples where BERT's has [MASK]."""
+"""Replace MLM (section 3.5): masked language modeling whose input has samples where BERT's has [MASK]."""
 
 from torch import Tensor
 

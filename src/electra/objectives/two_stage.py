@@ -33,7 +33,7 @@ class TwoStageRTD(ReplacedTokenDetection, kind="two_stage"):
 
     @classmethod
     def stages(cls, config: ElectraObjective) -> list[Stage]:
-        """Return masked language modelling, which learns at the generator's rate, and detection."""
+        """Return masked language modeling, which learns at the generator's rate, and detection."""
         masked = config.model_dump(include=set(MLMObjective.model_fields) - {"name"})
         rate = getattr(config.generator, "rate", 1.0)
         return [

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from html import escape
 
-from electra.playground.colours import BLACK, KINDS, css
+from electra.playground.colors import BLACK, KINDS, css
 from electra.playground.tokens import LONGEST_TEXT, bounded, percent
 from electra.recipes.evaluate import Tuned
 from electra.tasks.base import Notes

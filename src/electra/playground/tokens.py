@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from electra.errors import DataError
 from electra.model.pretrained import Pretrained
-from electra.playground.colours import css, gradient, ink, shade
+from electra.playground.colors import css, gradient, ink, shade
 
 LONGEST_TEXT = 10_000  # characters
 PERCENT = "\u00a0%"  # a line never breaks before the sign

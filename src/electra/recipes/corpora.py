@@ -136,7 +136,7 @@ class Corpora(list[Corpus]):
 
 
 def _count_pairs(rows: Ids, special: list[int], vocab_size: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Count pairs of neighbours and of next but one: for each distance, numbers of pairs and how often they occur."""
+    """Count pairs of neighbors and of next but one: for each distance, numbers of pairs and how often they occur."""
     ids, found = rows.astype(np.int64), []
     for distance in (1, 2):
         first, second = ids[:, :-distance].ravel(), ids[:, distance:].ravel()

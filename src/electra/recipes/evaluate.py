@@ -71,11 +71,11 @@ def evaluate(run: str | Path, overrides: Iterable[str] = (), split: Split = "dev
     examples = task.read(split, notes)
     predictions = tuned.predict(examples, notes)
     pairs = zip(examples, predictions, strict=True)
-    labelled = [(example, prediction) for example, prediction in pairs if task.is_labelled(example)]
+    labeled = [(example, prediction) for example, prediction in pairs if task.is_labeled(example)]
     metrics, files = {}, task.files(examples, predictions)
-    if labelled:
-        notes.add("examples without a label, not scored", len(examples) - len(labelled))
-        truth, guess = zip(*labelled, strict=True)
+    if labeled:
+        notes.add("examples without a label, not scored", len(examples) - len(labeled))
+        truth, guess = zip(*labeled, strict=True)
         metrics = scored(task, truth, guess)
         files |= task.pictures(truth, guess)
     source = _source(split, settings)

@@ -137,7 +137,7 @@ class Task(ABC, Generic[Example, AnyFeature, HeadType]):
 
     @abstractmethod
     def batch(self, features: Sequence[AnyFeature], rows: int, length: int) -> Batch:
-        """Return the targets of labelled features, padded to `rows` rows and `length` tokens."""
+        """Return the targets of labeled features, padded to `rows` rows and `length` tokens."""
 
     @abstractmethod
     def loss(self, head: HeadType, hidden: Tensor, batch: Batch) -> Tensor:
@@ -165,7 +165,7 @@ class Task(ABC, Generic[Example, AnyFeature, HeadType]):
         """Return whether all predictions are the same although the labels differ: nothing was learned."""
         return False
 
-    def is_labelled(self, example: Example) -> bool:
+    def is_labeled(self, example: Example) -> bool:
         """Return whether the label of an example is known."""
         return True
 
@@ -174,7 +174,7 @@ class Task(ABC, Generic[Example, AnyFeature, HeadType]):
         return {}
 
     def pictures(self, examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, str]:
-        """Draw plots for labelled examples: names and contents of SVG files."""
+        """Draw plots for labeled examples: names and contents of SVG files."""
         return {}
 
 

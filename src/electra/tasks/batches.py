@@ -80,5 +80,5 @@ def make_batch(
         filled = torch.from_numpy(attention.sum(1))
         tokens = int(filled.sum())
         batch[PLACES], batch[TEXTS] = pack(filled, length, tokens, rounded_length(tokens))
-    labelled = all(feature.target is not None for feature in features)
-    return batch | (task.batch(features, rows, length) if labelled else {})
+    labeled = all(feature.target is not None for feature in features)
+    return batch | (task.batch(features, rows, length) if labeled else {})

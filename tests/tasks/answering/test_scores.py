@@ -21,7 +21,7 @@ WORDS = ["the", "a", "an", "cat", "Cat,", "cats", "the-cat", "sat", "sat.", "!",
 
 
 def plain_words(text: str) -> list[str]:
-    """Normalised words by the letter of the rule: lower case, no punctuation, no articles."""
+    """Normalized words by the letter of the rule: lower case, no punctuation, no articles."""
     kept = "".join(letter for letter in text.lower() if letter not in string.punctuation)
     return [word for word in re.sub(r"\b(a|an|the)\b", " ", kept).split() if word]
 
@@ -54,7 +54,7 @@ def random_text(draw: random.Random) -> str:
     return " ".join(draw.choices(WORDS, k=draw.randrange(5)))
 
 
-def test_texts_are_normalised():
+def test_texts_are_normalized():
     assert normalize("The  Cat, a dog!") == "cat dog"
 
 

@@ -227,10 +227,10 @@ def test_predictions_are_given_as_the_official_scorers_take_them(squad_folder, t
     assert files["nbest_predictions.json"]["b"][0]["text"] == "the cat"
 
 
-def test_a_question_is_labelled_when_its_answers_are_known(squad_folder):
+def test_a_question_is_labeled_when_its_answers_are_known(squad_folder):
     task = make_task(squad_folder)
-    assert [task.is_labelled(question) for question in task.read("dev", Notes())] == [True, True, True]
-    assert not task.is_labelled(Question("1", "Who?", "A cat."))
+    assert [task.is_labeled(question) for question in task.read("dev", Notes())] == [True, True, True]
+    assert not task.is_labeled(Question("1", "Who?", "A cat."))
 
 
 def test_unanswerable_questions_in_a_task_without_them_are_noted(squad_folder):

@@ -5,11 +5,11 @@ import torch
 from electra.errors import TaskError
 from electra.tasks.texts.labels import Classes, LabelSets, Value
 
-COLOURS = ("red", "green", "blue")
+COLORS = ("red", "green", "blue")
 
 
 def test_a_class_is_trained_by_its_number_and_read_with_probabilities():
-    kind = Classes(COLOURS)
+    kind = Classes(COLORS)
     logits = torch.tensor([[2.0, 0.0, 1.0], [0.0, 0.0, 5.0]])
     targets = torch.tensor([kind.target("red"), kind.target("blue")])
     expected = torch.nn.functional.cross_entropy(logits, torch.tensor([0, 2]), reduction="none")
@@ -17,14 +17,14 @@ def test_a_class_is_trained_by_its_number_and_read_with_probabilities():
     read = kind.read(logits[0].numpy())
     assert read["label"] == "red"
     assert sum(read["probabilities"].values()) == pytest.approx(1)
-    assert list(read["probabilities"]) == list(COLOURS)
+    assert list(read["probabilities"]) == list(COLORS)
 
 
 def test_an_unknown_class_is_named_with_the_known_ones():
     with pytest.raises(
         TaskError, match=r"dev line 3: unknown label 'gren'; did you mean green.*known: red, green, blue"
     ):
-        Classes(COLOURS).parse("gren", "dev line 3")
+        Classes(COLORS).parse("gren", "dev line 3")
 
 
 def test_no_number_is_taken_for_a_slip_of_another():
@@ -33,7 +33,7 @@ def test_no_number_is_taken_for_a_slip_of_another():
 
 
 def test_sets_come_as_lists():
-    kind = LabelSets(COLOURS)
+    kind = LabelSets(COLORS)
     assert kind.parse(["blue", "red", "blue"], "here") == ("red", "blue")  # in one order: runs are known by it
     assert kind.parse([], "here") == ()
     assert kind.target(["blue"]) == [0.0, 0.0, 1.0]
@@ -42,7 +42,7 @@ def test_sets_come_as_lists():
 
 
 def test_sets_are_read_label_by_label():
-    read = LabelSets(COLOURS).read(np.array([3.0, -1.0, 0.1], np.float32))
+    read = LabelSets(COLORS).read(np.array([3.0, -1.0, 0.1], np.float32))
     assert read["labels"] == ["red", "blue"]
     assert read["probabilities"]["green"] == pytest.approx(1 / (1 + np.e))
 
@@ -70,8 +70,8 @@ def test_many_labels_are_not_all_named():
 @pytest.mark.parametrize(
     ("kind", "same", "other"),
     [
-        (Classes(COLOURS), [[2.0, 1.0, 0.0], [0.3, 0.2, 0.1]], [0.0, 1.0, 0.0]),
-        (LabelSets(COLOURS), [[2.0, -1.0, -3.0], [0.1, -0.2, -0.1]], [1.0, 1.0, -1.0]),
+        (Classes(COLORS), [[2.0, 1.0, 0.0], [0.3, 0.2, 0.1]], [0.0, 1.0, 0.0]),
+        (LabelSets(COLORS), [[2.0, -1.0, -3.0], [0.1, -0.2, -0.1]], [1.0, 1.0, -1.0]),
         (Value(0, 5), [[0.5], [0.509]], [0.52]),
     ],
 )

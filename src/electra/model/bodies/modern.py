@@ -266,7 +266,7 @@ def _attend_in_blocks(query: Tensor, key: Tensor, value: Tensor, view: View, dro
     assert view.block
     length = query.size(2)
     queries = _blocks(query, view.block)  # (B, heads, blocks, half, D)
-    keys, values = (_with_neighbours(_blocks(part, view.block)) for part in (key, value))  # 3 · half tokens each
+    keys, values = (_with_neighbors(_blocks(part, view.block)) for part in (key, value))  # 3 · half tokens each
     mixed = ops.attend(queries, keys, values, view.mask, dropout)
     return mixed.flatten(2, 3)[:, :, :length]
 
@@ -277,7 +277,7 @@ def _mask_of_blocks(texts: Tensor | None, length: int, half: int, device: torch.
         texts = torch.zeros(1, length, dtype=torch.long, device=device)
     marked = F.pad(texts + 1, (0, -length % half))  # 0 in what fills the last block, so that it sees only itself
     own = marked.view(len(marked), -1, half, 1)
-    others = _with_neighbours(own, outside=-1).transpose(-1, -2)  # (B, blocks, 1, 3 · half)
+    others = _with_neighbors(own, outside=-1).transpose(-1, -2)  # (B, blocks, 1, 3 · half)
     place = torch.arange(half, device=device)
     distance = (place[:, None] + half - torch.arange(3 * half, device=device)).abs()
     seen: Tensor = (own == others) & (distance <= half)
@@ -290,7 +290,7 @@ def _blocks(states: Tensor, size: int) -> Tensor:
     return filled.view(*filled.shape[:-2], -1, size, filled.size(-1))
 
 
-def _with_neighbours(blocks: Tensor, outside: int = 0) -> Tensor:
+def _with_neighbors(blocks: Tensor, outside: int = 0) -> Tensor:
     """Join each of (…, blocks, size, D) with the blocks before and after it: (…, blocks, 3 · size, D)."""
     padded = F.pad(blocks, (0, 0, 0, 0, 1, 1), value=outside)
     return torch.cat([padded[..., :-2, :, :], blocks, padded[..., 2:, :, :]], dim=-2)

@@ -128,7 +128,7 @@ class QuestionAnswering(Task[Question, Window, AnswerHead]):
         count = 0 if self.unanswerable else sum(question.answers == () for question in questions)
         notes.add("questions without an answer, which the model cannot predict", count)
 
-    def is_labelled(self, example: Question) -> bool:
+    def is_labeled(self, example: Question) -> bool:
         return example.answers is not None
 
     def files(self, examples: Sequence[Question], predictions: Sequence[Prediction]) -> dict[str, str]:

@@ -74,12 +74,12 @@ class ChoiceColumns:
         """The columns that tell a row from others."""
         return self.text + self.pair
 
-    def read(self, row: Row, reading: str | None, labelled: bool) -> Choice:
+    def read(self, row: Row, reading: str | None, labeled: bool) -> Choice:
         """Read an example, or refuse it in one line; without a `reading`, labels are ignored."""
         options, _ = self._options(row)
         parts = [(name, str(find_cell(row, name, "table.text") or "").strip()) for name in self.text]
         asked = [QUESTIONS.get(part, part) if name == "question" else part for name, part in parts]
-        right = self._right(row, self.label, reading, labelled) if reading and self.label else None
+        right = self._right(row, self.label, reading, labeled) if reading and self.label else None
         return Choice(" ".join(filter(None, asked)), options, right, find_id(row, self.id))
 
     def find_reading(self, rows: Sequence[Row]) -> str:
@@ -109,8 +109,8 @@ class ChoiceColumns:
             raise TaskError(f"{row.where}: option {options.index('') + 1} of {len(options)} is empty")
         return options, names
 
-    def _right(self, row: Row, label: str, reading: str, labelled: bool) -> int | None:
-        if not labelled and read_cell(row.cells.get(label), row.where) in HIDDEN:
+    def _right(self, row: Row, label: str, reading: str, labeled: bool) -> int | None:
+        if not labeled and read_cell(row.cells.get(label), row.where) in HIDDEN:
             return None
         raw = find_cell(row, label, "table.label")
         positions = self._positions(row)
@@ -135,7 +135,7 @@ class ChoiceColumns:
         return {name: place for name, place in found.items() if 0 <= place < len(options)}
 
 
-def find_columns(rows: Sequence[Row], settings: TableConfig, labelled: bool) -> ChoiceColumns:
+def find_columns(rows: Sequence[Row], settings: TableConfig, labeled: bool) -> ChoiceColumns:
     """Return the columns that are set, and for the others those with usual names."""
     text, pair = _split(settings.text), _split(settings.pair)
     others = {"label": filter(None, [settings.label]), "id": filter(None, [settings.id])}
@@ -143,7 +143,7 @@ def find_columns(rows: Sequence[Row], settings: TableConfig, labelled: bool) -> 
     pair = pair or _usual_options(names)
     label = settings.label or usual_column([name for name in names if name not in pair], LABELS)
     text = text or usual_columns([name for name in names if name not in (*pair, label)], CONTEXTS)
-    wanted = {"text": ("context", text), "pair": ("options", pair), "label": ("right option", label or not labelled)}
+    wanted = {"text": ("context", text), "pair": ("options", pair), "label": ("right option", label or not labeled)}
     for key, (what, column) in wanted.items():
         if not column:
             raise TaskError(f"{rows[0].where}: which column has the {what}? set table.{key}; found {', '.join(names)}")

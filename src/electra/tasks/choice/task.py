@@ -55,10 +55,10 @@ class ChoiceTask(Task[Choice, OptionFeature, AnyHead]):
             raise ValueError("an unknown reading")
         if not known:
             rows = self._table.read_training_file()
-            self._columns = find_columns(rows, config.table, labelled=True)
+            self._columns = find_columns(rows, config.table, labeled=True)
             self._table.texts = self._columns.texts
             self._table.learn(rows)
-            counts = [len(self._columns.read(row, None, labelled=False).options) for row in rows]
+            counts = [len(self._columns.read(row, None, labeled=False).options) for row in rows]
             self._known = {"reading": self._columns.find_reading(rows), "options": [min(counts), max(counts)]}
             self.group = max(counts)
         elif known.get("columns"):
@@ -95,18 +95,18 @@ class ChoiceTask(Task[Choice, OptionFeature, AnyHead]):
         return [str(self._columns), f"{count} options per example; {READINGS[self._known['reading']]}"]
 
     def read(self, split: Split, notes: Notes) -> list[Choice]:
-        rows, labelled = self._table.read(split, notes), split != "test"
-        columns = self._columns or find_columns(rows, self._settings, labelled)
+        rows, labeled = self._table.read(split, notes), split != "test"
+        columns = self._columns or find_columns(rows, self._settings, labeled)
         reading = self._known.get("reading") or columns.find_reading(rows)
-        examples = [columns.read(row, reading, labelled) for row in rows]
+        examples = [columns.read(row, reading, labeled) for row in rows]
         notes.add("empty contexts", sum(not example.context for example in examples))
         return examples
 
     def inputs(self, source: str, notes: Notes) -> Iterator[Choice]:
         columns = self._columns
         for row in read_file(source):
-            columns = columns or find_columns([row], self._settings, labelled=False)
-            yield columns.read(row, None, labelled=False)
+            columns = columns or find_columns([row], self._settings, labeled=False)
+            yield columns.read(row, None, labeled=False)
 
     def features(
         self, examples: Sequence[Choice], tokenizer: Tokenizer, max_length: int, notes: Notes, training: bool
@@ -175,7 +175,7 @@ class ChoiceTask(Task[Choice, OptionFeature, AnyHead]):
         places = {example.right for example in examples}
         return len(places) > 1 and len({prediction["choice"] for prediction in predictions}) == 1
 
-    def is_labelled(self, example: Choice) -> bool:
+    def is_labeled(self, example: Choice) -> bool:
         return example.right is not None
 
     def pictures(self, examples: Sequence[Choice], predictions: Sequence[Prediction]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Files of similar texts: pairs, triplets, scored or labelled pairs in tables, SQuAD, SemEval's STS, and raw text."""
+"""Files of similar texts: pairs, triplets, scored or labeled pairs in tables, SQuAD, SemEval's STS, and raw text."""
 
 import re
 from collections import defaultdict
@@ -40,7 +40,7 @@ STS = re.compile(r"(20\d\d)\..+\.tsv")  # SemEval's files, one for each source o
 SQUAD = re.compile(rb'\s*\{\s*"(data|version)"\s*:')  # how its files begin
 MOST_NEGATIVES = 7  # of one example
 
-Kind = Literal["pairs", "scored", "labelled"]
+Kind = Literal["pairs", "scored", "labeled"]
 
 
 class Similar(NamedTuple):
@@ -75,8 +75,8 @@ class Columns:
 
     def read(self, rows: Sequence[Row], notes: Notes, training: bool = False) -> list[Similar]:
         """Return the examples of some rows, or raise a one-line error that names the row."""
-        if self.kind == "labelled":
-            return self._labelled(rows, notes, training)
+        if self.kind == "labeled":
+            return self._labeled(rows, notes, training)
         return (self._scored if self.kind == "scored" else self._pairs)(rows, notes)
 
     def _pairs(self, rows: Sequence[Row], notes: Notes) -> list[Similar]:
@@ -102,7 +102,7 @@ class Columns:
             found.append(Similar(self._pair(row), score, group=group, id=find_id(row, self.id)))
         return found
 
-    def _labelled(self, rows: Sequence[Row], notes: Notes, training: bool) -> list[Similar]:
+    def _labeled(self, rows: Sequence[Row], notes: Notes, training: bool) -> list[Similar]:
         """Return the similar pairs; different texts of the same first text become negatives.
 
         A first text with only different ones is paired with itself in training, and not searched for otherwise.
@@ -187,7 +187,7 @@ def _find_kind(rows: Sequence[Row], label: str, pair: tuple[str, str]) -> Kind:
             "remove the column to train on pairs of similar texts"
         )
     named = distinct <= {*SIMILAR, *DIFFERENT, *NEITHER} or not all(map(is_number, distinct))
-    return "labelled" if named else "scored"
+    return "labeled" if named else "scored"
 
 
 def _label_name(label: Any, pair: tuple[str, str]) -> str:

@@ -18,7 +18,7 @@ MOST = 250_000  # pairs
 def read_pairs(source: str, kind: TextPairs | None) -> Iterator[Row]:
     """Read documents, and yield pairs of one kind: a passage and the next, a title and its text, a passage twice.
 
-    By default, all pairs of the first two kinds, and passages without a neighbour twice.
+    By default, all pairs of the first two kinds, and passages without a neighbor twice.
     """
     text, documents, found = "", 0, 0
     for part in read_documents([source]):

@@ -43,7 +43,7 @@ def serve(network: TaskNetwork) -> Served | None:
 
 
 class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
-    """Vectors of texts, trained on pairs, triplets, scored or labelled pairs, or raw text."""
+    """Vectors of texts, trained on pairs, triplets, scored or labeled pairs, or raw text."""
 
     title = "Compare"
 
@@ -73,7 +73,7 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
         self.group = 2 if self._scored else max(len(example.texts) for example in examples)
         on_dev = self._columns_of(self._table.read("dev", Notes()))
         self.metric = "spearman" if on_dev.kind == "scored" else "ndcg_10"
-        kinds = {"scored": "pairs with a score", "labelled": "pairs with a label", "pairs": "pairs of similar texts"}
+        kinds = {"scored": "pairs with a score", "labeled": "pairs with a label", "pairs": "pairs of similar texts"}
         negatives = f", with up to {self.group - 2} negatives" if self.group > 2 else ""
         self._detected = [str(columns), f"{kinds[columns.kind]}{negatives}"]
         if self._table.texts != columns.texts:
@@ -290,5 +290,5 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
         values = [prediction["similarity"] for prediction in predictions]
         return len(values) > 1 and max(values) - min(values) < FLAT
 
-    def is_labelled(self, example: Similar) -> bool:
+    def is_labeled(self, example: Similar) -> bool:
         return example.ranked or example.score is not None

@@ -48,15 +48,15 @@ class Columns:
         """Return the words of a row: a list, or a text split at spaces."""
         return split_words(find_cell(row, self.text, "table.text"), row.where)
 
-    def read_label(self, row: Row, labelled: bool | None = True) -> Any:
-        """Return the label of a row, None if it is unknown; `labelled` rows must have one, None ignores it."""
-        if labelled is None or self.label is None or (self.label not in row.cells and not labelled):
+    def read_label(self, row: Row, labeled: bool | None = True) -> Any:
+        """Return the label of a row, None if it is unknown; `labeled` rows must have one, None ignores it."""
+        if labeled is None or self.label is None or (self.label not in row.cells and not labeled):
             return None
         raw = find_cell(row, self.label, "table.label")
         raw = raw.strip() if isinstance(raw, str) else "" if raw is None else raw
         if raw != "" or self.kind in MAY_BE_EMPTY:
             return raw
-        if labelled:
+        if labeled:
             raise TaskError(f"{row.where}: the label in column {self.label!r} is empty")
         return None
 

@@ -50,8 +50,8 @@ class _FromRows(ABC, Generic[Example]):
     _known: Known  # what is stored besides table and columns
 
     @abstractmethod
-    def _example(self, row: Row, number: int, labelled: bool | None = True) -> Example:
-        """Read a row; `labelled` rows must have a label, None is for rows to predict."""
+    def _example(self, row: Row, number: int, labeled: bool | None = True) -> Example:
+        """Read a row; `labeled` rows must have a label, None is for rows to predict."""
 
     def describe(self) -> dict[str, Any]:
         return {**self._known, "columns": asdict(self._columns), **self._table.describe()}
@@ -62,7 +62,7 @@ class _FromRows(ABC, Generic[Example]):
 
     def inputs(self, source: str, notes: Notes) -> Iterator[Example]:
         for number, row in enumerate(read_inputs(source, self._columns.texts)):
-            yield self._example(row, number, labelled=None)
+            yield self._example(row, number, labeled=None)
 
 
 class TableTexts(_FromRows[TextExample], TextTask):
@@ -87,8 +87,8 @@ class TableTexts(_FromRows[TextExample], TextTask):
         notes.add("empty texts", sum(not text.strip() for example in examples for text in example.texts))
         return examples
 
-    def _example(self, row: Row, number: int, labelled: bool | None = True) -> TextExample:
-        columns, label = self._columns, self._columns.read_label(row, labelled)
+    def _example(self, row: Row, number: int, labeled: bool | None = True) -> TextExample:
+        columns, label = self._columns, self._columns.read_label(row, labeled)
         if label is not None:
             label = self.kind.parse(columns.split_labels(label) if columns.kind == "multilabel" else label, row.where)
         return TextExample(columns.read_texts(row), label, find_id(row, columns.id))
@@ -105,8 +105,8 @@ class TableTagging(_FromRows[Sentence], TaggingTask):
     def detected(self) -> list[str]:
         return [str(self._columns), *super().detected()]
 
-    def _example(self, row: Row, number: int, labelled: bool | None = True) -> Sentence:
-        words, raw = self._columns.read_words(row), self._columns.read_label(row, labelled)
+    def _example(self, row: Row, number: int, labeled: bool | None = True) -> Sentence:
+        words, raw = self._columns.read_words(row), self._columns.read_label(row, labeled)
         tags = None if raw is None else split_words(raw, row.where)
         if tags is not None and len(tags) != len(words):
             raise TaskError(f"{row.where}: {len(words)} words, but {len(tags)} tags; every word needs a tag")
@@ -136,11 +136,11 @@ class TableAnswering(_FromRows[Question], QuestionAnswering):
         notes.add("questions are identified by row numbers, because ids repeat", len(questions))
         return [question._replace(id=str(number)) for number, question in enumerate(questions)]
 
-    def _example(self, row: Row, number: int, labelled: bool | None = True) -> Question:
+    def _example(self, row: Row, number: int, labeled: bool | None = True) -> Question:
         question, context = self._columns.read_texts(row)
         given = find_id(row, self._columns.id)
         name = str(number if given is None else given)
-        raw = self._columns.read_label(row, bool(labelled))
+        raw = self._columns.read_label(row, bool(labeled))
         if isinstance(raw, Mapping):  # as on the hub: texts and their positions
             return Question(name, question, context, read_answers(raw, row.where))
         answers = list(map(str, raw)) if isinstance(raw, list) else [str(raw)]

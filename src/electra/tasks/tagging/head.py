@@ -10,9 +10,7 @@ from electra.model.heads import Head, NormedHead
 from electra.model.initialize import glorot_linear
 
 
-class TaggingHead(
-    Head, architecture="ElectraForTokenClassification", names={"linear": "classifier"}, labelled="tokens"
-):
+class TaggingHead(Head, architecture="ElectraForTokenClassification", names={"linear": "classifier"}, labeled="tokens"):
     """Every token's hidden state to tag logits; the paper's head is that of `ElectraForTokenClassification`."""
 
     def __init__(self, config: ModelConfig, tags: int) -> None:
@@ -26,7 +24,7 @@ class TaggingHead(
 
 
 class ModernTaggingHead(
-    NormedHead, Head, architecture="ModernBertForTokenClassification", names=NormedHead.NAMES, labelled="tokens"
+    NormedHead, Head, architecture="ModernBertForTokenClassification", names=NormedHead.NAMES, labeled="tokens"
 ):
     """The head of `ModernBertForTokenClassification`."""
 

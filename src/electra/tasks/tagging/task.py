@@ -171,7 +171,7 @@ class TaggingTask(Task[Sentence, TaggingFeature, TaggingHead]):
         truth = {tag for example in examples for tag in self._gold(example)}
         return len(truth) > 1 and len({tag for prediction in predictions for tag in prediction["tags"]}) == 1
 
-    def is_labelled(self, example: Sentence) -> bool:
+    def is_labeled(self, example: Sentence) -> bool:
         return example.tags is not None
 
     def _spans(self, tags: Sequence[str]) -> list[Span]:
@@ -183,7 +183,7 @@ class TaggingTask(Task[Sentence, TaggingFeature, TaggingHead]):
 
 def serve(network: TaskNetwork) -> Served | None:
     """Use a tagger that another program fine-tuned on a table; its columns are not known."""
-    if network.head.labelled != "tokens":
+    if network.head.labeled != "tokens":
         return None
     columns = {"kind": "tagging", "text": "words", "label": "tags"}
     return Served("table", {"columns": columns, "labels": [*network.labels]})

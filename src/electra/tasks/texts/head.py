@@ -17,7 +17,7 @@ class ClassificationHead(
     Head,
     architecture="PaperClassification",
     names={"linear": "paper_classifier"},
-    labelled="texts",
+    labeled="texts",
     served_as="SequenceClassification",
 ):
     """The first token's hidden state to class logits, or to one value for regression."""
@@ -56,7 +56,7 @@ class HuggingFaceClassificationHead(
     Head,
     architecture="ElectraForSequenceClassification",
     names={"dense": "classifier.dense", "linear": "classifier.out_proj"},
-    labelled="texts",
+    labeled="texts",
 ):
     """The head of `ElectraForSequenceClassification`: one more layer between the first token and the logits."""
 
@@ -73,7 +73,7 @@ class HuggingFaceClassificationHead(
 
 
 class ModernClassificationHead(
-    NormedHead, Head, architecture="ModernBertForSequenceClassification", names=NormedHead.NAMES, labelled="texts"
+    NormedHead, Head, architecture="ModernBertForSequenceClassification", names=NormedHead.NAMES, labeled="texts"
 ):
     """The head of `ModernBertForSequenceClassification`."""
 

@@ -56,7 +56,7 @@ class TextTask(Task[TextExample, Feature[list[float]], Head]):
             features += [Feature(number, *frame(order, tokenizer), target) for order in orders]
         return features
 
-    def is_labelled(self, example: TextExample) -> bool:
+    def is_labeled(self, example: TextExample) -> bool:
         return example.label is not None
 
     def head(self, encoder: Body) -> Head:
@@ -106,7 +106,7 @@ class TextTask(Task[TextExample, Feature[list[float]], Head]):
 
 def serve(network: TaskNetwork) -> Served | None:
     """Use a classifier or a regression that another program fine-tuned on a table; its columns are not known."""
-    if network.head.labelled != "texts":
+    if network.head.labeled != "texts":
         return None
     kinds = {"multi_label_classification": "multilabel", "regression": "regression"}
     columns = {"kind": kinds.get(network.problem or "", "classification"), "text": "text", "label": "label"}

@@ -86,7 +86,7 @@ function drawChart({ metric, title, unit, write, fromZero }, runs, axis, width) 
   if (!lines.length) return null;
   const single = runs.length === 1; // then labels name the kind of text, else the run
   const measured = new Set(lines.filter((line) => line.kind === "heldout").map((line) => line.run));
-  const labelled = lines.filter((line) => single || line.kind === "heldout" || !measured.has(line.run));
+  const labeled = lines.filter((line) => single || line.kind === "heldout" || !measured.has(line.run));
   const name = (run) => shortened(run.name, 14);
   const text = ({ run, kind, last }) => {
     if (!single) return name(run);
@@ -110,11 +110,11 @@ function drawChart({ metric, title, unit, write, fromZero }, runs, axis, width) 
   }
   drawing.append(make("text", { x: box.right + 14, y: HEIGHT - 7 }, axis));
   drawing.append(drawLines(lines, bands, { x, y, box, clip: `inside-${metric}`, measured }));
-  const labels = labelled.map((line) => {
+  const labels = labeled.map((line) => {
     return { line, x: x(line.last[0]) + 8, y: y(line.last[1]), width: LETTER * text(line).length };
   });
   for (const label of spread(labels, box.top, box.bottom)) {
-    const { run, kind } = label.line, style = `fill: ${run.colour}`;
+    const { run, kind } = label.line, style = `fill: ${run.color}`;
     const pale = single && kind === "training" && measured.has(run) ? " pale" : "";
     drawing.append(make("text", { class: `label${pale}`, x: label.x, y: label.y + 4, style }, text(label.line)));
   }
@@ -126,13 +126,13 @@ function drawLines(lines, bands, { x, y, box, clip, measured }) {
   const size = { x: box.left - 4, y: box.top - 4, width: box.right - box.left + 8, height: box.bottom - box.top + 8 };
   const inside = make("g", { "clip-path": `url(#${clip})` }, make("clipPath", { id: clip }, make("rect", size)));
   const path = (points) => `M${points.map(([across, up]) => `${x(across).toFixed(1)} ${y(up).toFixed(1)}`).join("L")}`;
-  inside.append(...bands.map(({ run, points }) => make("path", { class: "band", fill: run.colour, d: path(points) })));
+  inside.append(...bands.map(({ run, points }) => make("path", { class: "band", fill: run.color, d: path(points) })));
   for (const { run, kind, points } of lines) {
     const strength = measured.has(run) ? kind : `${kind} only`;
-    const look = { class: strength, stroke: run.colour, "stroke-dasharray": run.dash };
+    const look = { class: strength, stroke: run.color, "stroke-dasharray": run.dash };
     inside.append(make("path", { ...look, d: path(points) }));
     if (kind === "heldout" && points.length < 40) {
-      const dot = ([across, up]) => make("circle", { cx: x(across), cy: y(up), r: 2.1, fill: run.colour });
+      const dot = ([across, up]) => make("circle", { cx: x(across), cy: y(up), r: 2.1, fill: run.color });
       inside.append(...points.map(dot));
     }
   }
@@ -154,7 +154,7 @@ function follow(drawing, { lines, x, box, right, axis, write }) {
     for (const side of ["x1", "x2"]) cursor.setAttribute(side, x(closest));
     cursor.setAttribute("visibility", "visible");
     const values = lines.map(({ run, kind }, index) => {
-      const name = make("b", { style: `color: ${run.colour}` }, run.name);
+      const name = make("b", { style: `color: ${run.color}` }, run.name);
       return make("div", {}, name, ` ${KINDS[kind]} ${write(near[index][1])}`);
     });
     tip.replaceChildren(make("div", {}, `${axis} ${AXES[axis].write(closest)}`), ...values);
@@ -187,7 +187,7 @@ function drawScores(task, runs, width) {
   }
   runs.forEach((run, number) => {
     const y = row * number + 15, middle = run.results.median[metric], interval = run.results.interval[metric];
-    const stroke = run.colour, bounds = interval?.map((bound) => score(metric, bound));
+    const stroke = run.color, bounds = interval?.map((bound) => score(metric, bound));
     if (interval) {
       const [x1, x2] = interval.map(x);
       drawing.append(make("line", { class: "interval", x1, x2, y1: y, y2: y, stroke }));

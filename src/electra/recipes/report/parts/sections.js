@@ -2,7 +2,7 @@
 const data = JSON.parse(find("#data").textContent);
 const DASHES = [undefined, "5 3", "1.5 3"]; // for the first eight runs, the next eight, and so on
 const runs = data.runs.map((run, number) => {
-  return { ...run, colour: `var(--c${number % 8})`, dash: DASHES[Math.floor(number / 8) % DASHES.length] };
+  return { ...run, color: `var(--c${number % 8})`, dash: DASHES[Math.floor(number / 8) % DASHES.length] };
 });
 const chosen = { axis: "step", hidden: new Set(), samples: null };
 const visible = () => runs.filter((run) => !chosen.hidden.has(run));
@@ -10,7 +10,7 @@ const sampled = () => {
   const shown = visible().filter((run) => run.samples.length);
   return shown.includes(chosen.samples) ? chosen.samples : shown[0];
 };
-const named = (run) => ({ class: "name", style: `--colour: ${run.colour}`, text: run.name });
+const named = (run) => ({ class: "name", style: `--color: ${run.color}`, text: run.name });
 const chartWidth = (grid) => Math.max(280, Math.min(420, find(grid).clientWidth));
 
 // Buttons are made once, so that they keep the keyboard focus; drawing updates their pressed state.
@@ -23,7 +23,7 @@ function choice(act, pressed, ...content) {
 }
 function makeControls() {
   const toggle = (run) => chosen.hidden.delete(run) || chosen.hidden.add(run);
-  const dot = (run) => make("span", { class: "dot", style: `--colour: ${run.colour}` });
+  const dot = (run) => make("span", { class: "dot", style: `--color: ${run.color}` });
   const shown = runs.filter((run) => run.samples.length);
   if (runs.length > 1) {
     fill("#runs", runs.map((run) => choice(() => toggle(run), () => !chosen.hidden.has(run), dot(run), run.name)));
@@ -42,7 +42,7 @@ function drawControls() {
 }
 
 function drawVerdicts() {
-  const name = (run) => (runs.length > 1 ? make("b", { style: `color: ${run.colour}` }, `${run.name}: `) : null);
+  const name = (run) => (runs.length > 1 ? make("b", { style: `color: ${run.color}` }, `${run.name}: `) : null);
   fill("#verdicts", visible().filter((run) => run.verdict).map((run) => make("p", {}, name(run), run.verdict, ".")));
 }
 

@@ -1,7 +1,7 @@
 """Color tokens in a terminal by the probability that they were replaced."""
 
 
-def shows_colours() -> bool:
+def shows_colors() -> bool:
     """Return whether standard output is a terminal with colors (NO_COLOR turns them off)."""
     from rich.console import Console
 

@@ -3,7 +3,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from electra.playground.colours import BLACK, KINDS, WHITE, contrast, ink, shade
+from electra.playground.colors import BLACK, KINDS, WHITE, contrast, ink, shade
 
 PROBABILITIES = np.linspace(0, 1, 101)
 

@@ -1,7 +1,7 @@
 import pytest
 from rich.style import Style
 
-from electra.cli.colours import shade, shows_colours
+from electra.cli.colors import shade, shows_colors
 
 
 @pytest.mark.parametrize(("setting", "shown"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)])
@@ -10,7 +10,7 @@ def test_colors_need_a_terminal_that_supports_them(monkeypatch, setting, shown):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     for name, value in ({"TERM": "xterm-256color"} | setting).items():
         monkeypatch.setenv(name, value)
-    assert shows_colours() == shown
+    assert shows_colors() == shown
 
 
 def test_likelier_replaced_tokens_are_redder():
