@@ -26,8 +26,7 @@ SHORTER = {  # the same commands, in seconds
     r"train\.(hours|steps|tokens)=\S+": "train.steps=2",
     r"train\.warmup_steps=\S+": "train.warmup_steps=1",
     r"^electra pretrain (\S+) (data|init)": r"electra pretrain \1 train.batch_size=4 evaluate.batches=1 \2",
-    r"^electra pretrain (small|quick|modern-12x256)": r"electra pretrain \1 model.layers=1",
-    r"--length 1024": "--length 64",
+    r"^electra pretrain (small|quick)": r"electra pretrain \1 model.layers=1",
     r"runs/start/model --length 128": "runs/start/model --length 16",  # the longest that the small model takes
     r"train\.length=128": "train.length=16",
     r"train\.length=1024": "train.length=256",
