@@ -98,11 +98,14 @@ def test_the_presets_table_is_true():
     from electra.recipes.flops import count_parameters, on_meta
 
     rows = re.findall(
-        r"^\| `([\w-]+)` \| (\d+) × (\d+) \|.*?\| ([\d.]+) M \|", (ROOT / "docs/size.md").read_text(), re.MULTILINE
+        r"^\| `([\w-]+)` \| (\d+) × (\d+) \|.*?\| ([\d.]+) M \| (\d* ?×? ?\d*)",
+        (ROOT / "docs/size.md").read_text(),
+        re.MULTILINE,
     )
     assert sorted(name for name, *_ in rows) == sorted(preset_names())
-    for name, layers, width, millions in rows:
+    for name, layers, width, millions, batch in rows:
         config = load_config(name)
         assert (config.model.layers, config.model.hidden_size) == (int(layers), int(width))
         joint = count_parameters(on_meta(config.model, config.objective))["joint"]
         assert round(joint / 1e6, 1) == float(millions)
+        assert batch in ("", f"{config.train.batch_size} × {config.train.length}")
