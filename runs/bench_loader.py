@@ -56,8 +56,9 @@ def measure(paths: list[Path], batch_size: int, seconds: float) -> None:
     """Print the speed of a loader over the corpora, and the time to its first batch, also at a late step."""
     corpora = [open_corpus(path) for path in paths]
     loader = Loader(corpora, batch_size=batch_size, seed=0)
-    tokens_per_batch = batch_size * loader.layout.length
-    print(f"{sum(corpus.manifest.sequences for corpus in corpora):,} sequences of {loader.layout.length}", end=", ")
+    length = corpora[0].manifest.length
+    tokens_per_batch = batch_size * length
+    print(f"{sum(corpus.manifest.sequences for corpus in corpora):,} sequences of {length}", end=", ")
     print(f"batches of {batch_size}, attention mask {'not ' if loader.layout.whole else ''}needed")
     for start in (0, 10**9):
         began = time.perf_counter()

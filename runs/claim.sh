@@ -17,7 +17,7 @@
 # Rules.
 # Hardware  one H200, used by nothing else during pre-training. The minutes are those of the training loop.
 # Data      any text except that of the tasks, the same for both; VOCAB and TASKS as for runs/record.sh.
-# Models    the preset quick. ELECTRA has its objective (detection and correction), BERT masked language modelling;
+# Models    the preset quick. ELECTRA has its objective (detection and correction), BERT masked language modeling;
 #           body, batches, optimizer, schedule and start of the embeddings are the same.
 # Rates     of pre-training: for each model the best of three, by the mean of CoLA, MRPC, STS-B and RTE after 3,000
 #           updates. Of fine-tuning: for each model, budget and task the best of three, by the median over all seeds.

@@ -21,6 +21,6 @@ def page(model: str, text: Path) -> None:
     if isinstance(playable, Tuned):
         echo(forms.answer(playable, [given] * len(playable.task.fields)))
         return
-    echo(tokens.coloured(tokens.detect(playable, given)))
+    echo(tokens.colored(tokens.detect(playable, given)))
     places = fooling.pick_places(playable, given, random.Random(0))
     echo(fooling.show_verdict(fooling.play_round(playable, given, places)))

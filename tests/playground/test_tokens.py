@@ -3,7 +3,7 @@ import re
 import pytest
 
 from electra.errors import DataError
-from electra.playground.tokens import LONGEST_TEXT, Token, coloured, cut, detect, percent, summary
+from electra.playground.tokens import LONGEST_TEXT, Token, colored, cut, detect, percent, summary
 
 TOKENS = [Token("", "the", 0.02), Token(" ", "car", 0.93), Token("", ".", 0.5)]
 
@@ -14,14 +14,14 @@ def plain(html: str) -> str:
 
 def test_the_text_is_unchanged_including_spaces_and_line_breaks(tiny_model):
     text = "The chef  ate\nthe meal ."
-    assert plain(coloured(detect(tiny_model, text))) == text
+    assert plain(colored(detect(tiny_model, text))) == text
 
 
 def test_every_token_shows_its_probability(tiny_model):
     text = "the chef ate"
     found = detect(tiny_model, text)
     assert [token.probability for token in found] == [token.probability for token in tiny_model.detect(text)]
-    html = coloured(found)
+    html = colored(found)
     for token in found:
         assert f"{percent(token.probability)} likely replaced" in html
         assert f'<small class="chance"> {percent(token.probability)}</small>' in html
@@ -37,13 +37,13 @@ def test_a_text_that_is_too_long_is_refused(tiny_model):
 
 
 def test_the_threshold_decides_which_tokens_are_flagged():
-    assert coloured(TOKENS, 0.6).count("flagged") == 1
-    assert coloured(TOKENS, 0.5).count("flagged") == 2
+    assert colored(TOKENS, 0.6).count("flagged") == 1
+    assert colored(TOKENS, 0.5).count("flagged") == 2
     assert summary(TOKENS, 0.6) == "1 of 3 tokens looks replaced, with a probability of 60\u00a0% or more."
 
 
 def test_user_input_is_escaped():
-    html = coloured([Token("<b>", "<script>", 0.1)])
+    html = colored([Token("<b>", "<script>", 0.1)])
     assert "<script>" not in html
     assert "<b>" not in html
 

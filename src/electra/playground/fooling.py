@@ -7,7 +7,7 @@ from html import escape
 from typing import NamedTuple
 
 from electra.model.pretrained import Pretrained
-from electra.playground.tokens import THRESHOLD, Token, bounded, coloured, cut, percent
+from electra.playground.tokens import THRESHOLD, Token, bounded, colored, cut, percent
 
 LONGEST_SENTENCE = 500  # characters
 MOST_HIDDEN = 4  # tokens; with more masks, the generator sees too little of the sentence
@@ -123,11 +123,11 @@ def show_verdict(played: Round) -> str:
     read = len(played.before)
     cut_off = f'<p class="remark">Only the first {read} tokens are read.</p>' if played.sentence.shortened else ""
     if not played.places:
-        return f'<p role="status">Choose words to hide.</p><h3>Before</h3>{coloured(played.before)}{cut_off}'
+        return f'<p role="status">Choose words to hide.</p><h3>Before</h3>{colored(played.before)}{cut_off}'
     outcomes = "".join(outcome(played.before[place], played.after[place]) for place in played.places)
     return (
         f'<div role="status">{outcomes}</div>'
-        f"<h3>Before</h3>{coloured(played.before)}<h3>After</h3>{coloured(played.after)}{cut_off}"
+        f"<h3>Before</h3>{colored(played.before)}<h3>After</h3>{colored(played.after)}{cut_off}"
     )
 
 

@@ -79,7 +79,7 @@ def _detect_tab(model: Pretrained) -> None:
         except ElectraError as problem:
             return _show_error(problem)
         status = f'<p role="status">{tokens.summary(found, threshold)}</p>'
-        return status + tokens.coloured(found, threshold) + tokens.scale()
+        return status + tokens.colored(found, threshold) + tokens.scale()
 
     text = gr.Textbox(
         TEXT, label="Text", lines=3, max_lines=12, max_length=tokens.LONGEST_TEXT, placeholder="Type or paste text"

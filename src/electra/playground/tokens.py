@@ -49,9 +49,9 @@ def cut(text: str, spans: Iterable[tuple[int, int]]) -> list[tuple[str, str]]:
     return pieces
 
 
-def coloured(tokens: Sequence[Token], threshold: float = THRESHOLD) -> str:
+def colored(tokens: Sequence[Token], threshold: float = THRESHOLD) -> str:
     """Return tokens as HTML, with probabilities on hover and for screen readers, and visible if flagged."""
-    return f'<p class="tokens">{"".join(_coloured(token, threshold) for token in tokens)}</p>'
+    return f'<p class="tokens">{"".join(_colored(token, threshold) for token in tokens)}</p>'
 
 
 def summary(tokens: Sequence[Token], threshold: float) -> str:
@@ -80,7 +80,7 @@ def percent(probability: float) -> str:
     return f"{100 * probability:.0f}{PERCENT}"
 
 
-def _coloured(token: Token, threshold: float) -> str:
+def _colored(token: Token, threshold: float) -> str:
     background = shade(token.probability)
     kinds = "token" + " flagged" * (token.probability >= threshold) + " exchanged" * token.exchanged
     chance = escape(percent(token.probability))
