@@ -10,11 +10,13 @@ import os
 import statistics
 import tempfile
 import time
+from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from electra.data.cluster import connected
-from electra.data.corpus.build import build_corpus
+from electra.data.corpus.build import Progress, build_corpus
 from electra.data.corpus.workers import available_cores
 from electra.data.settings import Cleaning
 from electra.data.tokens.tokenizer import load_tokenizer
@@ -34,6 +36,11 @@ def cpu_seconds(process: int | str = "self") -> float:
     return own + sum(cpu_seconds(child) for child in chain.from_iterable(children))
 
 
+def _note(seen: list[float], progress: Progress) -> None:
+    """Note the CPU seconds so far, while the processes of a build live."""
+    seen.append(cpu_seconds())
+
+
 def main() -> None:
     """Print seconds, CPU seconds, and those of the main thread, which more cores do not shorten."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -46,9 +53,10 @@ def main() -> None:
     from ray.cluster_utils import Cluster
 
     cores = available_cores()
-    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": cores})
+    nodes: Any = Cluster(initialize_head=True, head_node_args={"num_cpus": cores})
     tokenizer, cleaning = load_tokenizer(arguments.tokenizer), Cleaning(duplicates=arguments.duplicates)
-    waited, worked = {"local": [], "cluster": []}, {"local": [], "cluster": []}
+    waited: dict[str, list[float]] = {"local": [], "cluster": []}
+    worked: dict[str, list[float]] = {"local": [], "cluster": []}
     for _ in range(arguments.turns):
         start = time.perf_counter()
         with connected(nodes.address):
@@ -67,7 +75,7 @@ def main() -> None:
                     shard_characters=SHARD,  # the last group is written after the last progress
                     workers=cores,
                     cluster=address,
-                    progress=lambda progress, seen=seen: seen.append(cpu_seconds()),  # while its processes live
+                    progress=partial(_note, seen),
                 )
                 size = built.manifest.report["characters_read"] / 1e6
             waited[where].append(time.perf_counter() - start)

@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 from electra.data.reading.text import read_documents
 from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
@@ -39,7 +40,7 @@ def bare(lines: list[str], tokenizer: Tokenizer) -> tuple[float, float]:
     return wall, cpu
 
 
-def build(command: list[str]) -> tuple[float, float, int, dict]:
+def build(command: list[str]) -> tuple[float, float, int, dict[str, Any]]:
     """Run a build; return wall-clock seconds, CPU seconds, peak memory and the manifest."""
     start, cpu_start = time.perf_counter(), sum(os.times()[2:4])
     process = subprocess.Popen([sys.executable, "-m", "electra", "corpus", *command, "--json"], stdout=subprocess.PIPE)

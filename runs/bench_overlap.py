@@ -11,6 +11,7 @@ import argparse
 import json
 import statistics
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -48,7 +49,8 @@ def main() -> None:
             for trial in trials.values():
                 trial.repeat()
         for trial in trials.values():
-            trial.work.update.release()
+            step: Any = trial.work
+            step.update.release()
         alone, grouped = (statistics.quantiles(trial.times, n=4, method="inclusive") for trial in trials.values())
         found = {
             "size": asked.size,

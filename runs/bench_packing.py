@@ -76,7 +76,7 @@ def main() -> None:
 
     def learn(found: list[WindowBatch]) -> None:
         for batch in found:
-            batch.run(body).sum().backward()
+            torch.autograd.backward(batch.run(body).sum())
 
     for work, names in ((encode, list(made)), (learn, ["padded", "packed"])):
         times = {name: [timed(work, made[name]) for _ in range(2)] for name in names}  # compiles and warms up

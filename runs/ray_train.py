@@ -38,7 +38,8 @@ def work(config: dict[str, list[str]]) -> None:
 def _free_address() -> dict[str, str]:
     with socket.socket() as free:
         free.bind(("", 0))
-        return {"MASTER_ADDR": ray.util.get_node_ip_address(), "MASTER_PORT": str(free.getsockname()[1])}
+        host: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
+        return {"MASTER_ADDR": host, "MASTER_PORT": str(free.getsockname()[1])}
 
 
 class _AllDevices(Backend):

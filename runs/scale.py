@@ -129,7 +129,7 @@ def _in_groups(weights: Weights, known: list[float], tokens: int) -> list[float]
     """Delay the gradients of each layer to those of its group in the fused encoder."""
     layers = [re.match(r"(.*\.layers)\.(\d+)\.", name) for name in weights.starts]
     last: dict[tuple[str, int], float] = {}
-    keys = []
+    keys: list[tuple[str, int]] = []
     for found, share in zip(layers, known, strict=True):
         key = ("", len(keys))
         if found:

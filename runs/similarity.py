@@ -50,7 +50,7 @@ MANY = ["batch_size=1024", "similarity.chunk=4096", "keep=median"]  # in-batch n
 
 def train(name: str, arguments: argparse.Namespace, keys: Sequence[str]) -> Path:
     """Fine-tune a model of this name, unless that is done, and return its run."""
-    out, began = arguments.out / name, time.perf_counter()
+    out, began = Path(arguments.out, name), time.perf_counter()
     shared = [f"model={arguments.model}", f"out={out}", f"seeds={arguments.seeds}"]
     results = finetune(load_finetune_config("similarity", [*shared, *keys, *arguments.overrides]))
     found = {key: results[key] for key in ("metric", "mean", "interval")} | {"seconds": time.perf_counter() - began}

@@ -58,7 +58,8 @@ def prepare() -> None:
     import electra
 
     torch.set_num_threads(1)
-    torch.backends.mkldnn.enabled = False  # with little memory it would choose kernels that round differently
+    # With little memory it would choose kernels that round differently.
+    torch.backends.mkldnn.set_flags(False)  # type: ignore[no-untyped-call]
     for module in pkgutil.walk_packages(electra.__path__, "electra."):
         if not any(part in module.name for part in UNUSED):
             importlib.import_module(module.name)

@@ -93,7 +93,8 @@ def reference_on_cluster(folder: Path) -> Iterator[dict[str, Measured]]:
     build_reference(folder / "reference")
     _write_data(folder / "reference" / WORLD / "data")
     _divide_finely()
-    torch.backends.mkldnn.enabled = True  # as in the processes of the cluster
+    # As in the processes of the cluster.
+    torch.backends.mkldnn.set_flags(True)  # type: ignore[no-untyped-call]
     process.LIMIT, process.ADDRESSES = LIMIT, ADDRESSES
     _nodes.append(Nodes())
     try:
@@ -121,7 +122,8 @@ def _divide_finely() -> None:
     from electra.recipes import evaluate
 
     parts.BATCH_BYTES, vocab.PART_CHARACTERS, evaluate.BLOCK = 50_000, 20_000, 100
-    Building.__init__.__defaults__ = (*Building.__init__.__defaults__[:-1], 100_000)  # shard_characters
+    defaults = Building.__init__.__defaults__ or ()
+    Building.__init__.__defaults__ = (*defaults[:-1], 100_000)  # shard_characters
 
 
 def _write_data(folder: Path) -> None:

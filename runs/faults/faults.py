@@ -140,10 +140,14 @@ def operation_fails(case: Case) -> Judged:
     return case.judge(case.run(at_operation(_operation(case), fail, ("open", "os.mkdir", "os.rename"))))
 
 
+def _fill_output() -> None:
+    os.dup2(os.open("/dev/full", os.O_WRONLY), 1)
+
+
 @fault("full output")
 def output_full(case: Case) -> Judged:
     """Let nothing be written to standard output, as if it went to a file on a full disk."""
-    return case.judge(case.run(lambda: os.dup2(os.open("/dev/full", os.O_WRONLY), 1)))
+    return case.judge(case.run(_fill_output))
 
 
 @fault("memory")

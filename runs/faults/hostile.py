@@ -127,7 +127,8 @@ def spoil_pickle(path: Path, chance: random.Random) -> None:
 def spoil_index(path: Path, chance: random.Random) -> None:
     """Replace a weight file by an index whose parts are elsewhere, missing or nonsense."""
     path.unlink()
-    part = chance.choice(["../model.safetensors", "/etc/passwd", "model.safetensors", "x.bin", "", "\0", 3, None, []])
+    parts: list[Any] = ["../model.safetensors", "/etc/passwd", "model.safetensors", "x.bin", "", "\0", 3, None, []]
+    part = chance.choice(parts)
     index = {"weight_map": {f"electra.encoder.{n}": part for n in range(3)}}
     if chance.random() < 0.3:
         index = mutate(index, chance)

@@ -43,7 +43,7 @@ class Nodes:
 def _started() -> Any:
     from ray.cluster_utils import Cluster
 
-    cluster = Cluster(initialize_head=True, head_node_args=NODE)
+    cluster: Any = Cluster(initialize_head=True, head_node_args=NODE)
     cluster.add_node(**NODE)
     return cluster
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 OPERATIONS = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.listdir", "os.scandir", "os.truncate")
 LIMIT = 30.0  # seconds, after which a command hangs
@@ -129,8 +130,14 @@ def _become(argv: Sequence[str], folder: Path, before: Before, ends: Sequence[in
         import faults.page  # noqa: F401, adds a command
         from electra import cli
 
-        stop = cli.Stop
-        cli.Stop = lambda: (stop(), os.close(ready))[0]
+        stop = vars(cli)["Stop"]
+
+        def ready_to_stop() -> Any:
+            found = stop()
+            os.close(ready)
+            return found
+
+        vars(cli)["Stop"] = ready_to_stop
         before()
         try:
             cli.main()
