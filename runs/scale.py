@@ -27,7 +27,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from electra.config.load import load_config
 from electra.config.schema import PretrainConfig
 from electra.data.feeding.batch import Batch
-from electra.model.bodies.electra_stack import cut_into_groups
+from electra.model.bodies.stack import group_layers
 from electra.objectives.draws import Draws
 from electra.recipes.flops import on_meta
 from electra.training.buckets import Buckets
@@ -136,7 +136,7 @@ def _in_groups(weights: Weights, known: list[float], tokens: int) -> list[float]
             prefix, layer = found[1], int(found[2])
             wide, hidden = weights.shapes[f"{prefix}.0.expand.weight"]
             count = 1 + max(int(other[2]) for other in layers if other and other[1] == prefix)
-            groups = list(cut_into_groups(count, tokens * (5 * hidden + wide) * 2))
+            groups = group_layers(count, tokens * (5 * hidden + wide) * 2)
             key = (prefix, next(place for place, group in enumerate(groups) if group.start <= layer < group.stop))
         keys.append(key)
         last[key] = max(last.get(key, 0.0), share)

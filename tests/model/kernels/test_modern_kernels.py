@@ -7,7 +7,7 @@ import torch
 from electra.config.bodies import ModernModel
 from electra.data.tokens.tokenizer import SPECIAL_TOKENS, wordpiece
 from electra.model import ops
-from electra.model.bodies import electra_stack
+from electra.model.bodies import stack
 from electra.model.bodies.modern import ModernBody
 from electra.model.networks import Discriminator
 from electra.model.packing import Packing
@@ -64,7 +64,7 @@ def test_the_gradients_of_one_group_are_known_before_the_next_is_computed(body, 
     gradient = torch.randn(2, 45, CONFIG.hidden_size, device=device, dtype=dtype)
     weights = [layer.contract.weight for layer in body.layers]
     together = torch.autograd.grad(body(ids), weights, gradient)
-    monkeypatch.setattr(electra_stack, "GROUP", 1)
+    monkeypatch.setattr(stack, "GROUP", 1)
     known = []
     for place, weight in enumerate(weights):
         weight.register_hook(lambda gradient, place=place: known.append(place))

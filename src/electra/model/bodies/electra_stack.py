@@ -7,19 +7,19 @@ state gradients take too much memory together are several such operations.
 Shapes: B sequences, L tokens, T = B · L, H hidden size, F feed-forward size.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from electra.model.bodies.stack import group_layers, into_blocks, needs_gradient, room_like
 from electra.model.kernels import gelu, norm
 from electra.model.kernels.attention import Drop, Sight
 from electra.model.kernels.launch import sum_rows
 from electra.model.kernels.long_attention import attention_for
 from electra.model.kernels.products import weight_gradients
 
-GROUP = 2**32  # bytes of state gradients kept at a time: larger layers need smaller groups to fill the GPU
 ALIGNED = 4  # float32 numbers: if all vectors start at multiples of 16 bytes, one compiled kernel serves them all
 
 
@@ -91,7 +91,7 @@ class _Stack(torch.autograd.Function):
     def forward(
         context: Any, x: Tensor, bounds: Tensor | None, seeds: Tensor, settings: Settings, keeps: bool, *weights: Tensor
     ) -> Tensor:
-        blocks = _blocks(weights)
+        blocks = into_blocks(Block, weights)
         kept = _make_room(x, blocks, settings, keeps)
         kept.states[0] = x.flatten(0, 1)
         for layer, block in enumerate(blocks):
@@ -104,7 +104,7 @@ class _Stack(torch.autograd.Function):
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         bounds, seeds, *tensors = context.saved_tensors
         count = len(_Kept._fields)
-        kept, blocks = _Kept(*tensors[:count]), _blocks(tensors[count:])
+        kept, blocks = _Kept(*tensors[:count]), into_blocks(Block, tensors[count:])
         to_x = gradient.contiguous().flatten(0, 1)
         found = _make_room_for_gradients(kept, context.settings)
         for layer in reversed(range(len(blocks))):
@@ -121,30 +121,18 @@ def run_blocks(
 
     `bounds` (2, B, L) are the beginning and the end of each token's text.
     """
-    keeps = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (x, *weights))
-    blocks = _blocks(weights)
+    keeps, blocks = needs_gradient((x, *weights)), into_blocks(Block, weights)
     width = len(blocks[0].qkv) + 2 * len(blocks[0].output) + len(blocks[0].expand)  # of the states with gradients
-    groups = cut_into_groups(len(blocks), x[..., 0].numel() * width * x.itemsize) if keeps else [slice(len(blocks))]
-    for group in reversed(list(groups)):
+    groups = group_layers(len(blocks), x[..., 0].numel() * width * x.itemsize) if keeps else [slice(len(blocks))]
+    for group in groups:
         chosen = [weight for block in blocks[group] for weight in block]
         x = _Stack.apply(x, bounds, seeds[group], settings, keeps, *chosen)  # type: ignore[no-untyped-call]
     return x
 
 
-def _blocks(weights: Sequence[Tensor]) -> list[Block]:
-    size = len(Block._fields)
-    return [Block(*weights[start : start + size]) for start in range(0, len(weights), size)]
-
-
 def _make_room(x: Tensor, blocks: Sequence[Block], settings: Settings, keeps: bool) -> _Kept:
-    """Allocate buffers for all layers, or, if nothing is kept, for one layer that all layers reuse."""
     (sequences, tokens, hidden), layers, wide = x.shape, len(blocks), len(blocks[0].expand)
-    total = sequences * tokens
-
-    def room(layers: int, *shape: int, dtype: torch.dtype = x.dtype) -> Tensor:
-        held = torch.empty(layers if keeps else 1, *shape, dtype=dtype, device=x.device)
-        return held.expand(layers, *shape)
-
+    total, room = sequences * tokens, room_like(x, keeps)
     return _Kept(
         states=room(layers + 1, total, hidden),
         projected=room(layers, sequences, tokens, 3 * hidden),
@@ -177,13 +165,6 @@ def _forward(block: Block, kept: _Kept, out: Tensor, bounds: Tensor | None, seed
         kept.summed[1], block.contract_bias, kept.middle, block.feed_forward_gain, block.feed_forward_shift, seeds[2],
         settings.dropout, settings.eps, out, kept.moments[1],
     )  # fmt: skip
-
-
-def cut_into_groups(layers: int, size: int) -> Iterator[slice]:
-    """Yield groups of layers, last first, whose state gradients fit in GROUP bytes; `size` is that of one layer."""
-    together = max(1, GROUP // size)
-    for stop in range(layers, 0, -together):
-        yield slice(max(0, stop - together), stop)
 
 
 def _make_room_for_gradients(kept: _Kept, settings: Settings) -> _Gradients:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from electra.model.bodies.electra_stack import cut_into_groups
+from electra.model.bodies.stack import group_layers, into_blocks, needs_gradient, room_like
 from electra.model.kernels import gate, prenorm
 from electra.model.kernels.attention import Drop, Sight
 from electra.model.kernels.launch import sum_rows
@@ -143,11 +143,11 @@ class _Stack(torch.autograd.Function):
 
 def run_blocks(x: Tensor, weights: Sequence[Tensor], places: Places, settings: Settings) -> Tensor:
     """Run states (B, L, H) through all blocks; `weights` are those of each block, in the order of `Block`."""
-    keeps = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (x, *weights))
-    blocks, normed = _blocks(weights), x  # the embeddings are normalized already
+    keeps, blocks = needs_gradient((x, *weights)), into_blocks(Block, weights)
+    normed = x  # the embeddings are normalized already
     width = len(blocks[0].qkv) + 2 * x.size(-1) + len(blocks[0].expand)  # of the states with gradients
-    groups = cut_into_groups(len(blocks), x[..., 0].numel() * width * x.itemsize) if keeps else [slice(0, len(blocks))]
-    for group in reversed(list(groups)):
+    groups = group_layers(len(blocks), x[..., 0].numel() * width * x.itemsize) if keeps else [slice(0, len(blocks))]
+    for group in groups:
         chosen = [weight for block in blocks[group] for weight in block]
         x, normed = _Stack.apply(x, normed, group.start, settings, keeps, *places, *chosen)  # type: ignore[no-untyped-call]
     return normed
@@ -155,23 +155,12 @@ def run_blocks(x: Tensor, weights: Sequence[Tensor], places: Places, settings: S
 
 def _unpack(tensors: Sequence[Any]) -> tuple[Places, list[Block]]:
     count = len(Places._fields)
-    return Places(*tensors[:count]), _blocks(tensors[count:])
-
-
-def _blocks(weights: Sequence[Any]) -> list[Block]:
-    size = len(Block._fields)
-    return [Block(*weights[start : start + size]) for start in range(0, len(weights), size)]
+    return Places(*tensors[:count]), into_blocks(Block, tensors[count:])
 
 
 def _make_room(x: Tensor, blocks: Sequence[Block], settings: Settings, keeps: bool) -> _Kept:
-    """Allocate buffers for all layers, or, if nothing is kept, for one layer that all layers reuse."""
     (sequences, tokens, hidden), layers, wide = x.shape, len(blocks), len(blocks[0].expand)
-    total = sequences * tokens
-
-    def room(layers: int, *shape: int, dtype: torch.dtype = x.dtype) -> Tensor:
-        held = torch.empty(layers if keeps else 1, *shape, dtype=dtype, device=x.device)
-        return held.expand(layers, *shape)
-
+    total, room = sequences * tokens, room_like(x, keeps)
     return _Kept(
         states=room(layers + 1, total, hidden),
         attended=room(layers + 1, total, hidden),
