@@ -3,6 +3,7 @@
 Token embeddings may start from the text instead, which the original does not do.
 """
 
+import warnings
 from typing import Any
 
 import torch
@@ -46,11 +47,18 @@ def cooccurrence_vectors(pairs: Tensor, size: int, std: float) -> Tensor:
     before, after = (counts.new_zeros(len(pairs)).index_add(0, index, counts) for index in (first, second))
     after = after**SMOOTHING
     information = (counts * after.sum() / (before[first] * after[second])).log().clamp(min=0)
-    matrix = torch.sparse_coo_tensor(pairs.indices(), information, pairs.shape, check_invariants=True)
+    matrix = sparse_matrix(pairs.indices(), information, len(pairs))
     left, weights, right = torch.svd_lowrank(matrix, rank, niter=4)
     vectors = F.pad(torch.cat([left, right], dim=1) * weights.sqrt().repeat(2), (0, size - 2 * rank))
     vectors -= vectors.mean(0)
     return vectors * (std / vectors.std(0).mean())
+
+
+def sparse_matrix(places: Tensor, values: Tensor, size: int) -> Tensor:
+    """Return a sparse (size, size) matrix from places (2, N) and values (N,)."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse invariant checks")  # torch 2.11 warns of what is asked for here
+        return torch.sparse_coo_tensor(places, values, (size, size), check_invariants=True)
 
 
 class Undrawn(TorchFunctionMode):

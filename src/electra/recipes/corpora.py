@@ -19,6 +19,7 @@ from electra.data.storage import local_path
 from electra.data.tokens.tokenizer import load_tokenizer
 from electra.errors import ConfigError
 from electra.model.huggingface import read_shape
+from electra.model.initialize import sparse_matrix
 from electra.model.pretrained import find_folder, fits_vocabulary
 from electra.recipes.plan import MOST_EPOCHS
 from electra.training.run import begun
@@ -103,8 +104,8 @@ class Corpora(list[Corpus]):
             counted = pool.map(lambda rows: _count_pairs(rows, special, vocab_size), parts)
             found = [pair for pairs in counted for pair in pairs]
         keys, counts = (torch.from_numpy(np.concatenate(part)).to(device) for part in zip(*found, strict=True))
-        places, shape = torch.stack([keys // vocab_size, keys % vocab_size]), (vocab_size, vocab_size)
-        return torch.sparse_coo_tensor(places, counts.float(), shape, check_invariants=True).coalesce()
+        places = torch.stack([keys // vocab_size, keys % vocab_size])
+        return sparse_matrix(places, counts.float(), vocab_size).coalesce()
 
     def _check(self, config: PretrainConfig) -> None:
         corpus, model = self[0], config.model
