@@ -41,10 +41,11 @@ def brief_measurements() -> None:
     speed.SECONDS, timing.REPETITION = 0.05, 0.02
 
 
-@pytest.fixture(autouse=True, scope="session")
-def heard_signals() -> None:
-    """Listen to Ctrl-C, which a shell's background jobs do not."""
+@pytest.fixture(autouse=True)
+def usual_signals() -> None:
+    """Handle signals as Python does at its start: a shell's background jobs do not, nor does a command at its end."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")

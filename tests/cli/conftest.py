@@ -1,6 +1,5 @@
 import contextlib
 import io
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,11 +18,8 @@ def electra(monkeypatch) -> Callable[..., subprocess.CompletedProcess[str]]:
         out, errors = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
         monkeypatch.setattr(sys, "argv", ["electra", *map(str, arguments)])
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(given))
-        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors), pytest.raises(SystemExit) as ended:
             main()
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
         texts = (stream.buffer.getvalue().decode() for stream in (out, errors))
         return subprocess.CompletedProcess(sys.argv, ended.value.code, *texts)
 
