@@ -46,6 +46,7 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
     """Vectors of texts, trained on pairs, triplets, scored or labeled pairs, or raw text."""
 
     title = "Compare"
+    defaults = Defaults(max_length=512)  # passages
 
     def __init__(self, name: str, config: FinetuneConfig, known: Known) -> None:
         self.name, self._settings, self._table_settings = name, config.similarity, config.table
@@ -54,7 +55,7 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
         given = {"query": config.similarity.query_prompt or "", "passage": config.similarity.passage_prompt or ""}
         self._prompts: dict[str, str] = given | known.get("prompts", {})
         if config.similarity.text_pairs == "dropout":  # is all that makes the vectors of such a pair differ
-            self.defaults = Defaults(dropout=SIMCSE_DROPOUT)
+            self.defaults = self.defaults._replace(dropout=SIMCSE_DROPOUT)
         self._detected: list[str] = []
         self.metric = "spearman"
         stored = known.get("columns") if "prompts" in known else None  # else of another family
