@@ -17,8 +17,8 @@ from electra.tasks.base import AnyTask, Feature, Notes, Split
 from electra.tasks.batches import batches_per_epoch
 from electra.tasks.build import build_task
 
-RATES = {256: 3e-4, 768: 1e-4, 1024: 5e-5}  # learning rates of the paper's models, by width
-DECAYS = {12: 0.8, 24: 0.9}  # their layer decays, by depth
+RATES = {256: 3e-4, 512: 1.5e-4, 768: 1e-4, 1024: 5e-5}  # by width: the paper's, and between them about 1 / width
+DECAYS = {12: 0.8, 24: 0.9}  # layer decays of the paper's models, by depth
 SHARED = {"batch_size", "optimizer", "learning_rate", "weight_decay", "clip_norm", "precision"}  # with pre-training
 
 
@@ -141,9 +141,9 @@ def complete(config: FinetuneConfig, task: AnyTask, model: ModelConfig) -> Finet
     return config.model_copy(update={key: value for key, value in usual.items() if getattr(config, key) is None})
 
 
-def _nearest(published: dict[int, float], size: int) -> float:
-    """Return what the paper has for the size nearest to this one."""
-    return published[min(published, key=lambda known: abs(known - size))]
+def _nearest(known: dict[int, float], size: int) -> float:
+    """Return what is known for the size nearest to this one."""
+    return known[min(known, key=lambda other: abs(other - size))]
 
 
 def _shared_dropout(model: ModelConfig) -> float | None:
