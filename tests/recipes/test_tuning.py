@@ -43,7 +43,14 @@ def test_no_warm_up_is_fine(tuning):
 
 @pytest.mark.parametrize(
     ("layers", "width", "rate", "decay"),
-    [(2, 128, 3e-4, 0.8), (12, 256, 3e-4, 0.8), (12, 768, 1e-4, 0.8), (19, 512, 1.5e-4, 0.9), (24, 1024, 5e-5, 0.9)],
+    [
+        (2, 128, 3e-4, 0.8),
+        (12, 256, 3e-4, 0.8),
+        (12, 768, 1e-4, 0.8),
+        (10, 384, 2e-4, 0.8),
+        (19, 512, 1.5e-4, 0.9),
+        (24, 1024, 5e-5, 0.9),
+    ],
 )
 def test_rate_and_decay_follow_the_size(tiny_config, layers, width, rate, decay):
     shape = tiny_config.model.model_copy(update={"layers": layers, "hidden_size": width})

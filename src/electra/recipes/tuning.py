@@ -17,7 +17,7 @@ from electra.tasks.base import AnyTask, Feature, Notes, Split
 from electra.tasks.batches import batches_per_epoch
 from electra.tasks.build import build_task
 
-RATES = {256: 3e-4, 512: 1.5e-4, 768: 1e-4, 1024: 5e-5}  # by width: the paper's, and between them about 1 / width
+RATES = {256: 3e-4, 384: 2e-4, 512: 1.5e-4, 768: 1e-4, 1024: 5e-5}  # by width: the paper's, and 1 / width between
 DECAYS = {12: 0.8, 24: 0.9}  # layer decays of the paper's models, by depth
 SHARED = {"batch_size", "optimizer", "learning_rate", "weight_decay", "clip_norm", "precision"}  # with pre-training
 
