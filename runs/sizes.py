@@ -75,7 +75,7 @@ def fit(runs: Sequence[Run], parameters: dict[str, int]) -> Law:
         return numpy.log([found.loss(parameters[run.size], run.tokens) for run in runs]) - losses
 
     tries = [least_squares(errors, numpy.log([floor, 1.0, slope, 3.0, slope])) for floor, slope in STARTS]
-    return Law(*numpy.exp(min(tries, key=lambda found: found.cost).x))
+    return Law(*map(float, numpy.exp(min(tries, key=lambda found: found.cost).x)))
 
 
 def main(table: Path, minutes: Sequence[float]) -> None:
@@ -85,7 +85,8 @@ def main(table: Path, minutes: Sequence[float]) -> None:
     speeds = {run.size: max(other.tokens_per_second for other in runs if other.size == run.size) for run in runs}
     law = fit(runs, parameters)
     off = max(abs(law.loss(parameters[run.size], run.tokens) - run.loss) for run in runs)
-    print(f"{law}; off by at most {off:.3f}", file=sys.stderr)
+    constants = ", ".join(f"{name}={value:.4g}" for name, value in law._asdict().items())
+    print(f"{constants}; off by at most {off:.3f}", file=sys.stderr)
     rows = csv.writer(sys.stdout, lineterminator="\n")
     rows.writerow(["minutes", *parameters, "best"])
     for given in minutes:
