@@ -60,3 +60,11 @@ def test_on_a_gpu_the_objective_is_that_of_the_record_unless_the_user_sets_anoth
     named = [config.objective.name for config in fitting_sizes(sizes, [], []).values()]
     assert named == ["electra", "electra", *[load_config("quick").objective.name] * len(MODERN)]
     assert {config.objective.name for config in fitting_sizes(sizes, [], ["objective.name=mlm"]).values()} == {"mlm"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "longest"), [([], 8192), (["train.length=256"], 8192), (["model.max_length=512"], 512)]
+)
+def test_inputs_may_be_longer_than_the_sequences_if_the_body_allows_it(asked, longest):
+    sizes = fitting_sizes({name: name for name in MODERN}, [], asked)
+    assert {config.model.max_length for config in sizes.values()} == {longest}

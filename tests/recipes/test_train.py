@@ -88,9 +88,10 @@ def test_a_size_that_needs_more_text_is_not_timed(plan):
 
 def test_with_enough_tokens_the_next_size_is_timed_and_chosen(text, monkeypatch):
     monkeypatch.setattr(planning, "TOKENS_PER_PARAMETER", 0)
-    plan = make_plan([text], hours=1000, overrides=["model.layers=1", "train.length=16"])
+    plan = make_plan([text], hours=1000, overrides=["model.layers=1", "train.length=32"])
     assert plan.preset == "quick"
     assert plan.tokens_per_second.keys() == {"nano", "tiny", "quick"}
+    assert plan.config().train.start_length == 32, "as in the record"
 
 
 def test_the_smallest_preset_is_left_out_if_it_lacks_a_key_that_the_user_sets(text):

@@ -42,6 +42,7 @@ Sources = dict[str, str | dict[str, Any]]  # a model's name: its preset, or its 
 MODERN = ("modern-7x256", "modern-12x256", "modern-10x384", "modern-19x512", "modern-22x768")
 SIZES = dict.fromkeys(("cpu", "mps"), ("nano", "tiny", "quick")) | {"cuda": ("nano", "tiny", *MODERN)}
 AS_IN_QUICK = dict.fromkeys(MODERN, ("objective.name=corrective",))  # its objective, for every size of its body
+SHORT_FIRST = ("nano", "tiny")  # begin with short sequences
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ def make_plan(
     speeds = _speeds(candidates, parameters, hours, most, device)
     affordable = {name: min(hours * 3600 * speed.tokens_per_second, most) for name, speed in speeds.items()}
     preset = choose(affordable, parameters)
-    budget = [*shape, *AS_IN_QUICK.get(preset, ()), f"train.hours={hours!r}"]
+    budget = [*shape, *_of_size(preset, sources[preset], overrides), f"train.hours={hours!r}"]
     settings = [*budget, *_training(sources[preset], budget, overrides, speeds[preset], affordable[preset])]
     config = load_layers(sources[preset], settings, overrides)
     steps = total_steps(config.train) or _steps(config, affordable[preset])
@@ -154,8 +155,16 @@ def make_plan(
 def _shape(text_bytes: int, overrides: Sequence[str]) -> list[str]:
     """Return the settings shared by all sizes; short sequences are added later, when the number of updates is known."""
     length = _length(LENGTH, overrides)
-    sizes = [f"model.vocab_size={vocabulary(text_bytes)}", f"model.max_length={length}", f"train.length={length}"]
+    sizes = [f"model.vocab_size={vocabulary(text_bytes)}", f"train.length={length}"]
     return [*sizes, f"train.start_length={length}", "train.length_warmup_steps=1"]
+
+
+def _of_size(name: str, source: str | dict[str, Any], overrides: Sequence[str]) -> list[str]:
+    """Return the settings of one size: the objective, and the longest input, which may exceed the sequences."""
+    if not isinstance(source, str):
+        return []
+    longest = max(load_layers(source).model.max_length, _length(LENGTH, overrides))
+    return [*AS_IN_QUICK.get(name, ()), f"model.max_length={longest}"]
 
 
 def _length(usual: int, overrides: Sequence[str]) -> int:
@@ -188,7 +197,7 @@ def fitting_sizes(sources: Sources, shape: list[str], overrides: Sequence[str]) 
     fitting: dict[str, PretrainConfig] = {}
     for name, source in sources.items():
         try:
-            fitting[name] = load_layers(source, shape, AS_IN_QUICK.get(name, ()), overrides)
+            fitting[name] = load_layers(source, shape, _of_size(name, source, overrides), overrides)
         except ConfigError as problem:
             unfit = problem
     if not fitting:
@@ -306,7 +315,7 @@ def _training(
     short = max(1, min(MOST_SHORT, int(SHORT_SHARE * steps)))
     growing = [f"train.start_length={SHORT_LENGTH}", f"train.length_warmup_steps={short}"]
     return [
-        *(growing if isinstance(source, str) and length % SHORT_LENGTH == 0 else []),
+        *(growing if source in SHORT_FIRST and length % SHORT_LENGTH == 0 else []),
         f"train.batch_size={batch}",
         f"train.micro_batch_size={math.gcd(batch, asked.start_batch_size or batch, speed.micro_batch_size)}",
         f"train.warmup_steps={max(1, int(WARMUP_SHARE * steps))}",
