@@ -237,8 +237,7 @@ class Pretraining(Training):
         if self.heldout is None:
             return {}
         objective: Any = self.module.eval()
-        steps: list[Step] = []
-        shares: list[Tensor] = []
+        measured: list[tuple[Step, Tensor]] = []  # each with its share
         parts = self.config.train.batch_size // self._heldout_rows  # of a batch
         for micro in range(self.processes.rank, self.config.evaluate.batches * parts, self.processes.world_size):
             batch = self.heldout.batch(micro)
@@ -247,12 +246,12 @@ class Pretraining(Training):
             step = network(batch, draws)
             if micro == 0:
                 self.samples = take_samples(step, batch, self.corpora.tokenizer)
-            steps.append(replace(step, shown=step.shown[:0]))
-            shares.append(objective.share(batch, draws))
+            measured.append((replace(step, shown=step.shown[:0]), objective.share(batch, draws)))
         self.module.train()
-        found = self.processes.gathered((tuple(steps), [share.item() for share in shares]))
-        ordered = ([each for turn in zip(*ranks, strict=True) for each in turn] for ranks in zip(*found, strict=True))
-        return self.processes.shared(summarize(*ordered) if found else {})
+        by_rank = self.processes.gathered(tuple(measured))
+        in_order = [pair for turn in zip(*by_rank, strict=True) for pair in turn]
+        steps, shares = [step for step, _ in in_order], [share.item() for _, share in in_order]
+        return self.processes.shared(summarize(steps, shares) if steps else {})
 
     def _heldout(self) -> Loader | None:
         counts = [corpus.sequences("heldout") for corpus in self.corpora]
