@@ -328,8 +328,6 @@ def test_a_seed_that_had_enough_when_it_was_killed_is_not_trained_on(tune, tmp_p
 
 
 def test_untrained_weights_are_drawn_and_pretrained_ones_are_taken(tune, tiny_model, tmp_path):
-    import torch
-
     words = {}
     for start in ("pretrained", "untrained"):
         tune(f"start={start}", "epochs=0.04", "learning_rate=1e-9", out=start)

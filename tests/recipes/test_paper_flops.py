@@ -1,4 +1,4 @@
-"""The original's published totals, exactly (facts P32 and P33)."""
+"""The original's published totals, exactly."""
 
 import pytest
 
