@@ -12,7 +12,6 @@ import time
 from pathlib import Path
 
 import torch
-import torch._dynamo  # optimizers import it when first used: do it once for all attempts
 
 from electra.config.load import load_config
 from electra.objectives.base import Objective
@@ -27,11 +26,16 @@ def attempt(config) -> None:
         nonlocal forwards
         forwards += isinstance(module, Objective) and module.training
         if forwards == int(os.environ.get("KILL_AT_FORWARD", -1)):
-            os.kill(os.getpid(), signal.SIGKILL)
+            die()
 
     def die_at_step(record) -> None:
         if record["step"] == int(os.environ.get("KILL_AT_STEP", -1)):
-            os.kill(os.getpid(), signal.SIGKILL)
+            die()
+
+    def die() -> None:
+        while newest(Path(config.out) / "checkpoints") <= "step-00000000":  # it is written in the background
+            time.sleep(0.001)
+        os.kill(os.getpid(), signal.SIGKILL)
 
     torch.nn.modules.module.register_module_forward_pre_hook(die_at_forward)
     pretrain(config, [die_at_step])
