@@ -44,14 +44,13 @@ from electra.training.checkpoint import make_checkpoints
 from electra.training.loop import Every, Training, train
 from electra.training.processes import Processes, joined
 from electra.training.progress import watched
-from electra.training.run import Listener, Record, Run, check_place, read_records, tell
+from electra.training.run import FIRST_STAGE, Listener, Record, Run, check_place, read_records, tell
 from electra.training.schedule import length_at, micro_batches, micro_batches_before, total_steps
 from electra.training.trackers import trackers
 from electra.training.update import MicroBatches, Network
 
 DRY = "the text runs dry"
 FIXED = 20_200_323  # the seed of held-out masks: the same for every run, so that runs compare
-FIRST_STAGE = "first_stage"  # folder of the stage before the last, inside the run's
 SENTENCES = "sentences"  # how a model of sentence vectors, from which the run started, makes them
 Input = tuple[Batch[Tensor], Draws]  # a micro-batch and the random numbers for it
 

@@ -16,11 +16,11 @@ from electra.recipes.hardware import ENVIRONMENT
 from electra.recipes.report.explain import explain_warnings
 from electra.recipes.results import read_seed
 from electra.recipes.verdict import doctor
-from electra.training.run import Record, Run, read_part, read_records
+from electra.training.run import FIRST_STAGE, Record, Run, read_part, read_records
 
 Data = dict[str, Any]  # JSON-compatible
 FILES = ("metrics.jsonl", "results.json")  # a folder with one of them is a run
-PARTS = ("", "first_stage/", "rate-*/", "seeds/*/", "rate-*/seeds/*/")  # folders of a run that are read
+PARTS = ("", f"{FIRST_STAGE}/", "rate-*/", "seeds/*/", "rate-*/seeds/*/")  # folders of a run that are read
 SMALL_FILES = [
     f"{suite}{part}{name}" for suite in ("", "*/") for part in PARTS for name in ("*.toml", "*.json", "*.jsonl")
 ]
@@ -105,7 +105,7 @@ def _files(folder: Path, pattern: str) -> list[Path]:
 
 def _before(folder: Path) -> Data:
     """Return the cost of the first stage of a two-stage pre-training run, or zeros."""
-    first = folder / "first_stage"
+    first = folder / FIRST_STAGE
     state = _state(read_records(first / "metrics.jsonl"))
     if state is None:
         return {"tokens": 0, "seconds": 0.0, "flops": 0.0}
