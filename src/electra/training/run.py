@@ -80,8 +80,8 @@ class Run:
     Several processes also leave their paces in `ranks.jsonl`.
     """
 
-    def __init__(self, folder: Path, listeners: list[Listener]) -> None:
-        self.folder, self.listeners = folder, listeners
+    def __init__(self, folder: Path, listeners: Iterable[Listener] = ()) -> None:
+        self.folder, self.listeners = folder, list(listeners)
         self.config, self.inputs = folder / "config.toml", folder / INPUTS
         self.metrics, self.samples = folder / "metrics.jsonl", folder / "samples.jsonl"
         self.ranks = folder / "ranks.jsonl"

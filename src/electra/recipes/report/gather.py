@@ -70,7 +70,7 @@ def short_names(places: Sequence[str | Path]) -> list[str]:
 
 
 def _run(folder: Path, points: int) -> Data:
-    run = Run(folder, [])
+    run = Run(folder)
     records = read_records(run.metrics)
     training = [record for record in records if "learning_rate" in record]
     heldout = [record for record in records if any(name.startswith(UNSEEN) for name in record)]
