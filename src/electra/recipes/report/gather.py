@@ -34,7 +34,7 @@ UNSEEN = "heldout_"  # prefix of metrics on held-out text
 def gather(sources: Sequence[str | Path]) -> list[Data]:
     """Return the data of each run; a folder of runs, such as a suite, means all of its runs."""
     runs = {run: place for source in sources for run, place in _runs(source).items()}
-    points = max(20, min(MOST_POINTS, ALL_POINTS // max(1, len(runs))))
+    points = max(20, min(MOST_POINTS, ALL_POINTS // len(runs)))
     names = short_names(list(runs.values()))
     return [
         {"name": name, "folder": place, **_run(run, points)}
@@ -62,7 +62,7 @@ def _local_runs(folder: Path) -> list[Path]:
 def short_names(places: Sequence[str | Path]) -> list[str]:
     """Return the shortest endings of paths and addresses that are unique."""
     parts = [str(place).split("/") if is_remote(place) else Path(place).resolve().parts for place in places]
-    for depth in range(1, max(map(len, parts), default=0) + 1):
+    for depth in range(1, max(map(len, parts)) + 1):
         names = ["/".join(part[-depth:]) for part in parts]
         if len(set(names)) == len(names):
             return names
