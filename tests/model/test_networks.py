@@ -1,4 +1,4 @@
-"""Parameter counts of the original, exactly (facts P1 to P13)."""
+"""Parameter counts of the original, exactly."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Masking counts and rates of the original (facts P21 to P25), and statistics of the draws."""
+"""Masking counts and rates of the original, and statistics of the draws."""
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ def chosen_times(masked, length):
 
 
 @pytest.mark.parametrize(("length", "fraction", "count"), [(128, 0.15, 19), (256, 0.15, 39), (512, 0.15, 79)])
-def test_the_number_of_slots_equals_the_original(length, fraction, count):  # P21
+def test_the_number_of_slots_equals_the_original(length, fraction, count):
     assert slots(fraction, length) == count
     assert slots(0.25, 512) == 130
 
@@ -34,12 +34,12 @@ def test_there_are_never_more_slots_than_tokens():
     [(5, 1), (10, 2), (30, 4), (50, 8), (64, 10), (100, 15), (126, 19), (127, 19), (128, 19), (300, 45), (512, 77)],
 )
 @pytest.mark.parametrize("draw_kind", ["distinct", "with_replacement"])
-def test_the_number_of_masked_tokens_equals_the_original(tokenizer, make_batch, tokens, wanted, draw_kind):  # P22
+def test_the_number_of_masked_tokens_equals_the_original(tokenizer, make_batch, tokens, wanted, draw_kind):
     masked = mask(tokenizer, make_batch(tokens, length=max(tokens, 128)), mask_draw=draw_kind)
     assert masked.weights.sum() == wanted
 
 
-def test_drawing_19_positions_with_replacement_chooses_17_7_distinct_ones(tokenizer, make_batch):  # P24
+def test_drawing_19_positions_with_replacement_chooses_17_7_distinct_ones(tokenizer, make_batch):
     batch = make_batch(*[127] * 2000)  # 125 candidates
     masked = mask(tokenizer, batch, mask_draw="with_replacement")
     distinct = (chosen_times(masked, 127) > 0).sum(1).float()
@@ -53,7 +53,7 @@ def test_without_replacement_all_positions_are_distinct(tokenizer, make_batch):
 
 
 @pytest.mark.parametrize(("draw_kind", "share"), [("distinct", 0.85), ("with_replacement", 0.859)])
-def test_the_share_of_mask_tokens_equals_the_original(tokenizer, make_batch, draw_kind, share):  # P25
+def test_the_share_of_mask_tokens_equals_the_original(tokenizer, make_batch, draw_kind, share):
     batch = make_batch(*[127] * 2000)
     masked = mask(tokenizer, batch, mask_draw=draw_kind)
     chosen = chosen_times(masked, 127) > 0
@@ -153,7 +153,7 @@ def test_whole_words_are_masked_in_a_sequence_that_starts_inside_a_word(tokenize
     assert (chosen_times(masked, 32)[:, 0] > 0).any()
 
 
-def test_putting_back_equals_the_original(tokenizer):  # P23
+def test_putting_back_equals_the_original(tokenizer):
     ids = torch.tensor([[101, 11, 12, 13, 14, 15, 102, 0], [101, 21, 22, 23, 24, 25, 26, 102]])
     tokens = torch.tensor([[1000, 1003, 77, 999], [5, 10, 20, 31]])
     positions = torch.tensor([[2, 2, 4, 0], [1, 6, 6, 6]])

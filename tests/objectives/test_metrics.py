@@ -40,7 +40,7 @@ def test_auc_is_one_half_if_a_class_is_missing():
     assert auc(torch.randn(4), torch.ones(4, dtype=torch.bool)) == 0.5
 
 
-def test_padding_does_not_raise_auc():  # P52: 0.8333 if padding counts as true negatives, 0.5 without it
+def test_padding_does_not_raise_auc():  # 0.8333 if padding counts as true negatives, 0.5 without it
     scores = torch.tensor([[0.7, 0.2, 0.7, 0.2, 0.0, 0.0, 0.0, 0.0]])
     replaced = torch.tensor([[1, 1, 0, 0, 0, 0, 0, 0]]).bool()
     weights = torch.tensor([[1.0, 1, 1, 1, 0, 0, 0, 0]])
@@ -69,7 +69,7 @@ def test_verdicts_of_several_steps_are_combined():
 
 
 @pytest.mark.parametrize(("score", "accuracy"), [(-0.1, 1.0), (0.0, 1.0), (0.1, 0.0)])
-def test_a_score_of_zero_means_original(score, accuracy):  # P27
+def test_a_score_of_zero_means_original(score, accuracy):
     _, verdicts = detect(torch.full((1, 3), score), torch.zeros(1, 3).bool(), torch.ones(1, 3))
     assert summarize([Step(loss(0.0), NOTHING, verdicts=verdicts)])["discriminator_accuracy"] == accuracy
 

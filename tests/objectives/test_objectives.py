@@ -85,7 +85,7 @@ def test_the_same_draws_give_the_same_loss(make_objective, batch, name):
     assert not torch.equal(ours, objective(batch, draws_for(batch, number=1)).loss)
 
 
-def test_the_uniform_generators_loss_is_that_of_the_vocabulary(make_objective, batch):  # P29
+def test_the_uniform_generators_loss_is_that_of_the_vocabulary(make_objective, batch):
     step = make_objective("objective.generator.kind=uniform", "objective.discriminator_weight=0.0")(
         batch, draws_for(batch)
     )
@@ -119,7 +119,7 @@ def test_the_discriminator_starts_from_the_share_that_is_replaced_where_its_loss
     assert scores.sigmoid().mean().item() == pytest.approx(chance, abs=0.03)
 
 
-def test_the_loss_of_small_starts_where_the_originals_does(make_batch, tokenizer):  # P31
+def test_the_loss_of_small_starts_where_the_originals_does(make_batch, tokenizer):
     config = load_config("small")
     torch.manual_seed(0)
     objective = build_objective(config.objective, config.model, tokenizer)
@@ -229,7 +229,7 @@ def test_all_tokens_mlm_copies_or_predicts_every_token(make_objective, batch):
 
 
 @pytest.mark.parametrize(("fraction", "offset"), [(0.15, -1.734601), (0.25, -1.098612)])
-def test_the_offset_of_electric_is_the_originals(make_objective, fraction, offset):  # P28
+def test_the_offset_of_electric_is_the_originals(make_objective, fraction, offset):
     objective = make_objective("objective.name=electric", f"objective.mask_fraction={fraction}")
     assert objective.offset == pytest.approx(offset, abs=1e-6)
 

@@ -1,8 +1,4 @@
-"""Runs that are killed: `python kill.py KILLS SEED PRESET KEY=VALUE...` kills a run that often, then lets it finish.
-
-Each attempt is a process of its own, killed at a random moment after it has written a checkpoint. KILLS 0 kills no
-attempt from outside; the environment's KILL_AT_STEP or KILL_AT_FORWARD makes the attempt kill itself there.
-"""
+"""Runs that are killed: `launch` starts it with the `arguments` of a run and `how`, by `kills`, `step` or `forward`."""
 
 import os
 import random
@@ -12,26 +8,30 @@ import time
 from pathlib import Path
 
 import torch
-import torch._dynamo  # optimizers import it when first used: do it once for all attempts
 
 from electra.config.load import load_config
 from electra.objectives.base import Objective
 from electra.recipes.pretrain import pretrain
 
 
-def attempt(config) -> None:
-    """Train in this process, and die where the environment says so."""
+def attempt(config, step: int | None = None, forward: int | None = None) -> None:
+    """Train in this process, and die at a step or a forward pass."""
     forwards = 0
 
     def die_at_forward(module, inputs) -> None:
         nonlocal forwards
         forwards += isinstance(module, Objective) and module.training
-        if forwards == int(os.environ.get("KILL_AT_FORWARD", -1)):
-            os.kill(os.getpid(), signal.SIGKILL)
+        if forwards == forward:
+            die()
 
     def die_at_step(record) -> None:
-        if record["step"] == int(os.environ.get("KILL_AT_STEP", -1)):
-            os.kill(os.getpid(), signal.SIGKILL)
+        if record["step"] == step:
+            die()
+
+    def die() -> None:
+        while newest(Path(config.out) / "checkpoints") <= "step-00000000":  # it is written in the background
+            time.sleep(0.001)
+        os.kill(os.getpid(), signal.SIGKILL)
 
     torch.nn.modules.module.register_module_forward_pre_hook(die_at_forward)
     pretrain(config, [die_at_step])
@@ -41,11 +41,10 @@ def newest(folder: Path) -> str:
     return max((path.name for path in folder.glob("step-*")), default="")
 
 
-def main(kills: int, seed: int, preset: str, *overrides: str) -> None:
-    torch.set_num_threads(1)
-    config = load_config(preset, list(overrides))
+def kill_often(config, kills: int) -> None:
+    """Train in processes that are killed at random moments, each after it has written a checkpoint; then finish."""
     checkpoints = Path(config.out) / "checkpoints"
-    moments = random.Random(seed)
+    moments = random.Random(1)
     for _ in range(kills):
         before = newest(checkpoints)
         child = os.fork()
@@ -64,4 +63,6 @@ def main(kills: int, seed: int, preset: str, *overrides: str) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])
+    torch.set_num_threads(1)
+    preset, *overrides = arguments  # noqa: F821
+    (kill_often if "kills" in how else attempt)(load_config(preset, overrides), **how)  # noqa: F821

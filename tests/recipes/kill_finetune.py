@@ -1,23 +1,18 @@
-"""A fine-tuning that dies: `python kill_finetune.py SEED STEP KEY=VALUE...` kills itself at that step of that seed."""
+"""A fine-tuning that kills itself at a `step` of a `seed`: `launch` starts it with the `keys` of its config."""
 
 import os
 import signal
-import sys
 
 import torch
 
 import electra
 
 
-def main(seed: str, step: str, *keys: str) -> None:
-    torch.set_num_threads(1)
-
-    def die(record) -> None:
-        if (record["seed"], record["step"]) == (int(seed), int(step)):
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    electra.finetune(electra.load_finetune_config("glue", list(keys)), [die])
+def die(record) -> None:
+    if (record["seed"], record["step"]) == (seed, step):  # noqa: F821
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    torch.set_num_threads(1)
+    electra.finetune(electra.load_finetune_config("glue", keys), [die])  # noqa: F821

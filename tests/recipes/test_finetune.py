@@ -4,8 +4,6 @@ import json
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -17,7 +15,7 @@ import electra
 from electra.config.load import load_finetune_config
 from electra.errors import CheckpointError, ConfigError, ElectraError, TaskError
 
-KILL = str(Path(__file__).with_name("kill_finetune.py"))
+KILL = Path(__file__).with_name("kill_finetune.py")
 FRESH = "start=untrained epochs=2.0 learning_rate=5e-3".split()  # enough to learn the task
 QUICK = "epochs=1.0 batch_size=8 learning_rate=2e-3 layer_decay=1.0 optimizer=adamw log_every=1".split()
 
@@ -177,11 +175,12 @@ def test_a_median_model_whose_second_training_was_stopped_is_not_kept_half_train
 
 
 @pytest.mark.parametrize("checkpoints", [["checkpoint_every=10"], pytest.param([], marks=pytest.mark.slow)])
-def test_a_killed_run_goes_on(tune, arguments, tmp_path, checkpoints):
+def test_a_killed_run_goes_on(tune, launch, arguments, tmp_path, checkpoints):
     keys = ["seeds=2", "optimizer=electra", "dropout=0.1", *checkpoints]
     whole = tune(*keys, out="whole")
-    killed = subprocess.run([sys.executable, KILL, "1", "15", *arguments(*keys)], capture_output=True, text=True)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    (killed,) = launch(KILL, 1, seed=1, step=15, keys=arguments(*keys))
+    killed.join()
+    assert killed.exitcode == -signal.SIGKILL
     assert (tmp_path / "run/seeds/0/result.json").is_file()
     assert not (tmp_path / "run/seeds/1/result.json").exists()
     steps = []
@@ -328,8 +327,6 @@ def test_a_seed_that_had_enough_when_it_was_killed_is_not_trained_on(tune, tmp_p
 
 
 def test_untrained_weights_are_drawn_and_pretrained_ones_are_taken(tune, tiny_model, tmp_path):
-    import torch
-
     words = {}
     for start in ("pretrained", "untrained"):
         tune(f"start={start}", "epochs=0.04", "learning_rate=1e-9", out=start)

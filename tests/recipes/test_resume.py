@@ -18,7 +18,7 @@ from electra.errors import ElectraError
 from electra.recipes.pretrain import pretrain
 
 PATIENCE = 600  # seconds for another process: a busy machine takes minutes to start one
-KILL = str(Path(__file__).with_name("kill.py"))
+KILL = Path(__file__).with_name("kill.py")
 TWO_STAGE = ["objective.algorithm=two_stage", "objective.generator.width=1.0", "objective.generator.sharing=none"]
 UNLIKE_CLOCKS = """import itertools, os, types
 from electra.cli import main
@@ -37,12 +37,6 @@ def start(*arguments, **environment):
     )
 
 
-def killed(arguments, **environment):
-    process = start(KILL, "0", "0", *arguments, **environment)
-    _, errors = process.communicate(timeout=PATIENCE)
-    assert process.returncode == -signal.SIGKILL, errors
-
-
 def wait_for_updates(run, process):
     end = time.monotonic() + PATIENCE
     while not (run / "metrics.jsonl").is_file() or len((run / "metrics.jsonl").read_text().splitlines()) < 3:
@@ -56,21 +50,20 @@ def newest(run):
 
 @pytest.mark.parametrize(
     ("optimizer", "micro_batches", "moment"),
-    [
-        ("muon", 4, {"KILL_AT_FORWARD": str(6 * 4 + 2)}),
-        pytest.param("electra", 1, {"KILL_AT_STEP": "7"}, marks=pytest.mark.slow),
-    ],
+    [("muon", 4, {"forward": 6 * 4 + 2}), pytest.param("electra", 1, {"step": 7}, marks=pytest.mark.slow)],
     ids=["inside gradient accumulation, with Muon", "between steps"],
 )
 def test_a_killed_run_goes_on_bit_for_bit(
-    arguments, config, records, weights, corpus, optimizer, micro_batches, moment
+    launch, arguments, config, records, weights, corpus, optimizer, micro_batches, moment
 ):
     overrides = ["model.dropout=0.1", "train.batch_size=32", f"train.micro_batch_size={32 // micro_batches}"]
     overrides.append(f"train.optimizer={optimizer}")
     sequences = sum(len(shard) for shard in open_corpus(corpus).shards("train"))
     assert 6 * 32 < sequences < 7 * 32  # an epoch ends after the checkpoint of step 5
     whole = pretrain(config(*overrides, out="whole"))
-    killed(arguments(*overrides), **moment)
+    (process,) = launch(KILL, 1, arguments=arguments(*overrides), how=moment)
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
     run = Path(config().out)
     assert newest(run) == "step-00000005"
     assert not (run / "model").exists()
@@ -81,12 +74,11 @@ def test_a_killed_run_goes_on_bit_for_bit(
 
 
 @pytest.mark.slow
-def test_kills_while_checkpoints_are_written_never_stop_a_run(arguments, config, weights):
-    kills, steps = 50, 600
-    overrides = [f"train.steps={steps}", "checkpoint.every=1", "evaluate.every=1000", "checkpoint.keep=1"]
-    process = start(KILL, str(kills), "1", *arguments(*overrides))
-    _, errors = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0, errors
+def test_kills_while_checkpoints_are_written_never_stop_a_run(launch, arguments, config, weights):
+    overrides = ["train.steps=600", "checkpoint.every=1", "evaluate.every=1000", "checkpoint.keep=1"]
+    (process,) = launch(KILL, 1, arguments=arguments(*overrides), how={"kills": 50})
+    process.join()
+    assert process.exitcode == 0
     rarely = [*overrides, "checkpoint.every=1000"]
     assert weights(Path(config().out)) == weights(pretrain(config(*rarely, out="whole")))
 

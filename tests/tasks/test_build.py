@@ -27,7 +27,7 @@ def test_a_known_task_goes_with_any_preset(preset):
     ("name", "epochs", "doubled"),
     [("cola", 3, False), ("rte", 10, False), ("sts-b", 10, True), ("mrpc", 3, True), ("mnli", 3, False)],
 )
-def test_the_defaults_are_the_papers(name, epochs, doubled):  # P51
+def test_the_defaults_are_the_papers(name, epochs, doubled):
     defaults = build_task(load_finetune_config("glue", [f"task={name}"])).defaults
     assert (defaults.epochs, defaults.max_length, defaults.double_unordered) == (epochs, 128, doubled)
 

@@ -91,7 +91,7 @@ def trained(tmp_path):
         config = load_config("tiny", [budget, "train.warmup_steps=0"]).train
         (tmp_path / "run").mkdir(exist_ok=True)
         checkpoints = Checkpoints(tmp_path / "run" / "checkpoints", keep=2)
-        run = Run(tmp_path / "run", [])
+        run = Run(tmp_path / "run")
         training = Fitting(module, factors, **changes)
         train(training, config, run, checkpoints, Processes(0, 1, torch.device("cpu")))
         return module, [json.loads(line) for line in run.metrics.read_text().splitlines()], checkpoints

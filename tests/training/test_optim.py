@@ -30,7 +30,7 @@ def update(optimizer, rate, parts=1, **gradients):
     optimizer.step()
 
 
-def test_the_trace_is_the_originals():  # P20
+def test_the_trace_is_the_originals():
     module = Matrix()
     optimizer = optimizer_of(module, "clip_norm=100.0")
     found = []
@@ -126,7 +126,7 @@ def test_a_step_names_all_that_it_writes_to():
     update(optimizer, 1e-2, parts=4, matrix=3.0, vector=2.0)
     optimizer.step()
     named = {tensor.data_ptr() for tensor in optimizer.changes()}
-    given = {tensor.data_ptr() for tensor in (optimizer.rate, optimizer.parts)}  # by `prepare`, before it
+    given = {tensor.data_ptr() for tensor in (optimizer.rate, optimizer.parts)}  # before it
     changed = {tensor.data_ptr() for tensor, old in zip(tensors, before, strict=True) if not torch.equal(tensor, old)}
     assert optimizer.weights.gradient.data_ptr() in changed
     assert changed - given <= named

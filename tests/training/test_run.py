@@ -10,7 +10,7 @@ from electra.training.run import PREPARED, Run, check_place, read_records
 
 @pytest.fixture
 def run(tmp_path):
-    return Run(tmp_path / "run", [])
+    return Run(tmp_path / "run")
 
 
 def begin(run, *overrides):
@@ -98,7 +98,7 @@ def test_a_folder_is_for_one_process_at_a_time(run):
             run.open(load_config("tiny"), load_config),
             pytest.raises(CheckpointError, match=r"^another process is training .*run; wait for it, or choose another"),
         ):
-            begin(Run(run.folder, []), "seed=5")
+            begin(Run(run.folder), "seed=5")
 
 
 def test_a_folder_that_is_not_a_run_is_refused(run):
@@ -189,4 +189,4 @@ def test_a_folder_with_anything_else_is_refused(tmp_path):
 def test_a_log_that_is_no_file_is_refused(tmp_path):
     os.mkfifo(tmp_path / "metrics.jsonl")
     with pytest.raises(CheckpointError, match=r"metrics\.jsonl is not a file; remove it"):
-        Run(tmp_path, []).rewind(5)
+        Run(tmp_path).rewind(5)

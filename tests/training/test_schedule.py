@@ -1,4 +1,4 @@
-"""The schedules of the original, exactly (facts P14 to P17), and our additions."""
+"""The schedules of the original, exactly, and our additions."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def rate(config, step):
     ("step", "expected"),
     [(0, 0.0), (1, 4.999995e-8), (5000, 2.4875e-4), (10_000, 4.95e-4), (500_000, 2.5e-4), (999_999, 5e-10)],
 )
-def test_the_rate_of_small_is_the_originals(step, expected):  # P14
+def test_the_rate_of_small_is_the_originals(step, expected):
     assert rate(train(), step) == pytest.approx(expected, rel=1e-6)
 
 
@@ -26,15 +26,15 @@ def test_the_rate_of_small_is_the_originals(step, expected):  # P14
     ("preset", "step", "expected"),
     [("base", 5000, 9.934726e-5), ("base", 10_000, 1.973890e-4), ("base", 383_000, 1e-4), ("large", 10_000, 1.95e-4)],
 )
-def test_the_rates_of_base_and_large_are_the_originals(preset, step, expected):  # P15
+def test_the_rates_of_base_and_large_are_the_originals(preset, step, expected):
     assert rate(train(preset), step) == pytest.approx(expected, rel=1e-6)
 
 
-def test_without_warm_up_the_rate_is_full_from_the_start():  # P16: NaN in the original
+def test_without_warm_up_the_rate_is_full_from_the_start():  # NaN in the original
     assert rate(train("small", "warmup_steps=0"), 0) == 5e-4
 
 
-def test_the_rate_of_a_continued_run_is_the_originals():  # P17
+def test_the_rate_of_a_continued_run_is_the_originals():
     assert rate(train("small", "learning_rate=0.0802", "steps=4_010_000"), 4_000_000) == pytest.approx(2e-4, rel=1e-6)
 
 

@@ -55,8 +55,6 @@ def model_card(model: Pretrained, dtype: torch.dtype, facts: Mapping[str, str]) 
         generator = f"\nThe folder `generator` holds the generator of its pre-training: {loaded}.\n"
     rounded = "" if dtype == torch.float32 else f" with weights rounded to {str(dtype).removeprefix('torch.')}"
     checked = f"loaded the files again and got the same logits as the trained model{rounded}"
-    if sentence_head(model.network):
-        return _card(model, "sentence-transformers", "", generator, checked, facts)
     imports = f"from transformers import AutoTokenizer, {loaded_as}"
     return _card(model, "transformers", _loading(imports, loaded_as), generator, checked, facts)
 
@@ -67,11 +65,8 @@ def onnx_card(model: Pretrained, int8: bool, checked: str, facts: Mapping[str, s
     served = network.head.served_as if isinstance(network, Network) else "FeatureExtraction"
     loaded_as = f"ORTModelFor{served}"
     imports = f"from optimum.onnxruntime import {loaded_as}\nfrom transformers import AutoTokenizer"
-    library, loading = "optimum", _loading(imports, loaded_as)
-    if sentence_head(network):
-        library, loading = "sentence-transformers", ""
     facts = {"numbers": "int8 matrices, the rest float32" if int8 else "float32", **facts}
-    card = _card(model, library, loading, "", f"ran it: {checked}", facts)
+    card = _card(model, "optimum", _loading(imports, loaded_as), "", f"ran it: {checked}", facts)
     return card.replace("SentenceTransformer(FOLDER)", 'SentenceTransformer(FOLDER, backend="onnx")')
 
 
@@ -84,7 +79,9 @@ model = {loaded_as}.from_pretrained(FOLDER)
 
 
 def _card(model: Pretrained, library: str, loading: str, more: str, checked: str, facts: Mapping[str, str]) -> str:
-    config, sentences = model.encoder.config, sentence_head(model.network)
+    config, use = model.encoder.config, USES.get(type(model.network), NO_HEAD)
+    if sentence_head(model.network):
+        library, loading, use = "sentence-transformers", "", SENTENCES
     parameters = sum(parameter.numel() for parameter in model.network.parameters())
     example = model.network.head.example if isinstance(model.network, Network) else EXAMPLE
     tags = "" if isinstance(model.network, TaskNetwork) else "- replaced-token-detection\n"
@@ -99,7 +96,7 @@ tags:
 
 # {architecture_of(model.network)}
 
-{SENTENCES if sentences else USES.get(type(model.network), NO_HEAD)}
+{use}
 
 | | |
 |---|---|

@@ -154,13 +154,15 @@ def _write_onnx(model: Pretrained, folder: Path, int8: bool, task: Mapping[str, 
 def config_of(model: Pretrained) -> PretrainConfig:
     """Return a pre-training config for a model, with the settings of the preset of the nearest size."""
     shape = model.encoder.config
-    # What eases a start from random weights, as in `small-muon`, would set a trained model back.
-    presets = (preset for preset in map(load_config, preset_names()) if preset.model.body == shape.body)
-    plain = [preset for preset in presets if not (preset.train.start_length or preset.train.start_batch_size)]
-    trained = [
-        preset for preset in plain if isinstance(getattr(preset.objective, "generator", None), MaskedLMGenerator)
+    suitable = [
+        preset
+        for preset in map(load_config, preset_names())
+        if preset.model.body == shape.body
+        and isinstance(getattr(preset.objective, "generator", None), MaskedLMGenerator)
+        # What eases a start from random weights, as in `small-muon`, would set a trained model back.
+        and not (preset.train.start_length or preset.train.start_batch_size)
     ]
-    nearest = min(trained, key=lambda preset: abs(preset.model.hidden_size - shape.hidden_size))
+    nearest = min(suitable, key=lambda preset: abs(preset.model.hidden_size - shape.hidden_size))
     usual = nearest.objective
     assert isinstance(usual, ElectraObjective)
     assert isinstance(usual.generator, MaskedLMGenerator)

@@ -105,7 +105,7 @@ def predict(
     if Path(source).expanduser().is_dir():
         raise DataError(f"{source} is a folder; name a file to predict")
     predictor = _Predictor(str(run), list(overrides))
-    counted = notes if notes is not None else Notes()
+    counted = notes or Notes()
     examples = predictor.tuned.task.inputs(str(source), counted)
     blocks = iter(lambda: list(islice(examples, BLOCK)), [])
     with connected(cluster) if cluster else nullcontext() as nodes:

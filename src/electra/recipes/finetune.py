@@ -89,7 +89,7 @@ def finetune(config: FinetuneConfig, listeners: Sequence[Listener] | None = None
 
 def _tune(tuning: Tuning, folder: Path, processes: Processes, listeners: Sequence[Listener]) -> Results:
     """Fine-tune with one learning rate."""
-    run = Run(folder, [])
+    run = Run(folder)
     with run.open(tuning.config, load_finetune_config):
         run.check_inputs(tuning.fingerprints())
         seeds = [_Seed(tuning, seed, folder, processes, listeners).result() for seed in tuning.config.seed_list]
@@ -125,7 +125,7 @@ def _describe(tuning: Tuning) -> Results:
 def _sweep(tuning: Tuning, folder: Path, processes: Processes, listeners: Sequence[Listener]) -> Results:
     """Fine-tune with each learning rate, and keep the run with the best median on dev."""
     config = tuning.config.model_copy(update={"learning_rate": None})  # there are several
-    run = Run(folder, [])
+    run = Run(folder)
     with run.open(config, load_finetune_config):
         run.check_inputs(tuning.fingerprints())
         found: dict[float, Results] = {}

@@ -32,7 +32,6 @@ class PaperCount:
     heads: int | None = None
     head_size: int | None = None
     predicted: float = PAPER_PREDICTED
-    sparse_lookup: bool = False
     cross_attention: bool = False
 
     @cached_property
@@ -52,9 +51,8 @@ class PaperCount:
     def lookup(self) -> int:
         """Count the embeddings and their projection."""
         e, h, s = self.embedding or self.hidden, self.hidden, self.length
-        words = 0 if self.sparse_lookup else 2 * e * self.vocab
         project = 2 * e * h + h if e != h else 0
-        return s * (words + 2 * e * (s + 2) + (2 + LAYER_NORM + DROPOUT) * e + project)
+        return s * (2 * e * self.vocab + 2 * e * (s + 2) + (2 + LAYER_NORM + DROPOUT) * e + project)
 
     @cached_property
     def token_head(self) -> float:

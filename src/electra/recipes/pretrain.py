@@ -44,14 +44,13 @@ from electra.training.checkpoint import make_checkpoints
 from electra.training.loop import Every, Training, train
 from electra.training.processes import Processes, joined
 from electra.training.progress import watched
-from electra.training.run import Listener, Record, Run, check_place, read_records, tell
+from electra.training.run import FIRST_STAGE, Listener, Record, Run, check_place, read_records, tell
 from electra.training.schedule import length_at, micro_batches, micro_batches_before, total_steps
 from electra.training.trackers import trackers
 from electra.training.update import MicroBatches, Network
 
 DRY = "the text runs dry"
 FIXED = 20_200_323  # the seed of held-out masks: the same for every run, so that runs compare
-FIRST_STAGE = "first_stage"  # folder of the stage before the last, inside the run's
 SENTENCES = "sentences"  # how a model of sentence vectors, from which the run started, makes them
 Input = tuple[Batch[Tensor], Draws]  # a micro-batch and the random numbers for it
 
@@ -237,8 +236,7 @@ class Pretraining(Training):
         if self.heldout is None:
             return {}
         objective: Any = self.module.eval()
-        steps: list[Step] = []
-        shares: list[Tensor] = []
+        measured: list[tuple[Step, Tensor]] = []  # each with its share
         parts = self.config.train.batch_size // self._heldout_rows  # of a batch
         for micro in range(self.processes.rank, self.config.evaluate.batches * parts, self.processes.world_size):
             batch = self.heldout.batch(micro)
@@ -247,12 +245,12 @@ class Pretraining(Training):
             step = network(batch, draws)
             if micro == 0:
                 self.samples = take_samples(step, batch, self.corpora.tokenizer)
-            steps.append(replace(step, shown=step.shown[:0]))
-            shares.append(objective.share(batch, draws))
+            measured.append((replace(step, shown=step.shown[:0]), objective.share(batch, draws)))
         self.module.train()
-        found = self.processes.gathered((tuple(steps), [share.item() for share in shares]))
-        ordered = ([each for turn in zip(*ranks, strict=True) for each in turn] for ranks in zip(*found, strict=True))
-        return self.processes.shared(summarize(*ordered) if found else {})
+        by_rank = self.processes.gathered(tuple(measured))
+        in_order = [pair for turn in zip(*by_rank, strict=True) for pair in turn]
+        steps, shares = [step for step, _ in in_order], [share.item() for _, share in in_order]
+        return self.processes.shared(summarize(steps, shares) if steps else {})
 
     def _heldout(self) -> Loader | None:
         counts = [corpus.sequences("heldout") for corpus in self.corpora]

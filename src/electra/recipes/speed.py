@@ -67,7 +67,7 @@ def measure_speed(config: PretrainConfig, device: torch.device) -> Speed:
 
 
 def _tokens_per_second(config: PretrainConfig, device: torch.device, rows: int) -> float:
-    """Time joint steps."""
+    """Return how many tokens joint steps with so many sequences read per second."""
     step = JointStep(config, device)
     ids = torch.randint(len(SPECIAL_TOKENS), config.model.vocab_size, (rows, config.train.length), device=device)
     began = time.perf_counter()

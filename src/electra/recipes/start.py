@@ -50,9 +50,10 @@ def find_start(source: str, *, new_vocabulary: bool) -> Start:
     train = config.train.model_copy(update={"optimizer": "adamw", "learning_rate": rate})
     lacks = []
     if isinstance(config.objective, Detecting):
-        trained = isinstance(config.objective.generator, MaskedLMGenerator)
-        lacks += ["generator"] if trained and not model.generator else []
-        lacks += [] if isinstance(model.network, TokenScorer) else ["discriminator head"]
+        if isinstance(config.objective.generator, MaskedLMGenerator) and not model.generator:
+            lacks.append("generator")
+        if not isinstance(model.network, TokenScorer):
+            lacks.append("discriminator head")
     return Start(source, config.model_copy(update={"train": train}), lacks, new_vocabulary)
 
 

@@ -28,36 +28,20 @@ def finetune_together(
     A failing task is reported at once and does not stop the others; the first failure is raised at the end.
     """
     lock = threading.Lock()
-    threads_each = max(1, available_cores() // min(together, len(tasks)))
+    cores = max(1, available_cores() // min(together, len(tasks)))  # for each
     running: set[subprocess.Popen[bytes]] = set()
 
     def report(record: Record) -> None:
         with lock:
             tell(listeners, record)
 
-    def work(name: str) -> Results:
-        last: Results = {}
-        with tempfile.TemporaryFile() as errors:
-            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors.fileno()}
-            process = start_module(__name__, preset, *tasks[name], threads=threads_each, **pipes)
-            with process:  # its stdin stays open as long as this process lives
-                running.add(process)
-                assert process.stdout is not None
-                for line in process.stdout:
-                    if line.startswith(b"{"):  # our JSON, not a library's output
-                        last = json.loads(line)
-                        if "warning" in last:
-                            report({"warning": f"{name}: {last['warning']}"})
-            errors.seek(0)
-            message = errors.read().decode().strip()
-        if process.returncode:
-            raise TaskError(f"{name}: {message.splitlines()[-1] if message else 'the process was killed'}")
-        return last
-
     failures = []
     with ThreadPoolExecutor(together) as threads:  # each waits for one process
         try:
-            started = [threads.submit(work, name) for name in tasks]
+            started = [
+                threads.submit(_finetune_apart, name, [preset, *keys], cores, running, report)
+                for name, keys in tasks.items()
+            ]
             for done in as_completed(started):
                 if problem := done.exception():
                     failures.append(problem)
@@ -71,6 +55,29 @@ def finetune_together(
     if failures:
         raise failures[0]
     return [done.result() for done in started]
+
+
+def _finetune_apart(
+    name: str, arguments: Sequence[str], cores: int, running: set[subprocess.Popen[bytes]], report: Listener
+) -> Results:
+    """Fine-tune on a task in a process of its own, which joins those that are running; report its warnings at once."""
+    last: Results = {}
+    with tempfile.TemporaryFile() as errors:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors.fileno()}
+        process = start_module(__name__, *arguments, threads=cores, **pipes)
+        with process:  # its stdin stays open as long as this process lives
+            running.add(process)
+            assert process.stdout is not None
+            for line in process.stdout:
+                if line.startswith(b"{"):  # our JSON, not a library's output
+                    last = json.loads(line)
+                    if "warning" in last:
+                        report({"warning": f"{name}: {last['warning']}"})
+        errors.seek(0)
+        message = errors.read().decode().strip()
+    if process.returncode:
+        raise TaskError(f"{name}: {message.splitlines()[-1] if message else 'the process was killed'}")
+    return last
 
 
 def finetune_in_cluster(

@@ -15,6 +15,6 @@ def doctor(config: PretrainConfig) -> Doctor:
 
 def verdict(folder: Path) -> Verdict | None:
     """Return what a run has learned by its latest evaluation, or None if that was not measured."""
-    run = Run(folder, [])
+    run = Run(folder)
     evaluations = [record for record in read_records(run.metrics) if "heldout_loss" in record]
     return doctor(load_config(run.config)).verdict(evaluations[-1]) if evaluations else None

@@ -14,6 +14,7 @@ import numpy as np
 from torch import Tensor
 
 from electra.config.finetune import FinetuneConfig
+from electra.data.reading.sources import is_dataset
 from electra.data.storage import fetch_folder, inside, is_remote, list_files
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import TaskError
@@ -221,6 +222,14 @@ def task_folder(data: str | Path | None, names: Sequence[str]) -> Path:
     if not folder.is_dir():
         raise TaskError(f"no folder {folder}; set data=DIR to the folder with the files of the task")
     return folder / (_first(names, {entry.name for entry in folder.iterdir() if entry.is_dir()}) or "")
+
+
+def hub_sources(data: str | None, config: str, split: str, folders: Sequence[str]) -> tuple[list[str], Path]:
+    """Return the sources of a split of a hub dataset, given by its name or Parquet files, and the folder of others."""
+    if data is not None and is_dataset(data):
+        return [f"{data}:{config}:{split}"], Path()
+    folder = task_folder(data, folders)
+    return [str(path) for path in sorted(folder.glob(f"{split}*.parquet"))], folder
 
 
 def _first(names: Sequence[str], folders: Collection[str]) -> str | None:

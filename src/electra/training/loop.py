@@ -254,7 +254,7 @@ class _Trainer:
         position = self._position()
         loss = loss.detach().clone()
         self.processes.add_up(loss)
-        paces = self.processes.everyones(self.update.pace.seconds())
+        paces = self.processes.gathered(self.update.pace.seconds())
         if not self.processes.first:
             return
         now, (then, tokens_then) = time.monotonic(), self.logged

@@ -78,7 +78,7 @@ class Processes:
         return box[0]
 
     def gathered(self, value: Value) -> list[Value]:
-        """Return the values of all processes in the first one, with their tensors on the CPU; none in the others."""
+        """Return the values of all processes by rank in the first one, tensors on the CPU; nothing in the others."""
         if not self.grouped:
             return [value]
         found = [value] * self.world_size if self.first else None
@@ -89,14 +89,6 @@ class Processes:
         """Sum a tensor over all processes, in place."""
         if self.grouped:
             dist.all_reduce(tensor)
-
-    def everyones(self, value: float) -> list[float]:
-        """Return the values of all processes by rank."""
-        shared = torch.zeros(self.world_size, dtype=torch.float64)
-        shared[self.rank] = value
-        if self.grouped:
-            dist.all_reduce(shared)
-        return shared.tolist()
 
     def begin_adding_up(self, tensor: Tensor) -> Work:
         """Begin to sum a tensor over all processes, in place; on a GPU besides its other work. Wait before reading."""

@@ -17,7 +17,8 @@ from electra.errors import CheckpointError, ConfigError
 Record = dict[str, Any]
 Listener = Callable[[Record], None]  # receives each record of `metrics.jsonl`, and what was detected
 START = "start"  # folder of the model that `electra train` starts from, inside the run's
-PREPARED = {"text", "tokenizer", START, "corpus", "corpus.partial", "plan.json", "first_stage"}  # of earlier stages
+FIRST_STAGE = "first_stage"  # folder of the stage before the last, inside the run's
+PREPARED = {"text", "tokenizer", START, "corpus", "corpus.partial", "plan.json", FIRST_STAGE}
 FREE_TO_CHANGE = (
     *("train.steps", "train.tokens", "train.hours", "checkpoint.", "evaluate.", "log.", "device", "out"),
     *("train.micro_batch_size", "train.execution", "train.sharding"),  # another machine may have less memory, or no GPU
@@ -79,8 +80,8 @@ class Run:
     Several processes also leave their paces in `ranks.jsonl`.
     """
 
-    def __init__(self, folder: Path, listeners: list[Listener]) -> None:
-        self.folder, self.listeners = folder, listeners
+    def __init__(self, folder: Path, listeners: Iterable[Listener] = ()) -> None:
+        self.folder, self.listeners = folder, list(listeners)
         self.config, self.inputs = folder / "config.toml", folder / INPUTS
         self.metrics, self.samples = folder / "metrics.jsonl", folder / "samples.jsonl"
         self.ranks = folder / "ranks.jsonl"

@@ -65,7 +65,7 @@ def test_biases_start_at_zero_and_norms_at_one(small):
 
 
 def test_losses_at_the_start_are_those_of_guessing(small):
-    """About ln V for the generator and ln 2 for the discriminator, the latter spread by its Glorot head (fact P31)."""
+    """About ln V for the generator and ln 2 for the discriminator, the latter spread by its Glorot head."""
     ids = torch.randint(1000, 30_000, (8, 128), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         logits = small.generator(ids, None, None, torch.arange(19).expand(8, -1)).logits

@@ -1,5 +1,6 @@
 import sys
 import time
+from functools import partial
 from itertools import groupby
 
 import pytest
@@ -10,7 +11,7 @@ from electra.config.load import load_config
 from electra.errors import ConfigError, ElectraError
 from electra.recipes.bench.huggingface import CarefulGlue, HuggingFaceStep, TypicalGlue
 from electra.recipes.bench.step import bench_step
-from electra.recipes.bench.timing import LEAST_REPETITIONS, Row, Trial, take_turns
+from electra.recipes.bench.timing import LEAST_REPETITIONS, Row, take_turns
 from electra.recipes.speed import TOKENIZER, JointStep
 
 CPU = torch.device("cpu")
@@ -61,9 +62,8 @@ def test_variants_take_turns():
     def update(name: str):
         return lambda ids: (order.append(name), time.sleep(0.05))
 
-    trials = [Trial(lambda name=name: update(name), ids(), CPU) for name in ("first", "second")]
-    order.clear()
-    take_turns(trials, seconds=0)
+    variants = {name: partial(update, name) for name in ("first", "second")}
+    take_turns(variants, ids(), CPU, seconds=0, what="", say=lambda line: order.clear())  # last before the first turn
     assert [name for name, _ in groupby(order)] == ["first", "second"] * LEAST_REPETITIONS
 
 
@@ -124,17 +124,7 @@ def test_without_transformers_the_comparison_says_what_to_do(config, monkeypatch
         TypicalGlue(config, TOKENIZER.mask_id)
 
 
-@pytest.fixture
-def one_core():
-    """Use one thread: on a busy machine threads wait for each other, which distorts the comparison."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.mark.slow
-@pytest.mark.usefixtures("one_core")
 def test_the_step_is_at_least_one_and_a_half_times_as_fast_as_the_typical_loop():
     rows = {row.variant: row for row in bench_step("small", 8, 128, seconds=40, against="hf", device=CPU).rows}
     assert rows["hf_typical"].ratio >= 1.5

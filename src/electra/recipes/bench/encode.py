@@ -22,10 +22,9 @@ from electra.model.pretrained import Pretrained, find_folder, load, sentence_hea
 from electra.model.sentences import SentenceHead
 from electra.model.tensors import has_tensors
 from electra.recipes.bench.huggingface import import_transformers
-from electra.recipes.bench.timing import Against, Bench, Trial, measured, take_turns
+from electra.recipes.bench.timing import Against, Bench, Build, measured, take_turns
 
 Texts = Sequence[str]
-Encode = Callable[[Texts], Any]
 
 TEXTS = {"cpu": 128, "mps": 512, "cuda": 2_048}  # to invent: enough for a few seconds of the slowest variant
 USUAL_WORDS = 20  # in an invented text; most have between half and twice as many
@@ -76,7 +75,7 @@ def bench_models(
     loaded = {name: load(name, device) for name in models}
     first = loaded[models[0]]
     chosen = invent_texts(TEXTS[device.type], length - 2) if texts is None else texts
-    variants: dict[str, Callable[[], Encode]] = {}
+    variants: dict[str, Build[Texts]] = {}
     for name, model in loaded.items():
         variants[name] = partial(getattr, model, "encode")
         folder = find_folder(name)
@@ -88,7 +87,7 @@ def bench_models(
 
 
 def _time(
-    variants: Mapping[str, Callable[[], Encode]],
+    variants: Mapping[str, Build[Texts]],
     tokenizer: Tokenizer,
     size: str,
     batch: int,
@@ -103,12 +102,7 @@ def _time(
     fitting = [text for text, count in zip(texts, counts, strict=True) if count <= length]
     if not fitting:
         raise DataError(f"none of {len(texts)} texts has {length} tokens or fewer; raise --length")
-    trials = {}
-    for name, build in variants.items():
-        say(f"{size}, {len(fitting)} texts: warming up {name}")
-        trials[name] = Trial(build, fitting, device)
-    say(f"{size}, {len(fitting)} texts: timing for {seconds:g} seconds")
-    take_turns(list(trials.values()), seconds)
+    trials = take_turns(variants, fitting, device, seconds, f"{size}, {len(fitting)} texts", say)
     real = [count for count in counts if count <= length]
     rows = measured(trials, "encode", size, batch, max(real), tokens=sum(real), peak_seconds=None)
     return Bench(list(rows), [], {})
@@ -129,8 +123,8 @@ def vocabulary_of(texts: Texts, size: int) -> Tokenizer:
     return wordpiece([*SPECIAL_TOKENS, *(word for word, _ in words.most_common(size - len(SPECIAL_TOKENS)))])
 
 
-def _variants(model: Pretrained, folder: str, batch: int, against: Against) -> dict[str, Callable[[], Encode]]:
-    variants: dict[str, Callable[[], Encode]] = {"electra": lambda: model.encode}
+def _variants(model: Pretrained, folder: str, batch: int, against: Against) -> dict[str, Build[Texts]]:
+    variants: dict[str, Build[Texts]] = {"electra": lambda: model.encode}
     if against == "hf":
         settings = {"model": folder, "device": model.device, "batch_size": batch}  # as commonly used
         variants["hf_pipeline"] = lambda: import_transformers().pipeline("feature-extraction", **settings)
@@ -140,7 +134,7 @@ def _variants(model: Pretrained, folder: str, batch: int, against: Against) -> d
     return variants
 
 
-def _sentence_transformer(folder: str, batch: int, device: torch.device) -> Encode:
+def _sentence_transformer(folder: str, batch: int, device: torch.device) -> Callable[[Texts], Any]:
     """Return the encoding of sentence-transformers, in the same precision as ours."""
     from sentence_transformers import SentenceTransformer
 

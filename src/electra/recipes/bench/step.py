@@ -11,12 +11,10 @@ from electra.data.mix import mix
 from electra.data.tokens.tokenizer import SPECIAL_TOKENS
 from electra.recipes.bench.huggingface import CarefulGlue, HuggingFaceStep, TypicalGlue
 from electra.recipes.bench.profile import profile
-from electra.recipes.bench.timing import Against, Bench, Trial, measured, take_turns
+from electra.recipes.bench.timing import Against, Bench, Build, measured, take_turns
 from electra.recipes.flops import count_flops
 from electra.recipes.hardware import fitting, matrix_peak
 from electra.recipes.speed import TOKENIZER, JointStep
-
-Update = Callable[[Tensor], None]  # takes ids (B, L) and changes the weights
 
 
 def bench_step(
@@ -36,13 +34,9 @@ def bench_step(
     config = load_config(size, [f"train.batch_size={batch}", *lengths, f"model.max_length={longest}"])
     torch.manual_seed(mix(config.seed))
     ids = torch.randint(len(SPECIAL_TOKENS), config.model.vocab_size, (batch, length), device=device)
-    trials = {}
     with fitting(f"{batch} x {length} tokens of {size}", "lower --batch"):
-        for name, build in _variants(config, device, against).items():
-            say(f"{size} {batch} x {length}: warming up {name}")
-            trials[name] = Trial(build, ids, device)
-        say(f"{size} {batch} x {length}: timing for {seconds:g} seconds")
-        take_turns(list(trials.values()), seconds)
+        variants = _variants(config, device, against)
+        trials = take_turns(variants, ids, device, seconds, f"{size} {batch} x {length}", say)
     ours = trials["electra"].work
     assert isinstance(ours, JointStep)
     peak = matrix_peak(device)
@@ -51,9 +45,9 @@ def bench_step(
     return Bench(rows, profile(ours, ids), ours.operations()) if profiled else Bench(rows, [], {})
 
 
-def _variants(config: PretrainConfig, device: torch.device, against: Against) -> dict[str, Callable[[], Update]]:
+def _variants(config: PretrainConfig, device: torch.device, against: Against) -> dict[str, Build[Tensor]]:
     """Return how each variant is built; a careful user compiles for a GPU."""
-    variants: dict[str, Callable[[], Update]] = {"electra": lambda: JointStep(config, device)}
+    variants: dict[str, Build[Tensor]] = {"electra": lambda: JointStep(config, device)}
     if against == "hf":
         mask_id, compiled = TOKENIZER.mask_id, device.type == "cuda"
         variants["hf_typical"] = lambda: HuggingFaceStep(TypicalGlue(config, mask_id), config, device, compiled=False)

@@ -3,7 +3,7 @@
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
@@ -15,6 +15,7 @@ from electra.recipes.hardware import device_name, synchronize
 Against = Literal["hf", "none"]
 Work = Literal["pretrain", "encode"]
 Given = TypeVar("Given")
+Build = Callable[[], Callable[[Given], Any]]  # makes the function to time
 
 WARM_UP = 2  # untimed calls after the first
 REPETITION = 0.2  # minimum seconds, so that the clock and the wait for a GPU do not matter
@@ -55,7 +56,7 @@ class Bench:
 class Trial(Generic[Given]):
     """A variant that is built, warmed up and then timed repeatedly."""
 
-    def __init__(self, build: Callable[[], Callable[[Given], Any]], given: Given, device: torch.device) -> None:
+    def __init__(self, build: Build[Given], given: Given, device: torch.device) -> None:
         self.given, self.device, self.times = given, device, list[float]()
         on_cuda = device.type == "cuda"
         if on_cuda:  # before the first call: a CUDA graph allocates only when it is recorded
@@ -86,12 +87,25 @@ class Trial(Generic[Given]):
 Trials = dict[str, Trial[Any]]  # by variant
 
 
-def take_turns(trials: Sequence[Trial[Any]], seconds: float) -> None:
-    """Repeat every trial once, then again, until the time is up."""
+def take_turns(
+    variants: Mapping[str, Build[Given]],
+    given: Given,
+    device: torch.device,
+    seconds: float,
+    what: str,
+    say: Callable[[str], None],
+) -> Trials:
+    """Warm up every variant, then time each of them once, and again, until the time is up."""
+    trials: Trials = {}
+    for name, build in variants.items():
+        say(f"{what}: warming up {name}")
+        trials[name] = Trial(build, given, device)
+    say(f"{what}: timing for {seconds:g} seconds")
     end = time.perf_counter() + seconds
-    while len(trials[0].times) < LEAST_REPETITIONS or time.perf_counter() < end:
-        for trial in trials:
+    while any(len(trial.times) < LEAST_REPETITIONS for trial in trials.values()) or time.perf_counter() < end:
+        for trial in trials.values():
             trial.repeat()
+    return trials
 
 
 def measured(

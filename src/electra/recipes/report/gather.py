@@ -16,11 +16,11 @@ from electra.recipes.hardware import ENVIRONMENT
 from electra.recipes.report.explain import explain_warnings
 from electra.recipes.results import read_seed
 from electra.recipes.verdict import doctor
-from electra.training.run import Record, Run, read_part, read_records
+from electra.training.run import FIRST_STAGE, Record, Run, read_part, read_records
 
 Data = dict[str, Any]  # JSON-compatible
 FILES = ("metrics.jsonl", "results.json")  # a folder with one of them is a run
-PARTS = ("", "first_stage/", "rate-*/", "seeds/*/", "rate-*/seeds/*/")  # folders of a run that are read
+PARTS = ("", f"{FIRST_STAGE}/", "rate-*/", "seeds/*/", "rate-*/seeds/*/")  # folders of a run that are read
 SMALL_FILES = [
     f"{suite}{part}{name}" for suite in ("", "*/") for part in PARTS for name in ("*.toml", "*.json", "*.jsonl")
 ]
@@ -34,7 +34,7 @@ UNSEEN = "heldout_"  # prefix of metrics on held-out text
 def gather(sources: Sequence[str | Path]) -> list[Data]:
     """Return the data of each run; a folder of runs, such as a suite, means all of its runs."""
     runs = {run: place for source in sources for run, place in _runs(source).items()}
-    points = max(20, min(MOST_POINTS, ALL_POINTS // max(1, len(runs))))
+    points = max(20, min(MOST_POINTS, ALL_POINTS // len(runs)))
     names = short_names(list(runs.values()))
     return [
         {"name": name, "folder": place, **_run(run, points)}
@@ -62,7 +62,7 @@ def _local_runs(folder: Path) -> list[Path]:
 def short_names(places: Sequence[str | Path]) -> list[str]:
     """Return the shortest endings of paths and addresses that are unique."""
     parts = [str(place).split("/") if is_remote(place) else Path(place).resolve().parts for place in places]
-    for depth in range(1, max(map(len, parts), default=0) + 1):
+    for depth in range(1, max(map(len, parts)) + 1):
         names = ["/".join(part[-depth:]) for part in parts]
         if len(set(names)) == len(names):
             return names
@@ -70,7 +70,7 @@ def short_names(places: Sequence[str | Path]) -> list[str]:
 
 
 def _run(folder: Path, points: int) -> Data:
-    run = Run(folder, [])
+    run = Run(folder)
     records = read_records(run.metrics)
     training = [record for record in records if "learning_rate" in record]
     heldout = [record for record in records if any(name.startswith(UNSEEN) for name in record)]
@@ -105,7 +105,7 @@ def _files(folder: Path, pattern: str) -> list[Path]:
 
 def _before(folder: Path) -> Data:
     """Return the cost of the first stage of a two-stage pre-training run, or zeros."""
-    first = folder / "first_stage"
+    first = folder / FIRST_STAGE
     state = _state(read_records(first / "metrics.jsonl"))
     if state is None:
         return {"tokens": 0, "seconds": 0.0, "flops": 0.0}

@@ -10,11 +10,11 @@ from pydantic import BaseModel, ValidationError, model_validator
 
 from electra.config.finetune import FinetuneConfig
 from electra.data.reading.records import read_rows
-from electra.data.reading.sources import Source, is_dataset, read_chunks
+from electra.data.reading.sources import Source, read_chunks
 from electra.errors import TaskError
 from electra.tasks.answering.questions import Answer, Question, make_question
 from electra.tasks.answering.task import QuestionAnswering
-from electra.tasks.base import HUB, Known, Notes, Split, contents, task_folder
+from electra.tasks.base import HUB, Known, Notes, Split, contents, hub_sources
 
 
 class Dataset(NamedTuple):
@@ -50,14 +50,10 @@ class DatasetAnswering(QuestionAnswering):
         return read_questions(source)
 
     def _sources(self, split: Split) -> list[str]:
-        named, hub_split = self._file(split), HUB[split]
-        on_hub = self._data is not None and is_dataset(self._data)
-        if on_hub and named is None:
-            return [f"{self._data}:{self.dataset.hub}:{hub_split}"]
-        folder = Path() if on_hub else task_folder(self._data, [self.name])
-        packed = [str(path) for path in sorted(folder.glob(f"{hub_split}*.parquet"))]
-        if packed and not named:
-            return packed
+        named = self._file(split)
+        on_hub, folder = hub_sources(self._data, self.dataset.hub, HUB[split], [self.name])
+        if on_hub and not named:
+            return on_hub
         names = [named] if named else [name.format(split=split) for name in self.dataset.files]
         for path in (folder / name for name in names):
             if path.is_file():

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from scipy.special import expit
 from torch import Tensor
 
 from electra.config.finetune import HeadKind
@@ -134,6 +133,8 @@ class QuestionAnswering(Task[Question, Window, AnswerHead]):
     def files(self, examples: Sequence[Question], predictions: Sequence[Prediction]) -> dict[str, str]:
         contents = {"predictions.json": {prediction["id"]: prediction["text"] for prediction in predictions}}
         if self.unanswerable:
+            from scipy.special import expit  # imported here because it takes a second
+
             odds = {prediction["id"]: prediction["null_odds"] for prediction in predictions}
             contents["na_prob.json"] = {name: float(expit(value)) for name, value in odds.items()}
         contents["nbest_predictions.json"] = {prediction["id"]: prediction["best"] for prediction in predictions}

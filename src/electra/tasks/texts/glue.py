@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 
 from electra.config.finetune import FinetuneConfig
 from electra.data.reading.records import START, Row, read_rows, uses_quotes
-from electra.data.reading.sources import is_dataset
 from electra.errors import TaskError
-from electra.tasks.base import HUB, Defaults, Known, Notes, Prediction, Split, contents, task_folder
+from electra.tasks.base import HUB, Defaults, Known, Notes, Prediction, Split, contents, hub_sources
 from electra.tasks.lines import read_inputs
 from electra.tasks.shown import Field, column_label
 from electra.tasks.texts.labels import Classes, Labels, Value
@@ -114,14 +113,12 @@ class GlueTask(TextTask):
 
     def _rows(self, split: Split, group: str, file: str | None, notes: Notes) -> Iterator[Numbered]:
         """Read a split or a group of it, such as MNLI's "matched", or the user's file; a test split needs no labels."""
-        data, task = self._data, self.benchmark
+        task = self.benchmark
         name, hub_name = ("_".join(filter(None, (part, group))) for part in (split, HUB[split]))
-        on_hub = data is not None and is_dataset(data)
+        folders = [*FOLDERS.get(task.folder, [task.folder]), task.hub[0]]
+        on_hub, folder = hub_sources(self._data, task.hub[0], hub_name, folders)
         if on_hub and file is None:
-            return _read_hub(f"{data}:{task.hub[0]}:{hub_name}", task)
-        folder = Path() if on_hub else task_folder(data, [*FOLDERS.get(task.folder, [task.folder]), task.hub[0]])
-        if file is None and (packed := sorted(folder.glob(f"{hub_name}*.parquet"))):
-            return chain.from_iterable(_read_hub(str(path), task) for path in packed)
+            return chain.from_iterable(_read_hub(source, task) for source in on_hub)
         path = folder / (file or ("diagnostic.tsv" if task.folder == "AX" else f"{name}.tsv"))
         if not path.is_file():
             hint = f"; name another with {split}_file=FILE" if any(folder.glob("*.tsv")) else ""
