@@ -31,7 +31,7 @@ def tuning(tiny_model):
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_the_steps_are_the_originals(tuning, name):  # P50
+def test_the_steps_are_the_originals(tuning, name):
     training = tuning(name, EXAMPLES[name]).training
     assert training.steps == STEPS[name]
     assert training.warmup_steps == STEPS[name] // 10
@@ -98,8 +98,8 @@ def rates(tuning, tiny_model):
 @pytest.mark.parametrize(
     ("layers", "rate", "decay", "expected"),
     [
-        (12, 1e-4, 0.8, {"embeddings": 4.39805e-6, 0: 5.49756e-6, 5: 1.67772e-5, 11: 6.4e-5, "head": 1e-4}),  # P18
-        (24, 5e-5, 0.9, {"embeddings": 3.23054e-6, 0: 3.58949e-6, 12: 1.27093e-5, 23: 4.05e-5, "head": 5e-5}),  # P19
+        (12, 1e-4, 0.8, {"embeddings": 4.39805e-6, 0: 5.49756e-6, 5: 1.67772e-5, 11: 6.4e-5, "head": 1e-4}),
+        (24, 5e-5, 0.9, {"embeddings": 3.23054e-6, 0: 3.58949e-6, 12: 1.27093e-5, 23: 4.05e-5, "head": 5e-5}),
     ],
 )
 def test_layer_rates_are_the_originals_and_one_power_up_without_its_slip(rates, layers, rate, decay, expected):
