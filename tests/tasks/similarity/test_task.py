@@ -203,3 +203,14 @@ def test_a_task_is_made_again_from_what_a_model_knows_of_it(make_task, tmp_path)
     known = json.loads(json.dumps(task.describe()))
     again = build_task(load_finetune_config("similarity", ["data=nowhere.csv"]), known)
     assert again.describe() == task.describe()
+
+
+@pytest.mark.parametrize("prompts", [[], ["similarity.query_prompt='the '"]])
+def test_a_query_is_not_its_own_nearest_passage(make_task, tmp_path, prompts):
+    rows = [{"anchor": "a cat", "positive": "a dog"}, {"anchor": "a dog", "positive": "a mat"}]
+    write(tmp_path / "train.jsonl", [*rows, {"anchor": "soup", "positive": "soup"}])
+    task = make_task(f"data={tmp_path / 'train.jsonl'}", f"dev_file={tmp_path / 'train.jsonl'}", *prompts)
+    examples = task.read("dev", Notes())
+    near = {"cat": [1.0, 0.1, 0], "dog": [1, 0, 0], "mat": [1, -0.2, 0], "soup": [0, 0, 1]}
+    outputs = [{"vectors": np.array(near[key.split()[-1]])} for key in task._prompted(examples)]
+    assert [found["ranks"] for found in task.predictions(examples, [], outputs)] == [[1], [1], [1]]

@@ -268,7 +268,8 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
         for example, (_, second, *_others) in zip((one for one in examples if one.ranked), keys, strict=True):
             right.setdefault(example.texts[0], {})[numbers[places[second]]] = None
         queries = [places[self._keys([text])[0]] for text in right]
-        ranks = find_ranks(units[queries], units[passages], [list(wanted) for wanted in right.values()])
+        own = [numbers.get(places.get(self._prompts["passage"] + text, -1)) for text in right]
+        ranks = find_ranks(units[queries], units[passages], [list(wanted) for wanted in right.values()], own)
         return dict(zip(right, ranks, strict=True))
 
     def score(self, examples: Sequence[Similar], predictions: Sequence[Prediction]) -> dict[str, float]:
