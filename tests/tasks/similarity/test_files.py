@@ -117,6 +117,14 @@ def test_a_table_of_documents_is_raw_text(make_task, tmp_path):
     assert read(task, "dev")[0][0].texts == ("the cat", "a cat")
 
 
+@pytest.mark.parametrize("files", [["train_part.jsonl", "dev_part.jsonl"], ["text.txt", "dev.jsonl"]])
+def test_a_folder_without_a_training_file_is_not_trained_on_all_its_files(make_task, tmp_path, files):
+    for name in files:
+        write(tmp_path / name, PAIRS)
+    with pytest.raises(TaskError, match=f"no train.csv.* found {', '.join(sorted(files))}; set train_file=NAME"):
+        make_task(f"data={tmp_path}")
+
+
 @pytest.mark.parametrize(
     ("rows", "keys", "message"),
     [

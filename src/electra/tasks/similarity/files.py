@@ -203,12 +203,19 @@ class Pairs(Table):
     def __init__(self, config: FinetuneConfig, known: Known) -> None:
         # Raw text takes a while, and each split reads the training file.
         super().__init__(config, known, cache(lambda source: list(read_file(source, config))))
+        self._settings = config.table
 
     def find(self, split: Split) -> str | None:
         found, folder = super().find(split), Path(self._data or "-").expanduser()
         if found or not folder.is_dir():
             return found
-        return str(folder) if bool(_sts_files(folder)) == (split != "train") else None
+        is_split = split != "train" if _sts_files(folder) else split == "train" and self._is_text(folder)
+        return str(folder) if is_split else None
+
+    def _is_text(self, folder: Path) -> bool:
+        """Return whether all of a folder is raw text, rather than the files of several splits."""
+        others = (Table.find(self, split) for split in ("dev", "test"))
+        return folder not in {Path(file).parent for file in others if file} and _is_raw(str(folder), self._settings)
 
 
 def read_file(source: str, config: FinetuneConfig) -> Iterator[Row]:
