@@ -145,3 +145,38 @@ def test_invalid_rows_are_one_line(make_task, tmp_path, rows, keys, message):
     with pytest.raises((TaskError, DataError), match=message) as caught:
         make_task(f"data={tmp_path}", *keys)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([{"id": 7, "text": "the cat"}, {"id": 8, "text": "soup"}], [("the cat",), ("soup",)]),
+        ([{"x": "a cat", "y": "a", "z": 1}, {"x": "a", "y": "a cat", "z": 1}], [("a cat",), ("a",)]),
+        ([{"x": "the cat", "y": "soup"}], [("the cat", "soup")]),
+    ],
+)
+def test_each_row_of_a_table_is_a_text_or_several_to_compare(make_task, tmp_path, rows, expected):
+    task = make_task(f"data={write(tmp_path / 'train.jsonl', PAIRS)}")
+    found = task.inputs(str(write(tmp_path / "new.jsonl", rows)), Notes())
+    assert [example.texts for example in found] == expected
+
+
+def test_texts_are_compared_without_labels(make_task, tmp_path):
+    train = write(tmp_path / "train.jsonl", [{"key": n, "x": "a cat", "y": str(n), "v": n} for n in range(4)])
+    task = make_task(f"data={train}", "table.text=x", "table.pair=y", "table.label=v", "table.id=key")
+    found = task.inputs(str(write(tmp_path / "new.jsonl", [{"x": "the cat", "y": "soup"}])), Notes())
+    assert [example.texts for example in found] == [("the cat", "soup")]
+
+
+@pytest.mark.parametrize("text", [None, "", ["the cat"]])
+def test_a_text_to_encode_may_not_be_missing(make_task, tmp_path, text):
+    task = make_task(f"data={write(tmp_path / 'train.jsonl', PAIRS)}")
+    new = write(tmp_path / "new.jsonl", [{"text": "soup"}, {"text": text}])
+    with pytest.raises(TaskError, match=r"line 2: .* in column 'text'"):
+        list(task.inputs(str(new), Notes()))
+
+
+def test_predictions_repeat_identifiers(make_task, tmp_path):
+    task = make_task(f"data={write(tmp_path / 'train.jsonl', PAIRS)}")
+    rows = [{"id": 7, "text": "soup"}, {"id": 8, "query": "soup", "answer": "a cat"}]
+    assert [one.id for one in task.inputs(str(write(tmp_path / "new.jsonl", rows)), Notes())] == [7, 8]
