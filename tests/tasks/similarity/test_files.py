@@ -132,6 +132,7 @@ def test_a_folder_without_a_training_file_is_not_trained_on_all_its_files(make_t
         ([row | {"label": 1} for row in PAIRS], [], "all rows have the same label in column 'label'"),
         ([row | {"label": word} for row, word in zip(PAIRS, "xy", strict=True)], [], "unknown label 'x' in column"),
         ([row | {"label": "no"} for row in PAIRS], ["table.label=label"], "all rows have the same label"),
+        (PAIRS, ["batch_size=1"], "batch_size=1 has no other pair to compare a pair with"),
         (NLI[1:], [], "no row has a label of similar texts"),
         ([row | {"score": s} for row, s in zip(PAIRS, ("1.5", "inf"), strict=True)], [], "'inf' is not a number"),
         (PAIRS, ["table.pair=answr"], "no column 'answr' .table.pair.; did you mean answer"),

@@ -71,6 +71,8 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
         self._table.learn(rows)
         examples = columns.read(rows, Notes(), training=True)
         self.group = 2 if self._scored else max(len(example.texts) for example in examples)
+        if self.group == 2 and self._config.batch_size == 1:
+            raise TaskError("batch_size=1 has no other pair to compare a pair with; use at least 2")
         on_dev = self._columns_of(self._table.read("dev", Notes()))
         self.metric = "spearman" if on_dev.kind == "scored" else "ndcg_10"
         kinds = {"scored": "pairs with a score", "labeled": "pairs with a label", "pairs": "pairs of similar texts"}
