@@ -211,7 +211,7 @@ def test_a_damaged_checkpoint_is_reported_and_the_one_before_is_used(config, rec
 def test_a_run_that_was_killed_says_that_its_model_is_missing(config):
     run = pretrain(config("train.steps=1"))
     rmtree(run / "model")
-    with pytest.raises(CheckpointError, match="has no model yet; its command writes one when it finishes or"):
+    with pytest.raises(CheckpointError, match="has no model yet: its command is not finished; repeat it"):
         electra.load(run)
 
 

@@ -280,7 +280,7 @@ def find_folder(source: str | Path) -> Path:
     if (folder / "model").is_dir():
         folder = folder / "model"
     elif (folder / "config.toml").is_file() and not (folder / "config.json").is_file():
-        raise CheckpointError(f"{source} has no model yet; its command writes one when it finishes or is stopped")
+        raise CheckpointError(f"{source} has no model yet: its command is not finished; repeat it to resume")
     if not folder.is_dir():
         raise CheckpointError(f"{source} is not a model folder")
     return folder

@@ -142,7 +142,8 @@ def load_tuned(run: str | Path, overrides: Iterable[str] = ()) -> Tuned:
     if "config" in stored and "known" not in stored:
         raise TaskError(f"the task.json of {run} is damaged: it has no entry 'known'")
     name, known = (config.task, stored["known"]) if "config" in stored else serve(network)
-    usual = {"task": config.task or name, "max_length": config.max_length or shape.max_length}
+    longest = min(shape.max_length, model.tokenizer.longest or shape.max_length)
+    usual = {"task": config.task or name, "max_length": config.max_length or longest}
     config = config.model_copy(update=usual)
     try:
         task = build_task(config, known)

@@ -117,6 +117,14 @@ def test_a_table_of_documents_is_raw_text(make_task, tmp_path):
     assert read(task, "dev")[0][0].texts == ("the cat", "a cat")
 
 
+@pytest.mark.parametrize("files", [["train_part.jsonl", "dev_part.jsonl"], ["text.txt", "dev.jsonl"]])
+def test_a_folder_without_a_training_file_is_not_trained_on_all_its_files(make_task, tmp_path, files):
+    for name in files:
+        write(tmp_path / name, PAIRS)
+    with pytest.raises(TaskError, match=f"no train.csv.* found {', '.join(sorted(files))}; set train_file=NAME"):
+        make_task(f"data={tmp_path}")
+
+
 @pytest.mark.parametrize(
     ("rows", "keys", "message"),
     [
@@ -124,6 +132,7 @@ def test_a_table_of_documents_is_raw_text(make_task, tmp_path):
         ([row | {"label": 1} for row in PAIRS], [], "all rows have the same label in column 'label'"),
         ([row | {"label": word} for row, word in zip(PAIRS, "xy", strict=True)], [], "unknown label 'x' in column"),
         ([row | {"label": "no"} for row in PAIRS], ["table.label=label"], "all rows have the same label"),
+        (PAIRS, ["batch_size=1"], "batch_size=1 has no other pair to compare a pair with"),
         (NLI[1:], [], "no row has a label of similar texts"),
         ([row | {"score": s} for row, s in zip(PAIRS, ("1.5", "inf"), strict=True)], [], "'inf' is not a number"),
         (PAIRS, ["table.pair=answr"], "no column 'answr' .table.pair.; did you mean answer"),
@@ -137,3 +146,38 @@ def test_invalid_rows_are_one_line(make_task, tmp_path, rows, keys, message):
     with pytest.raises((TaskError, DataError), match=message) as caught:
         make_task(f"data={tmp_path}", *keys)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([{"id": 7, "text": "the cat"}, {"id": 8, "text": "soup"}], [("the cat",), ("soup",)]),
+        ([{"x": "a cat", "y": "a", "z": 1}, {"x": "a", "y": "a cat", "z": 1}], [("a cat",), ("a",)]),
+        ([{"x": "the cat", "y": "soup"}], [("the cat", "soup")]),
+    ],
+)
+def test_each_row_of_a_table_is_a_text_or_several_to_compare(make_task, tmp_path, rows, expected):
+    task = make_task(f"data={write(tmp_path / 'train.jsonl', PAIRS)}")
+    found = task.inputs(str(write(tmp_path / "new.jsonl", rows)), Notes())
+    assert [example.texts for example in found] == expected
+
+
+def test_texts_are_compared_without_labels(make_task, tmp_path):
+    train = write(tmp_path / "train.jsonl", [{"key": n, "x": "a cat", "y": str(n), "v": n} for n in range(4)])
+    task = make_task(f"data={train}", "table.text=x", "table.pair=y", "table.label=v", "table.id=key")
+    found = task.inputs(str(write(tmp_path / "new.jsonl", [{"x": "the cat", "y": "soup"}])), Notes())
+    assert [example.texts for example in found] == [("the cat", "soup")]
+
+
+@pytest.mark.parametrize("text", [None, "", ["the cat"]])
+def test_a_text_to_encode_may_not_be_missing(make_task, tmp_path, text):
+    task = make_task(f"data={write(tmp_path / 'train.jsonl', PAIRS)}")
+    new = write(tmp_path / "new.jsonl", [{"text": "soup"}, {"text": text}])
+    with pytest.raises(TaskError, match=r"line 2: .* in column 'text'"):
+        list(task.inputs(str(new), Notes()))
+
+
+def test_predictions_repeat_identifiers(make_task, tmp_path):
+    task = make_task(f"data={write(tmp_path / 'train.jsonl', PAIRS)}")
+    rows = [{"id": 7, "text": "soup"}, {"id": 8, "query": "soup", "answer": "a cat"}]
+    assert [one.id for one in task.inputs(str(write(tmp_path / "new.jsonl", rows)), Notes())] == [7, 8]

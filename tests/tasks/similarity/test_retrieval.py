@@ -33,7 +33,7 @@ def test_metrics_are_those_of_sentence_transformers():
         precision_recall_at_k=[1, 10],
         score_functions={"dot": lambda left, right: left @ right.T},
     ).compute_metrices(Given())["dot"]
-    found = score_ranks(find_ranks(queries, passages, right))
+    found = score_ranks(find_ranks(queries, passages, right, [None] * 25))
     assert found == {
         "recall_1": pytest.approx(theirs["recall@k"][1]),
         "recall_10": pytest.approx(theirs["recall@k"][10]),
@@ -43,6 +43,6 @@ def test_metrics_are_those_of_sentence_transformers():
 
 
 def test_equal_vectors_find_nothing():
-    ranks = find_ranks(np.ones((2, 3)), np.ones((40, 3)), [[0], [39]])
+    ranks = find_ranks(np.ones((2, 3)), np.ones((40, 3)), [[0], [39]], [None, None])
     assert ranks == [[40], [40]]
     assert score_ranks(ranks)["recall_10"] == 0

@@ -203,3 +203,26 @@ def test_a_task_is_made_again_from_what_a_model_knows_of_it(make_task, tmp_path)
     known = json.loads(json.dumps(task.describe()))
     again = build_task(load_finetune_config("similarity", ["data=nowhere.csv"]), known)
     assert again.describe() == task.describe()
+
+
+@pytest.mark.parametrize("prompts", [[], ["similarity.query_prompt='the '"]])
+def test_a_query_is_not_its_own_nearest_passage(make_task, tmp_path, prompts):
+    rows = [{"anchor": "a cat", "positive": "a dog"}, {"anchor": "a dog", "positive": "a mat"}]
+    write(tmp_path / "train.jsonl", [*rows, {"anchor": "soup", "positive": "soup"}])
+    task = make_task(f"data={tmp_path / 'train.jsonl'}", f"dev_file={tmp_path / 'train.jsonl'}", *prompts)
+    examples = task.read("dev", Notes())
+    near = {"cat": [1.0, 0.1, 0], "dog": [1, 0, 0], "mat": [1, -0.2, 0], "soup": [0, 0, 1]}
+    outputs = [{"vectors": np.array(near[key.split()[-1]])} for key in task._prompted(examples)]
+    assert [found["ranks"] for found in task.predictions(examples, [], outputs)] == [[1], [1], [1]]
+
+
+def test_a_model_of_others_reads_no_more_than_its_longest_input(tuned, tmp_path):
+    theirs = SentenceTransformer(str(tuned / "model"), device="cpu")
+    theirs.max_seq_length = 5
+    theirs.save(str(tmp_path / "theirs"))
+    (tmp_path / "theirs" / "task.json").unlink(missing_ok=True)
+    (tmp_path / "new.txt").write_text(TEXTS[2] + "\n")
+    notes = Notes()
+    (found,) = predict(tmp_path / "theirs", tmp_path / "new.txt", notes=notes)
+    np.testing.assert_allclose(found["vector"], theirs.encode_query(TEXTS[2]), atol=1e-5)
+    assert dict(notes.counts) == {"truncated texts": 1}

@@ -12,7 +12,7 @@ from pydantic.dataclasses import dataclass as validated
 
 from electra.config.finetune import FinetuneConfig
 from electra.config.tasks import TableConfig
-from electra.data.reading.records import TEXT_COLUMNS, Row, read_lines, read_rows
+from electra.data.reading.records import TEXT_COLUMNS, Row, find_column, read_lines, read_rows
 from electra.data.reading.sources import Source, find_sources, read_chunks
 from electra.errors import TaskError
 from electra.tasks.answering.files import read_questions
@@ -82,8 +82,11 @@ class Columns:
     def _pairs(self, rows: Sequence[Row], notes: Notes) -> list[Similar]:
         found = []
         for row in rows:
-            (first,), seconds, *others = (self._cell(row, name) for name in self.texts)
-            negatives = [text for texts in others for text in texts]
+            (first,), *others = (self._cell(row, name) for name in self.texts)
+            if not others:  # a text whose vector is wanted
+                found.append(Similar((first,), id=find_id(row, self.id)))
+                continue
+            seconds, negatives = others[0], [text for texts in others[1:] for text in texts]
             notes.add(f"negatives beyond {MOST_NEGATIVES} of an example", max(0, len(negatives) - MOST_NEGATIVES))
             for second in seconds:
                 texts = (first, second, *negatives[:MOST_NEGATIVES])
@@ -165,14 +168,28 @@ def find_texts(rows: Sequence[Row], settings: TableConfig) -> tuple[str, ...]:
     wanted = settings.model_dump(include={"text", "label", "id"}, exclude_none=True)
     set_pair = tuple(name.strip() for name in (settings.pair or "").split(",") if name.strip())
     names = column_names(rows, {key: [column] for key, column in wanted.items()} | {"pair": set_pair})
-    texts = (settings.text, *set_pair) if settings.text and set_pair else usual_columns(names, ANCHORS)
-    if not texts and len(names) == 2:
-        texts = tuple(names)
+    texts = (settings.text, *set_pair) if settings.text and set_pair else _usual_pair(names, settings)
     if not texts:
         found = f"found {', '.join(names) or 'none'}"
         raise TaskError(f"{rows[0].where}: which columns hold the two texts? set table.text and table.pair; {found}")
     negatives = () if set_pair else [name for name in names if NEGATIVE.fullmatch(name)]
     return settings.text or texts[0], *(set_pair or texts[1:]), *negatives
+
+
+def find_inputs(row: Row, settings: TableConfig) -> Columns:
+    """Return the columns of texts to compare, or of a single text; labels are not needed for that."""
+    id_column = settings.id if settings.id in row.cells else usual_column(list(row.cells), IDS)
+    settings = settings.model_copy(update={"label": None, "id": id_column})
+    if settings.pair or _usual_pair(list(row.cells), settings):
+        text, *pair = find_texts([row], settings)
+        return Columns("pairs", text, tuple(pair), id=id_column)
+    return Columns("pairs", find_column(row.cells, settings.text, row.where), (), id=id_column)
+
+
+def _usual_pair(names: Sequence[str], settings: TableConfig) -> tuple[str, ...]:
+    """Return the columns of two texts: those with usual names, or the only two if none of them is an identifier."""
+    identified = settings.id in names or usual_column(names, IDS)
+    return usual_columns(names, ANCHORS) or (tuple(names) if len(names) == 2 and not identified else ())
 
 
 def _find_kind(rows: Sequence[Row], label: str, pair: tuple[str, str]) -> Kind:
@@ -203,12 +220,19 @@ class Pairs(Table):
     def __init__(self, config: FinetuneConfig, known: Known) -> None:
         # Raw text takes a while, and each split reads the training file.
         super().__init__(config, known, cache(lambda source: list(read_file(source, config))))
+        self._settings = config.table
 
     def find(self, split: Split) -> str | None:
         found, folder = super().find(split), Path(self._data or "-").expanduser()
         if found or not folder.is_dir():
             return found
-        return str(folder) if bool(_sts_files(folder)) == (split != "train") else None
+        is_split = split != "train" if _sts_files(folder) else split == "train" and self._is_text(folder)
+        return str(folder) if is_split else None
+
+    def _is_text(self, folder: Path) -> bool:
+        """Return whether all of a folder is raw text, rather than the files of several splits."""
+        others = (Table.find(self, split) for split in ("dev", "test"))
+        return folder not in {Path(file).parent for file in others if file} and _is_raw(str(folder), self._settings)
 
 
 def read_file(source: str, config: FinetuneConfig) -> Iterator[Row]:
@@ -233,7 +257,7 @@ def _is_raw(source: str, settings: TableConfig) -> bool:
         return True
     names = [str(name) for row in islice(read_rows(source), 1) for name in row.cells]
     has_text = len(names) == 1 or usual_column(names, TEXT_COLUMNS) is not None
-    return has_text and len(names) != 2 and not settings.pair and not usual_columns(names, ANCHORS)
+    return has_text and not settings.pair and not _usual_pair(names, settings)
 
 
 def _sts_files(path: Path) -> list[Path]:

@@ -13,12 +13,20 @@ BLOCK = 1024  # queries that are compared at a time
 CUT = 10  # places that count
 
 
-def find_ranks(queries: np.ndarray, passages: np.ndarray, right: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Return the places, from 1, of each query's right passages; of equally similar passages, right ones come last."""
+def find_ranks(
+    queries: np.ndarray, passages: np.ndarray, right: Sequence[Sequence[int]], own: Sequence[int | None]
+) -> list[list[int]]:
+    """Return the places, from 1, of each query's right passages; of equally similar passages, right ones come last.
+
+    `own` is the passage with the text of the query itself, if there is one; it has a place only where it is right.
+    """
     found: list[list[int]] = []
     for start in range(0, len(queries), BLOCK):
-        scores = queries[start : start + BLOCK] @ passages.T  # (BLOCK, P)
-        for row, wanted in zip(scores, right[start : start + BLOCK], strict=True):
+        rows = slice(start, start + BLOCK)
+        scores = queries[rows] @ passages.T  # (BLOCK, P)
+        for row, wanted, itself in zip(scores, right[rows], own[rows], strict=True):
+            if itself is not None and itself not in wanted:
+                row[itself] = -np.inf
             found.append(sorted(int((row >= row[passage]).sum()) for passage in wanted))
     return found
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from electra.config.finetune import FinetuneConfig
-from electra.data.reading.records import Row, find_column, read_lines, read_rows
+from electra.data.reading.records import Row, read_lines, read_rows
 from electra.data.reading.sentences import split_sentences
 from electra.data.reading.sources import find_sources
 from electra.data.tokens.tokenizer import Tokenizer
@@ -25,11 +25,10 @@ from electra.model.networks import TaskNetwork
 from electra.model.sentences import ROLES, SentenceHead, unit_vectors
 from electra.tasks.base import Batch, Defaults, Feature, Known, Notes, Output, Prediction, Served, Split, Task, encode
 from electra.tasks.shown import Block, Field, Headline, Shares
-from electra.tasks.similarity.files import ANCHORS, Columns, Pairs, Similar, find_columns, find_texts
+from electra.tasks.similarity.files import Columns, Pairs, Similar, find_columns, find_inputs
 from electra.tasks.similarity.losses import contrast, of_sizes, rank
 from electra.tasks.similarity.passages import MOST
 from electra.tasks.similarity.retrieval import find_ranks, score_ranks
-from electra.tasks.table.detect import usual_columns
 from electra.tasks.texts.task import frame
 
 SIMCSE_DROPOUT = 0.1
@@ -72,6 +71,8 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
         self._table.learn(rows)
         examples = columns.read(rows, Notes(), training=True)
         self.group = 2 if self._scored else max(len(example.texts) for example in examples)
+        if self.group == 2 and self._config.batch_size == 1:
+            raise TaskError("batch_size=1 has no other pair to compare a pair with; use at least 2")
         on_dev = self._columns_of(self._table.read("dev", Notes()))
         self.metric = "spearman" if on_dev.kind == "scored" else "ndcg_10"
         kinds = {"scored": "pairs with a score", "labeled": "pairs with a label", "pairs": "pairs of similar texts"}
@@ -137,14 +138,12 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
                     raise TaskError(f"{source} line {number}: a text is empty")
                 yield Similar(texts)
             return
+        known: dict[tuple[str, ...], Columns] = {}
         for row in read_rows(source):
-            names = list(row.cells)
-            if self._table_settings.pair or len(names) == 2 or usual_columns(names, ANCHORS):
-                text, *pair = find_texts([row], self._table_settings)
-                for example in Columns("pairs", text, tuple(pair)).read([row], notes):
-                    yield example._replace(ranked=False)
-            else:
-                yield Similar((str(row.cells[find_column(row.cells, self._table_settings.text, row.where)]),))
+            names = tuple(row.cells)
+            columns = known[names] = known.get(names) or find_inputs(row, self._table_settings)
+            for example in columns.read([row], notes):
+                yield example._replace(ranked=False)
 
     def features(
         self, examples: Sequence[Similar], tokenizer: Tokenizer, max_length: int, notes: Notes, training: bool
@@ -268,7 +267,8 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
         for example, (_, second, *_others) in zip((one for one in examples if one.ranked), keys, strict=True):
             right.setdefault(example.texts[0], {})[numbers[places[second]]] = None
         queries = [places[self._keys([text])[0]] for text in right]
-        ranks = find_ranks(units[queries], units[passages], [list(wanted) for wanted in right.values()])
+        own = [numbers.get(places.get(self._prompts["passage"] + text, -1)) for text in right]
+        ranks = find_ranks(units[queries], units[passages], [list(wanted) for wanted in right.values()], own)
         return dict(zip(right, ranks, strict=True))
 
     def score(self, examples: Sequence[Similar], predictions: Sequence[Prediction]) -> dict[str, float]:

@@ -85,7 +85,7 @@ class Table:
         if is_dataset(self._data):
             raise TaskError(f"{self._data} has no split train; found {', '.join(dataset_splits(self._data))}")
         there = contents(Path(self._data).expanduser())
-        raise TaskError(f"no train.csv, .tsv, .jsonl or .parquet in {self._data}; found {there}")
+        raise TaskError(f"no train.csv, .tsv, .jsonl or .parquet in {self._data}; found {there}; set train_file=NAME")
 
     def find(self, split: Split) -> str | None:
         """Return the file or hub dataset of a split, or None."""
