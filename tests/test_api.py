@@ -68,9 +68,19 @@ def test_what_takes_seconds_to_import_is_imported_when_it_is_needed(use, heavy):
     assert result.stdout.strip() == "False"
 
 
-@pytest.mark.parametrize(("given", "delay"), [({}, "1000"), ({"MIMALLOC_PURGE_DELAY": "7"}, "7")])
-def test_freed_memory_is_kept_for_the_next_operation_unless_the_environment_says_otherwise(given, delay):
-    code = "import os, electra; print(os.environ['MIMALLOC_PURGE_DELAY'])"
-    environment = {name: value for name, value in os.environ.items() if name != "MIMALLOC_PURGE_DELAY"} | given
+@pytest.mark.parametrize(
+    ("given", "variable", "value"),
+    [
+        ({}, "MIMALLOC_PURGE_DELAY", "1000"),
+        ({"MIMALLOC_PURGE_DELAY": "7"}, "MIMALLOC_PURGE_DELAY", "7"),
+        ({}, "GOMP_SPINCOUNT", "6000"),
+        ({"GOMP_SPINCOUNT": "7"}, "GOMP_SPINCOUNT", "7"),
+        ({"OMP_WAIT_POLICY": "PASSIVE"}, "GOMP_SPINCOUNT", "None"),
+    ],
+)
+def test_memory_and_threads_are_set_up_unless_the_environment_says_otherwise(given, variable, value):
+    code = f"import os, electra; print(os.environ.get('{variable}'))"
+    usual = {"MIMALLOC_PURGE_DELAY", "GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}
+    environment = {name: value for name, value in os.environ.items() if name not in usual} | given
     shown = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert shown.stdout.strip() == delay
+    assert shown.stdout.strip() == value

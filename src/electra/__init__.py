@@ -31,9 +31,12 @@ if TYPE_CHECKING:
     from electra.recipes.report.page import report as report
     from electra.recipes.train import train as train
 
-# On ARM, PyTorch gives freed memory back after 10 ms and gets it again a moment later: a sixth of a training step.
-# It reads this when it is first imported.
+# PyTorch reads these when it is first imported. On ARM it gives freed memory back after 10 ms and gets it again a
+# moment later: a sixth of a training step. And its threads wait for each other by spinning, for so long that two
+# programs on the same cores, each waiting for a thread that the other one keeps from running, are ten times slower.
 os.environ.setdefault("MIMALLOC_PURGE_DELAY", "1000")
+if "OMP_WAIT_POLICY" not in os.environ:
+    os.environ.setdefault("GOMP_SPINCOUNT", "6000")
 
 _HOMES = {
     "ElectraError": "electra.errors",
