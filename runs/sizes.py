@@ -3,9 +3,9 @@
 python runs/sizes.py RUNS.csv [--minutes 5 --minutes 60]
 
 RUNS.csv has a line for each complete run, with the columns size (a preset), tokens, loss and tokens/s. Prints the law
-loss = E + A / parameters^a + B / tokens^b (Hoffmann et al. 2022), its error, and a line of CSV for each number of
-minutes: the loss that it predicts for each size, and the best size. Parameters are those of the discriminator without
-embeddings: a vocabulary is looked up, not computed with.
+loss = floor + width / parameters^a + reading / tokens^b (Hoffmann et al. 2022), its error, and a line of CSV for each
+number of minutes: the loss that it predicts for each size, and the best size. Parameters are those of the discriminator
+without embeddings: a vocabulary is looked up, not computed with.
 """
 
 import argparse

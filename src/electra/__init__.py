@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 # PyTorch reads these when it is first imported. On ARM it gives freed memory back after 10 ms and gets it again a
 # moment later: a sixth of a training step. And its threads wait for each other by spinning, for so long that two
-# programs on the same cores, each waiting for a thread that the other one keeps from running, are ten times slower.
+# programs on the same cores, each waiting for a thread that the other one keeps from running, may hardly advance.
 os.environ.setdefault("MIMALLOC_PURGE_DELAY", "1000")
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "6000")

@@ -62,7 +62,7 @@ def test_a_killed_run_goes_on_bit_for_bit(
     assert 6 * 32 < sequences < 7 * 32  # an epoch ends after the checkpoint of step 5
     whole = pretrain(config(*overrides, out="whole"))
     (process,) = launch(KILL, 1, arguments=arguments(*overrides), how=moment)
-    process.join()
+    process.join(PATIENCE)
     assert process.exitcode == -signal.SIGKILL
     run = Path(config().out)
     assert newest(run) == "step-00000005"
@@ -77,7 +77,7 @@ def test_a_killed_run_goes_on_bit_for_bit(
 def test_kills_while_checkpoints_are_written_never_stop_a_run(launch, arguments, config, weights):
     overrides = ["train.steps=600", "checkpoint.every=1", "evaluate.every=1000", "checkpoint.keep=1"]
     (process,) = launch(KILL, 1, arguments=arguments(*overrides), how={"kills": 50})
-    process.join()
+    process.join(PATIENCE)
     assert process.exitcode == 0
     rarely = [*overrides, "checkpoint.every=1000"]
     assert weights(Path(config().out)) == weights(pretrain(config(*rarely, out="whole")))

@@ -67,6 +67,13 @@ def test_gradient_caching_has_the_gradient_of_the_complete_batch(
         torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(("keys", "dropout"), [([], None), (["similarity.text_pairs=dropout"], 0.1)])
+def test_passages_are_read_as_a_whole(make_task, tmp_path, keys, dropout):
+    (tmp_path / "text.txt").write_text("The cat sat on the mat. It was a grey cat.\n\nThe dog ran. It was fast.\n")
+    defaults = make_task(f"data={tmp_path / 'text.txt'}", *keys).defaults
+    assert (defaults.max_length, defaults.dropout) == (512, dropout)
+
+
 def test_similarity_is_learned_and_predicted(tuned, tmp_path):
     found = evaluate(tuned)
     assert found.metrics["spearman"] > 0.6  # at most about 0.75: five pairs of six have the same score
