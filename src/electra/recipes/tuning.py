@@ -133,7 +133,7 @@ def complete(config: FinetuneConfig, task: AnyTask, model: ModelConfig) -> Finet
         "max_length": min(task.defaults.max_length, model.max_length),
         "epochs": task.defaults.epochs,
         "double_unordered": task.defaults.double_unordered,
-        "learning_rate": _nearest(RATES, model.hidden_size),
+        "learning_rate": _nearest(RATES, model.hidden_size) * (1 if config.protocol == "paper" else task.defaults.rate),
         "layer_decay": _nearest(DECAYS, model.layers),
         "dropout": task.defaults.dropout or _shared_dropout(model),
         "seeds": len(config.seed_list),

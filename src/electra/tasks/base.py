@@ -53,12 +53,13 @@ AnyFeature = TypeVar("AnyFeature", bound=Feature[Any])
 
 
 class Defaults(NamedTuple):
-    """Settings that the paper chooses by task; a config can override them."""
+    """Settings that follow the task; a config can override them."""
 
     epochs: float = 3.0
     max_length: int = 128
     double_unordered: bool = False  # train on both orders of a pair
     dropout: float | None = None  # follows pre-training
+    rate: float = 1.0  # multiple of the usual learning rate
 
 
 @dataclass(frozen=True)

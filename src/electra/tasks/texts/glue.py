@@ -38,7 +38,9 @@ TASKS = {
     "mrpc": Benchmark(
         "MRPC", ("#1 String", "#2 String"), "Quality", YES_NO_F1, ("mrpc", *PAIR), Defaults(double_unordered=True)
     ),
-    "sts-b": Benchmark("STS-B", PAIR, "score", SIMILARITY, ("stsb", *PAIR), Defaults(10.0, double_unordered=True)),
+    "sts-b": Benchmark(
+        "STS-B", PAIR, "score", SIMILARITY, ("stsb", *PAIR), Defaults(10.0, double_unordered=True, rate=2.0)
+    ),
     "qqp": Benchmark("QQP", ("question1", "question2"), "is_duplicate", YES_NO_F1, ("qqp", "question1", "question2")),
     "mnli": Benchmark("MNLI", PAIR, "gold_label", THREE_WAY, ("mnli", "premise", "hypothesis")),
     "qnli": Benchmark("QNLI", ("question", "sentence"), "label", ENTAILMENT, ("qnli", "question", "sentence")),
