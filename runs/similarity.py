@@ -45,7 +45,7 @@ COLUMNS = ("model", "STS-B", *(f"STS {year}" for year in YEARS), "STS mean", "re
 MIXTURE = "mixture.jsonl"
 SENTENCES, PARAGRAPHS = 4096, 512  # to encode
 CPU_TEXTS = 256  # of these
-MANY = ["batch_size=1024", "similarity.chunk=512", "keep=median"]  # in-batch negatives; fits on a large GPU
+MANY = ["batch_size=1024", "similarity.chunk=65536", "keep=median"]  # in-batch negatives; fits on a large GPU
 
 
 def train(name: str, arguments: argparse.Namespace, keys: Sequence[str]) -> Path:

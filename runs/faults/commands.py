@@ -96,7 +96,7 @@ COMMANDS = [  # in an order in which each finds what it reads
     _finetune("tagging", "tagging", "task=ner"),
     _finetune("answering", "squad", "task=squad-2.0"),
     _finetune("choice", "choice"),
-    _finetune("similarity", "similarity", "similarity.chunk=4"),
+    _finetune("similarity", "similarity", "similarity.chunk=64"),
     *(_evaluate(family) for family in FAMILIES),
     Command(
         "evaluate --out",

@@ -33,6 +33,9 @@ class Fit(nn.Module):
     def forward(self, factor: float) -> Result:
         return Result(((self.weight - 3.0) ** 2).sum() * factor)
 
+    def recordable(self, factor: float) -> bool:
+        return True
+
     def rate(self, name: str) -> float:
         return 1.0
 

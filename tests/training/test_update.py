@@ -28,7 +28,8 @@ class Result:
 
 
 class Squares(nn.Linear):
-    recordable = True
+    def recordable(self, part: dict[str, Tensor]) -> bool:
+        return len(part["x"]) < 6
 
     def forward(self, part: dict[str, Tensor]) -> Result:
         return Result(super().forward(part["x"]).float().square().mean())

@@ -58,7 +58,7 @@ class SimilarityConfig(Section):
         [], description="smaller sizes that vectors can be cut to (Matryoshka); the full size is always trained"
     )
     chunk: Size = Field(
-        256, description="texts in memory at a time; larger batches encode their texts twice (gradient caching)"
+        32768, description="tokens in memory at a time; larger batches encode their texts twice (gradient caching)"
     )
     text_pairs: TextPairs | None = Field(
         None, description="pairs from raw text: a passage and the next, title and body, or a passage twice with dropout"

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -86,7 +86,6 @@ class Stage(NamedTuple):
 class Objective(nn.Module):
     """A training objective: from a batch and the random numbers for it to a loss."""
 
-    recordable: ClassVar[bool] = True
     config: Masking
     network: Discriminator | EnergyModel | MaskedLM  # what is kept after pre-training
     generator: GeneratorNetwork | None
@@ -116,6 +115,10 @@ class Objective(nn.Module):
     @abstractmethod
     def forward(self, batch: Batch[Tensor], draws: Draws) -> Step:
         """Compute the loss of a batch."""
+
+    def recordable(self, batch: Batch[Tensor], draws: Draws) -> bool:
+        """Return whether a CUDA graph can record both passes: shapes are static, and the host reads nothing back."""
+        return True
 
     @classmethod
     def stages(cls, config: Any) -> list[Stage]:

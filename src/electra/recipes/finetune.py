@@ -51,12 +51,15 @@ class TaskLoss(nn.Module):
     def __init__(self, network: TaskNetwork, tuning: Tuning) -> None:
         super().__init__()
         self.encoder, self.head, self.tuning = network.encoder, network.head, tuning
-        self.recordable = tuning.task.recordable
 
     def forward(self, batch: Batch) -> Outcome:
         """Return the loss of a batch."""
         task = self.tuning.task
         return Outcome(task.loss(self.head, task.states(self.encoder, self.head, batch), batch))
+
+    def recordable(self, batch: Batch) -> bool:
+        """Return whether a CUDA graph can record the passes of a batch."""
+        return self.tuning.task.recordable(batch)
 
     def rate(self, name: str) -> float:
         """Return the multiple of the learning rate for a parameter: smaller from block to block downwards."""

@@ -19,6 +19,7 @@ from electra.tasks.build import build_task
 
 RATES = {256: 3e-4, 384: 2e-4, 512: 1.5e-4, 768: 1e-4, 1024: 5e-5}  # by width: the paper's, and 1 / width between
 DECAYS = {12: 0.8, 24: 0.9}  # layer decays of the paper's models, by depth
+SAMPLE = 10_000  # inputs that are checked for foreign text
 SHARED = {"batch_size", "optimizer", "learning_rate", "weight_decay", "clip_norm", "precision"}  # with pre-training
 
 
@@ -107,7 +108,8 @@ def prepare(config: FinetuneConfig) -> Tuning:
             raise TaskError(f"no usable {split} data among {len(examples):,} examples{why}")
         check_types(features, start.encoder.config)
         if split == "train":
-            start.tokenizer.warn_of_foreign(token for feature in features for token in feature.ids)
+            sample = features[:: len(features) // SAMPLE + 1]
+            start.tokenizer.warn_of_foreign(token for feature in sample for token in feature.ids)
         parts[split] = Examples(examples, features, dict(notes.counts))
     return Tuning(completed, task, start, tuned_on, parts["train"], parts["dev"])
 

@@ -128,9 +128,8 @@ class Task(ABC, Generic[Example, AnyFeature, HeadType]):
     def head(self, encoder: Body) -> HeadType:
         """Make the task's head for an encoder."""
 
-    @property
-    def recordable(self) -> bool:
-        """Whether a CUDA graph can record the step: shapes are static, and nothing is read back by the host."""
+    def recordable(self, batch: Batch) -> bool:
+        """Return whether a CUDA graph can record a training step on a batch."""
         return True
 
     def states(self, encoder: Body, head: HeadType, batch: Batch) -> Tensor:

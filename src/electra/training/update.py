@@ -43,7 +43,8 @@ class HasLoss(Protocol):
 class Learner(Protocol):
     """A module that can be trained: it maps a micro-batch to a result with a loss."""
 
-    recordable: bool  # whether a CUDA graph can record forward and backward pass
+    def recordable(self, *inputs: Any) -> bool:
+        """Return whether a CUDA graph can record both passes: shapes are static, and the host reads nothing back."""
 
     def rate(self, name: str) -> float:
         """Return the multiple of the learning rate for a parameter."""
@@ -79,6 +80,7 @@ class Update(Generic[Result]):
             for first in (True, False)
             for last in (True, False)
         }
+        self._recorded = self._passes
         if config.sharding == "full" and processes.grouped:
             self._divide(module)
         else:
@@ -104,9 +106,8 @@ class Update(Generic[Result]):
         self._network = torch.compile(weights.call) if how == "compiled" else weights.call
         self._step = optimizer.step
         if how == "fast":
-            if self.module.recordable:
-                pool, changes = torch.cuda.graph_pool_handle(), [weights.gradient, optimizer.parts]
-                self._passes = {kind: Captured(work, changes, pool) for kind, work in self._passes.items()}
+            pool, changes = torch.cuda.graph_pool_handle(), [weights.gradient, optimizer.parts]
+            self._recorded = {kind: Captured(work, changes, pool) for kind, work in self._passes.items()}
             self._step = Captured(optimizer.step, changes=optimizer.changes())
 
     def __call__(self, micro_batches: MicroBatches, rate: float) -> tuple[Result, Tensor]:
@@ -114,14 +115,15 @@ class Update(Generic[Result]):
         self.pace.begin()
         for number, inputs in enumerate(micro_batches, 1):
             last = self.processes.grouped and number == len(micro_batches)  # the sum over the processes follows it
-            result = self._passes[number == 1, last](*inputs)
+            passes = self._recorded if self.module.recordable(*inputs) else self._passes
+            result = passes[number == 1, last](*inputs)
         self.optimizer.rate.fill_(rate)
         self._step()
         return result
 
     def release(self) -> None:
         """Free the CUDA graphs."""
-        for work in (*self._passes.values(), self._step):
+        for work in (*self._recorded.values(), self._step):
             if isinstance(work, Captured):
                 work.release()
 

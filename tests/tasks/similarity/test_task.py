@@ -10,7 +10,7 @@ from tests.tasks.similarity.conftest import scored_rows, write
 from transformers import AutoModel, AutoTokenizer
 
 import electra
-from electra.config.load import load_finetune_config
+from electra.config.load import load_config, load_finetune_config
 from electra.errors import TaskError
 from electra.model.bodies import build_body
 from electra.playground.forms import answer
@@ -49,9 +49,9 @@ def test_gradient_caching_has_the_gradient_of_the_complete_batch(
     make_task, tiny_config, tokenizer, tmp_path, monkeypatch, dropout
 ):
     write(tmp_path / "train.csv", scored_rows(20, seed=0))
-    plain, cached = (make_task(f"data={tmp_path / 'train.csv'}", f"similarity.chunk={size}") for size in (40, 7))
-    assert not make_task(f"data={tmp_path / 'train.csv'}", "batch_size=4", "similarity.chunk=7").recordable
-    assert make_task(f"data={tmp_path / 'train.csv'}", "batch_size=4", "similarity.chunk=8").recordable
+    plain, cached = (
+        make_task(f"data={tmp_path / 'train.csv'}", f"similarity.chunk={size}") for size in (42 * 12, 7 * 12)
+    )
     torch.manual_seed(0)
     shape = tiny_config.model.model_copy(update={"dropout": dropout, "attention_dropout": dropout})
     body = build_body(shape).train()
@@ -59,6 +59,8 @@ def test_gradient_caching_has_the_gradient_of_the_complete_batch(
     examples = plain.read("train", Notes())
     features = plain.features(examples, tokenizer, 12, Notes(), training=True)
     batch = make_batch(plain, features, len(features) + 2, 12, tokenizer.pad_id)
+    assert plain.recordable(batch)
+    assert not cached.recordable(batch)
     found = gradient(cached, body, head, batch)
     if dropout:  # the same chunks, all in memory; whole, other numbers would be dropped
         monkeypatch.setattr(module, "checkpoint", lambda encode, *inputs, use_reentrant: encode(*inputs))
@@ -177,11 +179,11 @@ def test_the_form_finds_the_nearest_sentence(tuned):
     assert 'role="status">a dog<' in answer(model, ["the cat", "a dog"])
 
 
-def test_negatives_fill_groups_of_one_size(make_task, tokenizer, tmp_path):
+def test_groups_have_the_mean_number_of_negatives(make_task, tiny_config, tokenizer, tmp_path):
     rows = [
-        {"anchor": "the cat", "positive": "a cat", "negative": ["a dog", "a mat"]},
+        {"anchor": "the cat", "positive": "a cat", "negative": ["a dog", "a mat", "a meal"]},
         {"anchor": "the dog", "positive": "a dog", "negative": ["soup"]},
-        {"anchor": "the chef", "positive": "chef", "negative": ["it", "meal"]},
+        {"anchor": "the chef", "positive": "chef", "negative": []},
     ]
     write(tmp_path / "train.jsonl", rows)
     write(tmp_path / "dev.jsonl", rows)
@@ -191,10 +193,36 @@ def test_negatives_fill_groups_of_one_size(make_task, tokenizer, tmp_path):
     features = task.features(examples, tokenizer, 5, Notes(), training=True)
     texts = [feature.target[0] for feature in features]
     assert [feature.example for feature in features] == [0] * 4 + [1] * 4 + [2] * 4
-    assert (texts[2], texts[5], texts[7]) == (2, 2, 2)  # "a dog": a negative, a positive, a negative that was lent
+    assert texts == [0, 1, 2, 3, 4, 2, 5, 6, 7, 8, -1, -1]  # the third negative is in the second group, as number 6
+    assert [feature.ids for feature in features[-2:]] == [[], []]
     notes = Notes()
-    assert len(task.features(examples, tokenizer, 3, notes, training=False)) == 10  # different texts
-    assert dict(notes.counts) == {"truncated texts": 6}
+    assert len(task.features(examples, tokenizer, 3, notes, training=False)) == 9  # different texts
+    assert dict(notes.counts) == {"truncated texts": 7}
+
+
+@pytest.mark.parametrize("packs", [False, True])
+def test_an_empty_place_changes_neither_loss_nor_gradient(make_task, tokenizer, tmp_path, packs):
+    rows = [{"anchor": f"the {name}", "positive": name, "negative": ["soup"]} for name in ("cat", "dog", "chef")]
+    write(tmp_path / "train.jsonl", rows)
+    write(tmp_path / "dev.jsonl", rows)
+    task, cached = (make_task(f"data={tmp_path}", f"similarity.chunk={tokens}") for tokens in (1000, 8))
+    torch.manual_seed(0)
+    body = build_body(load_config("modern-7x256", ["model.layers=2", "model.vocab_size=74"]).model)
+    examples = [
+        one._replace(texts=one.texts[: 2 + (number == 1)]) for number, one in enumerate(task.read("train", Notes()))
+    ]
+    features = task.features(examples, tokenizer, 8, Notes(), training=True)
+    assert sum(not feature.ids for feature in features) == 2
+    batch = make_batch(task, features, len(features), 8, tokenizer.pad_id, packs)
+    found = gradient(task, body, task.head(body), batch)
+    assert all(part is None or part.isfinite().all() for part in found)
+    again = gradient(cached, body, task.head(body), batch)
+    vectors = torch.nn.functional.normalize(task.states(body, task.head(body), batch), dim=-1)
+    candidates = vectors[[1, 4, 7, 5]]  # three second texts and the one negative
+    scores = vectors[[0, 3, 6]] @ candidates.T / 0.05
+    expected = (scores.logsumexp(1) + scores[:, :3].logsumexp(0)) / 2 - scores.diagonal()
+    torch.testing.assert_close(found[0], expected.mean())
+    torch.testing.assert_close(again, found, rtol=1e-4, atol=1e-5)
 
 
 def test_sizes_beyond_the_models_are_one_line(make_task, tiny_config, tmp_path):

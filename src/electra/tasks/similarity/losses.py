@@ -1,7 +1,7 @@
 """Losses of sentence vectors, equal to those of sentence-transformers.
 
 Shapes: N examples of G texts (the first text, the one like it, negatives), H numbers in a vector. Examples of weight 0
-are padding.
+and negatives of number -1 are padding.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ def contrast(vectors: Tensor, texts: Tensor, weights: Tensor, temperature: float
     alike = (numbers == texts[:, :1]) | (numbers == texts[:, 1:2])
     same_first = texts[:, :1] == texts[:, 0]
     alike = alike | F.pad(same_first, (0, alike.size(1) - count))
-    absent = weights[:, None].eq(0) | weights.eq(0).repeat(texts.size(1) - 1)
+    absent = weights[:, None].eq(0) | weights.eq(0).repeat(texts.size(1) - 1) | numbers.lt(0)
     own = torch.eye(count, alike.size(1), dtype=torch.bool, device=scores.device)
     scores = scores.masked_fill((alike | absent) & ~own, -torch.inf)
     losses = (scores.logsumexp(1) + scores[:, :count].logsumexp(0)) / 2 - right

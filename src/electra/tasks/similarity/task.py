@@ -5,7 +5,8 @@ Shapes: B texts, N examples of G texts (B = N · G), L tokens, H hidden size.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from itertools import cycle
+from itertools import islice
+from math import ceil
 from statistics import fmean
 from typing import Any
 
@@ -23,7 +24,20 @@ from electra.errors import TaskError
 from electra.model.body import Body
 from electra.model.networks import TaskNetwork
 from electra.model.sentences import ROLES, SentenceHead, unit_vectors
-from electra.tasks.base import Batch, Defaults, Feature, Known, Notes, Output, Prediction, Served, Split, Task, encode
+from electra.tasks.base import (
+    PLACES,
+    Batch,
+    Defaults,
+    Feature,
+    Known,
+    Notes,
+    Output,
+    Prediction,
+    Served,
+    Split,
+    Task,
+    encode,
+)
 from electra.tasks.shown import Block, Field, Headline, Shares
 from electra.tasks.similarity.files import Columns, Pairs, Similar, find_columns, find_inputs
 from electra.tasks.similarity.losses import contrast, of_sizes, rank
@@ -34,6 +48,7 @@ from electra.tasks.texts.task import frame
 SIMCSE_DROPOUT = 0.1
 FLAT = 1e-6  # cosines that differ by less are the same
 Target = tuple[int, float]  # number of the text, score of its pair
+NOTHING: Target = (-1, 0.0)  # of an empty place in a group
 
 
 def serve(network: TaskNetwork) -> Served | None:
@@ -70,13 +85,14 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
         self._table.texts = ("section",) if "section" in rows[0].cells else columns.texts
         self._table.learn(rows)
         examples = columns.read(rows, Notes(), training=True)
-        self.group = 2 if self._scored else max(len(example.texts) for example in examples)
+        self.group = 2 if self._scored else ceil(fmean(len(example.texts) for example in examples))
         if self.group == 2 and self._config.batch_size == 1:
             raise TaskError("batch_size=1 has no other pair to compare a pair with; use at least 2")
         on_dev = self._columns_of(self._table.read("dev", Notes()))
         self.metric = "spearman" if on_dev.kind == "scored" else "ndcg_10"
         kinds = {"scored": "pairs with a score", "labeled": "pairs with a label", "pairs": "pairs of similar texts"}
-        negatives = f", with up to {self.group - 2} negatives" if self.group > 2 else ""
+        given = sum(len(example.texts) - 2 for example in examples)
+        negatives = f", with {given:,} negatives" if given else ""
         self._detected = [str(columns), f"{kinds[columns.kind]}{negatives}"]
         if self._table.texts != columns.texts:
             rest = "; the rest of the text is not read" if len(rows) == MOST else ""
@@ -150,7 +166,7 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
     ) -> list[Feature[Target]]:
         """Frame each text as [CLS] text [SEP]: for training in groups, otherwise each different text once.
 
-        An example with fewer negatives than others is given some of theirs, so that all groups have the same size.
+        All groups have the same size. Negatives beyond it go to examples with fewer, and places left over are empty.
         """
         prompted = self._prompted(examples)
         encodings = tokenizer.encode(prompted)
@@ -162,13 +178,15 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
         if not training:
             return [Feature(example, *framed[text]) for text, example in prompted.items()]
         numbers: dict[str, int] = {}
-        spare = cycle([text for example in examples for text in example.texts[2:] or example.texts[1:2]])
+        spare = (text for example in examples for text in example.texts[self.group :])
         features = []
         for number, example in enumerate(examples):
-            texts = (*example.texts, *(next(spare) for _ in range(self.group - len(example.texts))))
+            texts = example.texts[: self.group]
+            texts += tuple(islice(spare, self.group - len(texts)))
             for text, key in zip(texts, self._keys(texts), strict=True):
                 target = numbers.setdefault(text, len(numbers)), example.score or 0.0
                 features.append(Feature(number, *framed[key], target))
+            features += [Feature(number, [], [], NOTHING) for _ in range(self.group - len(texts))]
         return features
 
     def _keys(self, texts: Sequence[str]) -> list[str]:
@@ -190,9 +208,9 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
         prompts = {ROLES[role][0]: prompt for role, prompt in self._prompts.items() if prompt}
         return SentenceHead(encoder.config, self._pooling, prompts)
 
-    @property
-    def recordable(self) -> bool:
-        return self._config.batch_size * self.group <= self._settings.chunk
+    def recordable(self, batch: Batch) -> bool:
+        """Return whether a batch is computed at once; the sizes of chunks depend on its lengths."""
+        return batch.get(PLACES, batch["ids"]).numel() <= self._settings.chunk
 
     def states(self, encoder: Body, head: SentenceHead, batch: Batch) -> Tensor:
         """Return the vectors (B, H); those of a large batch are computed in chunks of similar length.
@@ -206,21 +224,20 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
 
         read: Callable[[Tensor, Tensor], Tensor] = head
         inputs = batch["ids"], batch["attention"], batch["types"]
-        if len(batch["ids"]) <= self._settings.chunk or not torch.is_grad_enabled():
+        if self.recordable(batch) or not torch.is_grad_enabled():
             return read(encode(encoder, batch), batch["attention"])
-        lengths = batch["attention"].sum(1)
-        order = lengths.argsort(descending=True)
-        parts = []
-        for rows in torch.split(order, self._settings.chunk):
-            chosen = (part[rows, : int(lengths[rows[0]].clamp(min=1))] for part in inputs)
-            parts.append(checkpoint(vectors, *chosen, use_reentrant=False))
-        return torch.cat(parts)[order.argsort()]
+        chunks = split_by_length(batch["attention"].sum(1), self._settings.chunk)
+        parts = [
+            checkpoint(vectors, *(part[rows, :longest] for part in inputs), use_reentrant=False)
+            for rows, longest in chunks
+        ]
+        return torch.cat(parts)[torch.cat([rows for rows, _ in chunks]).argsort()]
 
     def batch(self, features: Sequence[Feature[Target]], rows: int, length: int) -> Batch:
         """Return (rows,) the number of each text, and the score of its pair."""
         texts, scores = torch.full((rows,), -1), torch.zeros(rows)
         for row, feature in enumerate(features):
-            texts[row], scores[row] = feature.target or (-1, 0.0)
+            texts[row], scores[row] = feature.target or NOTHING
         return {"texts": texts, "scores": scores}
 
     def loss(self, head: SentenceHead, hidden: Tensor, batch: Batch) -> Tensor:
@@ -293,3 +310,14 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
 
     def is_labeled(self, example: Similar) -> bool:
         return example.ranked or example.score is not None
+
+
+def split_by_length(lengths: Tensor, tokens: int) -> list[tuple[Tensor, int]]:
+    """Split rows into chunks of similar length, of at most so many tokens with padding, and say how long each is."""
+    order = lengths.argsort(descending=True)
+    ordered, chunks, start = lengths[order].clamp(min=1).tolist(), [], 0
+    while start < len(ordered):
+        end = start + max(1, tokens // ordered[start])
+        chunks.append((order[start:end], ordered[start]))
+        start = end
+    return chunks

@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -123,8 +124,9 @@ class Table:
     def _split_rows(self, rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
         """Split rows into those that the model was trained on and the others."""
         short = {self._learned[start : start + SHORT] for start in range(0, len(self._learned), SHORT)}
-        learned = [row for row in rows if self._short(row) in short]
-        return learned, [row for row in rows if self._short(row) not in short]
+        known = [self._short(row) in short for row in rows]
+        others = [not found for found in known]
+        return list(compress(rows, known)), list(compress(rows, others))
 
     def _short(self, row: Row) -> bytes:
         return hashlib.blake2b(self._spelled(row), digest_size=SHORT).digest()
