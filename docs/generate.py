@@ -178,17 +178,16 @@ def _cost(name: str, vocabulary: int):
 
 
 def _choice(text_bytes: int, kind: str, hours: float) -> str:
+    from electra.config.load import load_config
     from electra.recipes import plan
+    from electra.recipes.flops import body_size
 
-    tokens, costs = text_bytes // plan.BYTES_PER_TOKEN, {}
-    for name in plan.SIZES[kind]:
-        costs[name] = _cost(name, plan.vocabulary(text_bytes))
-        if plan.MOST_EPOCHS * tokens < plan.TOKENS_PER_PARAMETER * costs[name].parameters["joint"]:
-            break  # larger ones need even more text
+    tokens = text_bytes // plan.BYTES_PER_TOKEN
+    costs = {name: _cost(name, plan.vocabulary(text_bytes)) for name in plan.SIZES[kind]}
     pace = flops_per_second(kind)
     speeds = {name: pace * cost.tokens / cost.train_flops for name, cost in costs.items()}
     read = {name: min(hours * 3600 * speed, plan.MOST_EPOCHS * tokens) for name, speed in speeds.items()}
-    preset = plan.choose(read, {name: cost.parameters["joint"] for name, cost in costs.items()})
+    preset = plan.choose(read, {name: body_size(load_config(name).model) for name in costs})
     return f"{preset}, {read[preset] / tokens:.2g}×"
 
 

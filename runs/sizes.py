@@ -20,7 +20,7 @@ import numpy
 from scipy.optimize import least_squares
 
 from electra.config.load import load_config
-from electra.recipes.flops import count_parameters, on_meta
+from electra.recipes.flops import body_size
 
 MINUTES = (5.0, 10.0, 20.0, 60.0)
 STARTS = [(floor, slope) for floor in (0.5, 1.0, 1.5) for slope in (0.1, 0.3, 0.5)]  # of the search for the law
@@ -59,13 +59,6 @@ def read_runs(path: Path) -> list[Run]:
     return [Run(row["size"], float(row["tokens"]), float(row["loss"]), float(row["tokens/s"])) for row in rows]
 
 
-def body_parameters(preset: str) -> int:
-    """Return the discriminator's parameters without the embeddings."""
-    config = load_config(preset)
-    found = count_parameters(on_meta(config.model, config.objective))
-    return found["discriminator"] - found["embeddings"]
-
-
 def fit(runs: Sequence[Run], parameters: dict[str, int]) -> Law:
     """Return the law with the smallest squared errors of the logarithm of the loss."""
     losses = numpy.log([run.loss for run in runs])
@@ -81,7 +74,7 @@ def fit(runs: Sequence[Run], parameters: dict[str, int]) -> Law:
 def main(table: Path, minutes: Sequence[float]) -> None:
     """Print the law and the best sizes."""
     runs = read_runs(table)
-    parameters = {run.size: body_parameters(run.size) for run in runs}
+    parameters = {run.size: body_size(load_config(run.size).model) for run in runs}
     speeds = {run.size: max(other.tokens_per_second for other in runs if other.size == run.size) for run in runs}
     law = fit(runs, parameters)
     off = max(abs(law.loss(parameters[run.size], run.tokens) - run.loss) for run in runs)

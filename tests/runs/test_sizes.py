@@ -7,6 +7,7 @@ import pytest
 import sizes
 
 from electra.config.load import load_config
+from electra.recipes.flops import body_size
 
 LAW = sizes.Law(floor=1.4, width=2.0, a=0.35, reading=6.0, b=0.3)
 SPEEDS = {"modern-12x256": 3e6, "modern-10x384": 2e6, "modern-19x512": 0.9e6}
@@ -14,7 +15,7 @@ SPEEDS = {"modern-12x256": 3e6, "modern-10x384": 2e6, "modern-19x512": 0.9e6}
 
 @pytest.fixture(scope="module")
 def parameters():
-    return {size: sizes.body_parameters(size) for size in SPEEDS}
+    return {size: body_size(load_config(size).model) for size in SPEEDS}
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from electra.config.objectives import Objective
 from electra.config.schema import PretrainConfig
 from electra.data.feeding.batch import Batch
 from electra.errors import ConfigError
+from electra.model.bodies import build_body
 from electra.model.initialize import Undrawn
 from electra.objectives import base
 from electra.objectives.build import build_objective, objective_class
@@ -120,6 +121,13 @@ def count_parameters(objective: base.Objective) -> dict[str, int]:
     found = {"embeddings": _count(network.encoder.embeddings) - elsewhere, network.purpose: _count(network) - elsewhere}
     own = _count(generator) if generator else 0
     return found | ({"generator": own} if own else {}) | {"joint": _count(objective)}
+
+
+def body_size(model: ModelConfig) -> int:
+    """Count the parameters of an encoder without its embeddings, which are looked up, not computed with."""
+    with torch.device("meta"), Undrawn():
+        encoder = build_body(model)
+    return _count(encoder) - _count(encoder.embeddings)
 
 
 def on_meta(model: ModelConfig, objective: Objective) -> base.Objective:

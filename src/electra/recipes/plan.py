@@ -20,7 +20,7 @@ from electra.errors import ConfigError, DataError, ElectraError
 from electra.model.body import check_shape
 from electra.model.precision import find_device
 from electra.objectives.build import objective_class
-from electra.recipes.flops import count_parameters, flops, on_meta
+from electra.recipes.flops import body_size, flops
 from electra.recipes.hardware import device_name
 from electra.recipes.speed import Speed, measure_speed
 from electra.recipes.start import Start
@@ -31,7 +31,7 @@ LENGTH = 128  # tokens per sequence, for every size: models learn mostly from ne
 BYTES_PER_TOKEN = 4  # of UTF-8; close to it in English, Russian and Chinese
 BYTES_PER_PIECE = 2000  # of text per vocabulary piece, so that each piece is seen often enough
 SMALLEST_VOCABULARY, LARGEST_VOCABULARY = 1024, 30_522
-TOKENS_PER_PARAMETER = 20  # read in training; with fewer, a smaller model does better
+TOKENS_PER_PARAMETER = 20  # of the body, read in training; with fewer, a smaller model may do better
 MOST_EPOCHS = 40  # beyond this, more hours hardly help
 WARMUP_SHARE, FEWEST_UPDATES, SMALLEST_BATCH = 0.06, 2000, 8
 SHORT_LENGTH, SHORT_SHARE, MOST_SHORT = 16, 0.1, 1000  # tokens in short sequences; share and number of their updates
@@ -115,10 +115,10 @@ def make_plan(
         _check_start(start, candidates[start.source])
     if any(len(objective_class(c.objective).stages(c.objective)) > 1 for c in candidates.values()):
         raise ConfigError("electra train plans one stage of training; for objectives with two use electra pretrain")
-    parameters = {n: count_parameters(on_meta(c.model, c.objective))["joint"] for n, c in candidates.items()}
-    speeds = _speeds(candidates, parameters, hours, most, device)
+    sizes = {name: body_size(config.model) for name, config in candidates.items()}
+    speeds = _speeds(candidates, sizes, hours, most, device)
     affordable = {name: min(hours * 3600 * speed.tokens_per_second, most) for name, speed in speeds.items()}
-    preset = choose(affordable, parameters)
+    preset = choose(affordable, sizes)
     budget = [*shape, *_of_size(preset, sources[preset], overrides), f"train.hours={hours!r}"]
     settings = [*budget, *_training(sources[preset], budget, overrides, speeds[preset], affordable[preset])]
     config = load_layers(sources[preset], settings, overrides)
@@ -254,13 +254,13 @@ def written_time(hours: float) -> str:
 
 
 def _speeds(
-    candidates: dict[str, PretrainConfig], parameters: dict[str, int], hours: float, most: float, device: torch.device
+    candidates: dict[str, PretrainConfig], sizes: dict[str, int], hours: float, most: float, device: torch.device
 ) -> dict[str, Speed]:
     """Time the candidates from the smallest up, as long as the next one could read enough tokens in the hours."""
     speeds: dict[str, Speed] = {}
     reach = most
     for name, config in candidates.items():
-        if speeds and reach < TOKENS_PER_PARAMETER * parameters[name]:
+        if speeds and reach < TOKENS_PER_PARAMETER * sizes[name]:
             break  # larger models are even slower
         try:
             speeds[name] = measure_speed(config, device)
@@ -277,10 +277,10 @@ def vocabulary(text_bytes: int) -> int:
     return min(max(text_bytes // BYTES_PER_PIECE // 64 * 64, SMALLEST_VOCABULARY), LARGEST_VOCABULARY)
 
 
-def choose(affordable: dict[str, float], parameters: dict[str, int]) -> str:
+def choose(affordable: dict[str, float], sizes: dict[str, int]) -> str:
     """Return the largest model whose training reads enough tokens for its parameters, or else the smallest."""
-    enough = [name for name in affordable if affordable[name] >= TOKENS_PER_PARAMETER * parameters[name]]
-    return max(enough or [min(affordable, key=parameters.__getitem__)], key=parameters.__getitem__)
+    enough = [name for name in affordable if affordable[name] >= TOKENS_PER_PARAMETER * sizes[name]]
+    return max(enough or [min(affordable, key=sizes.__getitem__)], key=sizes.__getitem__)
 
 
 def measure_text(names: Sequence[str], tally: Tally | None = None, reading: Reading | None = None) -> tuple[int, bool]:
