@@ -65,7 +65,7 @@ class FinetuneConfig(Root):
         None, description="what the head for whole texts reads, with the body modern; follows the model"
     )
     max_length: Annotated[Size, Field(ge=4)] | None = Field(
-        None, description="longest input in tokens; follows the task"
+        None, description="longest input in tokens; follows the task, for similarity also the model"
     )
     double_unordered: bool | None = Field(None, description="train on both orders of a pair; follows the task")
     epochs: Duration | None = Field(None, description="passes over the training data; follows the task")

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from electra.config.bodies import ModelConfig, ModernModel
 from electra.config.finetune import FinetuneConfig
 from electra.config.schema import TrainConfig
+from electra.config.section import Section
 from electra.data.files import fingerprint
 from electra.errors import ConfigError, TaskError
 from electra.model.bodies import build_body
@@ -21,6 +22,8 @@ RATES = {256: 3e-4, 384: 2e-4, 512: 1.5e-4, 768: 1e-4, 1024: 5e-5}  # by width: 
 DECAYS = {12: 0.8, 24: 0.9}  # layer decays of the paper's models, by depth
 SAMPLE = 10_000  # inputs that are checked for foreign text
 SHARED = {"batch_size", "optimizer", "learning_rate", "weight_decay", "clip_norm", "precision"}  # with pre-training
+
+AnySection = TypeVar("AnySection", bound=Section)
 
 
 @dataclass(frozen=True)
@@ -116,14 +119,13 @@ def prepare(config: FinetuneConfig) -> Tuning:
 
 def with_head(config: FinetuneConfig, start: Pretrained) -> FinetuneConfig:
     """Choose the head where the config does not: the paper's for its own body, and sentence vectors as they were."""
-    settings = config.similarity
-    if sentences := sentence_head(start.network):
-        usual = {"pooling": sentences.pooling, **{f"{name}_prompt": text for name, text in sentences.roles.items()}}
-        settings = settings.model_copy(
-            update={key: value for key, value in usual.items() if getattr(settings, key) is None}
-        )
-    usual_head = "paper" if config.protocol == "paper" else start.encoder.usual_head
-    return config.model_copy(update={"head": config.head or usual_head, "similarity": settings})
+    usual: dict[str, Any] = {"head": "paper" if config.protocol == "paper" else start.encoder.usual_head}
+    if config.task == "similarity" and (sentences := sentence_head(start.network)):
+        prompts = {f"{role}_prompt": text for role, text in sentences.roles.items()}
+        settings = _with_usual(config.similarity, {"pooling": sentences.pooling, **prompts})
+        config = config.model_copy(update={"similarity": settings})
+        usual["max_length"] = start.window + 2  # [CLS] and [SEP]
+    return _with_usual(config, usual)
 
 
 def complete(config: FinetuneConfig, task: AnyTask, model: ModelConfig) -> FinetuneConfig:
@@ -140,7 +142,12 @@ def complete(config: FinetuneConfig, task: AnyTask, model: ModelConfig) -> Finet
         "dropout": task.defaults.dropout or _shared_dropout(model),
         "seeds": len(config.seed_list),
     }
-    return config.model_copy(update={key: value for key, value in usual.items() if getattr(config, key) is None})
+    return _with_usual(config, usual)
+
+
+def _with_usual(section: AnySection, usual: dict[str, Any]) -> AnySection:
+    """Set the keys of a section that are not set."""
+    return section.model_copy(update={key: value for key, value in usual.items() if getattr(section, key) is None})
 
 
 def _nearest(known: dict[int, float], size: int) -> float:

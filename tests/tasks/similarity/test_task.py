@@ -15,6 +15,7 @@ from electra.errors import TaskError
 from electra.model.bodies import build_body
 from electra.playground.forms import answer
 from electra.recipes.evaluate import evaluate, load_tuned, predict
+from electra.recipes.tuning import prepare
 from electra.tasks.base import Notes
 from electra.tasks.batches import make_batch
 from electra.tasks.build import build_task
@@ -140,7 +141,9 @@ def test_a_model_of_sentence_transformers_is_imported_with_all_its_settings(tune
     assert (len(again), again.max_seq_length, again.prompts["clustering"]) == (2, 9, "it was ")
     assert (again.default_prompt_name, again.similarity_fn_name) == ("clustering", "dot")
     start = load_finetune_config("similarity", [f"data={tuned.parent}", f"model={tmp_path / 'ours'}"])
-    assert electra.recipes.tuning.prepare(start).config.similarity.pooling == "first"
+    config = prepare(start).config
+    assert (config.similarity.pooling, config.max_length) == ("first", 9)
+    assert prepare(start.model_copy(update={"max_length": 12})).config.max_length == 12
 
 
 @pytest.mark.parametrize(
