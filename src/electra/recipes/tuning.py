@@ -133,7 +133,7 @@ def complete(config: FinetuneConfig, task: AnyTask, model: ModelConfig) -> Finet
     check_length(config, model)
     check_pooling(config, model)
     usual = {
-        "pooling": getattr(model, "pooling", "first"),
+        "pooling": getattr(model, "pooling", "first") if task.pooled else None,
         "max_length": min(task.defaults.max_length, model.max_length),
         "epochs": task.defaults.epochs,
         "double_unordered": task.defaults.double_unordered,
@@ -187,7 +187,7 @@ def new_network(tuning: Tuning) -> TaskNetwork:
     chance, shape = tuning.config.dropout, tuning.start.encoder.config
     if chance is not None:
         shape = shape.model_copy(update={"dropout": chance, "attention_dropout": chance})
-    if isinstance(shape, ModernModel):
+    if isinstance(shape, ModernModel) and tuning.config.pooling:
         shape = shape.model_copy(update={"pooling": tuning.config.pooling})
     encoder = build_body(shape)
     if tuning.config.start == "pretrained":

@@ -83,6 +83,7 @@ class Task(ABC, Generic[Example, AnyFeature, HeadType]):
     title: str = "Task"  # of its form
     labels: tuple[str, ...] = ()  # one for each output of the head; empty for heads with fixed outputs
     problem: Problem | None = None  # kind of a classification head
+    pooled: bool = False  # whether its head reads one state for each text: the first, or with a modern body the mean
     group: int = 1  # consecutive features that a batch keeps together, so that a loss can compare them
 
     @property

@@ -1,4 +1,5 @@
 import json
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -144,6 +145,12 @@ def test_a_model_of_sentence_transformers_is_imported_with_all_its_settings(tune
     config = prepare(start).config
     assert (config.similarity.pooling, config.max_length) == ("first", 9)
     assert prepare(start.model_copy(update={"max_length": 12})).config.max_length == 12
+
+
+def test_the_pooling_of_other_heads_is_neither_shown_nor_accepted(tuned, make_task):
+    assert set(tomllib.loads((tuned / "config.toml").read_text())) & {"pooling", "max_length"} == {"max_length"}
+    with pytest.raises(TaskError, match=r"set similarity\.pooling instead"):
+        make_task(f"data={tuned.parent}", "pooling=mean")
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,7 @@ class ChoiceTask(Task[Choice, OptionFeature, AnyHead]):
     """Multiple choice on a table; examples may differ in the number of their options."""
 
     metric = "accuracy"
+    pooled = True
 
     def __init__(self, name: str, config: FinetuneConfig, known: Known) -> None:
         self.name, self._settings, self._paper_head = name, config.table, config.head == "paper"

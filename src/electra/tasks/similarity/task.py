@@ -80,6 +80,8 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
 
     def _learn(self) -> None:
         """Detect the columns of the training file and of the dev file, if there is one."""
+        if self._config.pooling:
+            raise TaskError("pooling does not apply to sentence vectors; set similarity.pooling instead")
         rows = self._table.read_training_file()
         columns = self._columns = find_columns(rows, self._table_settings)
         self._table.texts = ("section",) if "section" in rows[0].cells else columns.texts

@@ -30,6 +30,8 @@ class TextExample(NamedTuple):
 class TextTask(Task[TextExample, Feature[list[float]], Head]):
     """A task on texts, independent of their files and the kind of labels."""
 
+    pooled = True
+
     def __init__(self, config: FinetuneConfig, kind: Labels[Any]) -> None:
         self.kind, self._paper_head = kind, config.head == "paper"
         self.metric, self.labels, self.problem = kind.metric, kind.names, kind.problem
