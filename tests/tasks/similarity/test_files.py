@@ -135,6 +135,12 @@ def test_a_folder_without_a_training_file_is_not_trained_on_all_its_files(make_t
         (PAIRS, ["batch_size=1"], "batch_size=1 has no other pair to compare a pair with"),
         (NLI[1:], [], "no row has a label of similar texts"),
         ([row | {"score": s} for row, s in zip(PAIRS, ("1.5", "inf"), strict=True)], [], "'inf' is not a number"),
+        (
+            [row | {"score": s} for row, s in zip(PAIRS * 2, (3, 4.5, 0, "?"), strict=True)],
+            [],
+            "line 4: .* is not a number",
+        ),
+        ([row | {"label": s} for row, s in zip(PAIRS * 2, ("yes", "no", "no", 2), strict=True)], [], "line 4: unknown"),
         (PAIRS, ["table.pair=answr"], "no column 'answr' .table.pair.; did you mean answer"),
         ([{"x": "a", "y": "b", "z": "c"}] * 2, [], "which columns hold the two texts"),
         ([{"anchor": "a", "positive": {"x": 1}}] * 2, [], "a record instead of a text in column 'positive'"),

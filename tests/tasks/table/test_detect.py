@@ -144,6 +144,12 @@ def test_numbers_with_a_comma_are_told_of():
         detect(*rows)
 
 
+def test_a_single_word_among_numbers_is_told_of():
+    rows = table(text=[f"text {number}" for number in range(30)], label=[*(f"{number}.5" for number in range(29)), "?"])
+    with pytest.raises(TaskError, match=r"line 31: '\?' in column 'label' is not a number, unlike most values"):
+        detect(*rows)
+
+
 def test_a_column_of_free_text_is_no_label():
     rows = table(text=[f"text {number}" for number in range(30)], label=[f"remark {number}" for number in range(30)])
     with pytest.raises(TaskError, match=r"column 'label' has 30 different values in 30 rows, too many for labels"):

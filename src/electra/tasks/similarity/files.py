@@ -193,18 +193,19 @@ def _usual_pair(names: Sequence[str], settings: TableConfig) -> tuple[str, ...]:
 
 
 def _find_kind(rows: Sequence[Row], label: str, pair: tuple[str, str]) -> Kind:
-    """Return what a label is: several numbers are scores, names are labels; lists, such as answers, are neither."""
+    """Return what a label is: a score if most are numbers, else a name; lists, such as answers, are neither."""
     values = [value for value in (row.cells.get(label) for row in rows) if value not in (None, "")]
     if any(isinstance(value, (list, dict)) for value in values):
         return "pairs"
-    distinct = {_label_name(value, pair) for value in values}
-    if len(distinct) < 2:
+    names = [_label_name(value, pair) for value in values]
+    if len(set(names)) < 2:
         raise TaskError(
             f"{rows[0].where}: all rows have the same label in column {label!r}, so there is nothing to compare; "
             "remove the column to train on pairs of similar texts"
         )
-    named = distinct <= {*SIMILAR, *DIFFERENT, *NEITHER} or not all(map(is_number, distinct))
-    return "labeled" if named else "scored"
+    numbers = [name for name in names if is_number(name)]
+    scores = [number for number in numbers if number not in (*SIMILAR, *DIFFERENT)]  # 0 and 1 are labels too
+    return "scored" if len(scores) > len(names) - len(numbers) else "labeled"
 
 
 def _label_name(label: Any, pair: tuple[str, str]) -> str:

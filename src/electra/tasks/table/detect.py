@@ -125,10 +125,15 @@ def _find_kind(
     if separator or any(isinstance(value, list) for value in values):
         return "multilabel", separator or ","
     distinct = {str(value) for value in values}
-    if all(map(is_number, distinct)):
-        measured = len(distinct) > MANY or any(float(value) % 1 for value in distinct)
+    numbers = set(filter(is_number, distinct))
+    measured = len(numbers) > MANY or any(float(number) % 1 for number in numbers)
+    if numbers == distinct:
         return ("regression" if measured else "classification"), None
     place, classes = f"{rows[0].where}: column {label!r}", "table.kind=classification if they are labels"
+    if measured and 2 * len(numbers) > len(distinct):
+        where, odd = next((row.where, v) for row in rows for v in _values([row], label) if str(v) not in numbers)
+        found = f"{odd!r} in column {label!r} is not a number, unlike most values"
+        raise TaskError(f"{where}: {found}; correct it, or set {classes}")
     if all(re.fullmatch(r"[-+]?\d+,\d+", value) for value in distinct) and distinct:
         raise TaskError(f"{place} has decimal commas, such as {min(distinct)}; write points, or set {classes}")
     if len(distinct) > max(MANY, len(rows) / 2):
