@@ -59,6 +59,7 @@ def test_a_masked_lm_is_judged_by_the_hidden_tokens_it_predicts():
 @pytest.mark.parametrize(
     ("settings", "advice"),
     [
+        (["init=runs/other"], "train longer"),
         ([], "try embeddings=cooccurrence"),
         (["embeddings=cooccurrence"], "try train.start_length=16 train.length_warmup_steps=1000"),
         (FOLLOWED, "try model.dropout=0.0 model.attention_dropout=0.0"),

@@ -96,9 +96,11 @@ class Doctor:
         """Return what to try, leaving out what the run does already."""
         if self.band and tokens < self.band.needed:
             return f"train on at least {amount(self.band.needed)} tokens"
+        if self.start == "model":  # what helps random weights over a slow start does not suit it
+            return "train longer"
         model, train = self.model, self.train
         followed = {
-            "embeddings=cooccurrence": self.start != "random",
+            "embeddings=cooccurrence": self.start == "cooccurrence",
             "train.start_length=16 train.length_warmup_steps=1000": train.start_length,
             "model.dropout=0.0 model.attention_dropout=0.0": not (model.dropout or model.attention_dropout),
             "objective.prior=0.13": getattr(self.objective, "prior", True),
