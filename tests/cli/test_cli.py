@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import fsspec
 import pytest
 import typer.main
 from typer.testing import CliRunner
@@ -234,6 +235,18 @@ def test_config_explains_keys(electra):
     (line,) = [line for line in lines if line.startswith("train.steps")]
     assert "command line" in line
     assert "updates of the weights" in line
+
+
+def test_configs_and_runs_in_object_storage_are_read(electra, tmp_path, monkeypatch):
+    monkeypatch.setenv("ELECTRA_CACHE", str(tmp_path))
+    config = electra("config", "tiny", "train.steps=7").stdout
+    fsspec.filesystem("memory").pipe_file("b/run/config.toml", config.encode())
+    for address in ("memory://b/run", "memory://b/run/", "memory://b/run/config.toml"):
+        assert electra("config", address, "--diff", "tiny").stdout.startswith("train.steps = 7")
+        assert electra("config", "tiny", "--diff", address).stdout.endswith("7\n")
+        assert electra("flops", address).stdout == electra("flops", "tiny", "train.steps=7").stdout
+        assert_refused(electra("pretrain", address, f"data={tmp_path}", f"out={tmp_path}/run"), "is not a corpus")
+    assert_refused(electra("flops", "memory://b/none"), "memory://b/none holds no files")
 
 
 def test_flops_as_json(electra):

@@ -20,14 +20,15 @@ def config(
     """Print a complete, validated pre-training config as TOML. For fine-tuning: electra finetune ... --dry-run."""
     from electra.config import load
     from electra.config.schema import PretrainConfig
+    from electra.data.storage import fetch_config
 
-    settings = load.gather(PretrainConfig, preset, overrides or [])
+    settings = load.gather(PretrainConfig, fetch_config(preset), overrides or [])
     chosen = load.validate(PretrainConfig, settings)
     if explain and diff:
         raise BadParameter("--explain and --diff cannot be combined")
     found: dict[str, Any]
     if diff:
-        found = load.difference(chosen, load.load_config(diff))
+        found = load.difference(chosen, load.load_config(fetch_config(diff)))
         lines = [f"{key} = {to_json(here)}  # {diff}: {to_json(there)}" for key, (here, there) in found.items()]
     elif explain:
         rows = load.explain(chosen, settings)

@@ -25,10 +25,10 @@ def finetune(
 ) -> None:
     """Fine-tune a model on a task. seeds=N trains with several seeds. Run the same command again to resume."""
     from electra.config.load import dump_config, load_finetune_config
-    from electra.data.storage import fetch_file, local_path
+    from electra.data.storage import fetch_config, local_path
     from electra.training.run import check_moved
 
-    config = load_finetune_config(fetch_file(preset), overrides or [])
+    config = load_finetune_config(fetch_config(preset), overrides or [])
     check_moved(preset, overrides or [], config.out)
     if dry_run:
         from electra.recipes.tuning import prepare

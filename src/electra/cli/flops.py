@@ -30,9 +30,10 @@ def flops(
         echo(to_json(totals) if as_json else "\n".join(lines))
         return
     from electra.config.load import load_config
+    from electra.data.storage import fetch_config
     from electra.recipes.flops import flops as count
 
-    cost = count(load_config(preset, overrides or []))
+    cost = count(load_config(fetch_config(preset), overrides or []))
     lines = [f"{name + ' parameters':<26} {number:>16,}" for name, number in cost.parameters.items()]
     lines.append(f"{'tokens':<26} {cost.tokens:>16,}")
     lines.append(f"{'forward FLOPs':<26} {cost.forward_flops:>16.4e}  per sequence")

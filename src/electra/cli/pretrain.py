@@ -22,10 +22,10 @@ def pretrain(
 ) -> None:
     """Pre-train a model on a corpus. Run the same command again to resume."""
     from electra.config.load import dump_config, load_config
-    from electra.data.storage import fetch_file
+    from electra.data.storage import fetch_config
     from electra.training.run import check_moved
 
-    config = load_config(fetch_file(preset), overrides or [])
+    config = load_config(fetch_config(preset), overrides or [])
     check_moved(preset, overrides or [], config.out)
     if dry_run:
         from electra.recipes.pretrain import check

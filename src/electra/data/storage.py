@@ -79,11 +79,11 @@ def fetch_folder(address: str, patterns: Collection[str]) -> Path:
     return folder
 
 
-def fetch_file(name: str) -> str:
-    """Return the path of a local copy of a file in object storage; other names are returned as they are."""
+def fetch_config(name: str) -> str:
+    """Return the path of a local copy of a config, or of a run's, in object storage; other names as they are."""
     if not is_remote(name):
         return name
-    folder, _, file = name.rpartition("/")
+    folder, _, file = (name if name.endswith(".toml") else inside(name, "config.toml")).rpartition("/")
     return str(fetch_folder(folder, [file]) / file)
 
 
