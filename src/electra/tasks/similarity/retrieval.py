@@ -32,13 +32,13 @@ def find_ranks(
 
 
 def score_ranks(ranks: Sequence[Sequence[int]]) -> dict[str, float]:
-    """Return the mean recall at 1 and 10, reciprocal rank of the first right passage, and nDCG, both up to 10."""
+    """Return the mean nDCG up to 10, recall at 1 and 10, and reciprocal rank of the first right passage up to 10."""
     gains = [1 / math.log2(place + 1) for place in range(1, CUT + 1)]
     return {
-        "recall_1": fmean(sum(place <= 1 for place in places) / len(places) for places in ranks),
-        "recall_10": fmean(sum(place <= CUT for place in places) / len(places) for places in ranks),
-        "mrr_10": fmean(1 / places[0] if places[0] <= CUT else 0.0 for places in ranks),
         "ndcg_10": fmean(
             sum(gains[place - 1] for place in places if place <= CUT) / sum(gains[: len(places)]) for places in ranks
         ),
+        "recall_1": fmean(sum(place <= 1 for place in places) / len(places) for places in ranks),
+        "recall_10": fmean(sum(place <= CUT for place in places) / len(places) for places in ranks),
+        "mrr_10": fmean(1 / places[0] if places[0] <= CUT else 0.0 for places in ranks),
     }
