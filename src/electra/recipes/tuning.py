@@ -13,6 +13,7 @@ from electra.errors import ConfigError, TaskError
 from electra.model.bodies import build_body
 from electra.model.networks import TaskNetwork
 from electra.model.pretrained import Pretrained, find_folder, load, sentence_head
+from electra.model.sentences import SentenceHead
 from electra.model.task_model import read_task
 from electra.tasks.base import AnyTask, Feature, Notes, Split
 from electra.tasks.batches import batches_per_epoch
@@ -120,11 +121,13 @@ def prepare(config: FinetuneConfig) -> Tuning:
 def with_head(config: FinetuneConfig, start: Pretrained) -> FinetuneConfig:
     """Choose the head where the config does not: the paper's for its own body, and sentence vectors as they were."""
     usual: dict[str, Any] = {"head": "paper" if config.protocol == "paper" else start.encoder.usual_head}
-    if config.task == "similarity" and (sentences := sentence_head(start.network)):
-        prompts = {f"{role}_prompt": text for role, text in sentences.roles.items()}
-        settings = _with_usual(config.similarity, {"pooling": sentences.pooling, **prompts})
+    if config.task == "similarity":
+        stored = sentence_head(start.network)
+        head = stored or SentenceHead(start.encoder.config)
+        prompts = {f"{role}_prompt": text for role, text in head.roles.items()}
+        settings = _with_usual(config.similarity, {"pooling": head.pooling, **prompts})
         config = config.model_copy(update={"similarity": settings})
-        usual["max_length"] = start.window + 2  # [CLS] and [SEP]
+        usual = {"max_length": start.window + 2 if stored else None}  # with [CLS] and [SEP]
     return _with_usual(config, usual)
 
 

@@ -148,7 +148,9 @@ def test_a_model_of_sentence_transformers_is_imported_with_all_its_settings(tune
 
 
 def test_the_pooling_of_other_heads_is_neither_shown_nor_accepted(tuned, make_task):
-    assert set(tomllib.loads((tuned / "config.toml").read_text())) & {"pooling", "max_length"} == {"max_length"}
+    config = tomllib.loads((tuned / "config.toml").read_text())
+    assert {"pooling", "head"}.isdisjoint(config)
+    assert config["similarity"]["pooling"] == "mean"
     with pytest.raises(TaskError, match=r"set similarity\.pooling instead"):
         make_task(f"data={tuned.parent}", "pooling=mean")
 
