@@ -58,6 +58,7 @@ def test_the_protocol_decides_on_the_seeds():
         (["sedes=5"], "unknown config key sedes .* did you mean seeds?"),
         (["seeds"], "'seeds' is not of the form key=value, such as seeds=5"),
         (["learning_rates=[0.0]"], "learning_rates"),
+        (["learning_rates=1e-4"], r"learning_rates = 0.0001 \(command line\) should be a list: '\[0.0001\]'"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_one_line(overrides, reason):

@@ -209,6 +209,8 @@ def _one_line(schema: type[Section], settings: Settings, problem: ValidationErro
     error = problem.errors(include_url=False)[0]
     key = dotted(schema, error["loc"])
     message = error["msg"].removeprefix("Value error, ").replace("Input should be", "should be")
+    if error["type"] == "list_type":
+        message = f"should be a list: '[{error['input']}]'"
     if error["type"].startswith("union_tag"):
         key = f"{key}.{error['ctx']['discriminator'].strip(chr(39))}"
         message = f"should be one of {error['ctx'].get('expected_tags')}"
