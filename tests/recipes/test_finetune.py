@@ -260,7 +260,12 @@ def test_other_examples_or_weights_under_the_same_names_are_refused(tune, tasks_
 
 
 def test_the_best_of_several_learning_rates_is_kept(tune, tmp_path):
-    results = tune("learning_rates=[1e-7, 5e-3]", *FRESH)
+    heard = []
+    results = tune("learning_rates=[1e-7, 5e-3]", *FRESH, listeners=[heard.append])
+    assert [record["detected"] for record in heard if "detected" in record] == [
+        "learning rate 1e-07",
+        "learning rate 0.005",
+    ]
     assert results["learning_rate"] == 5e-3
     assert set(results["sweep"]) == {"1e-07", "0.005"}
     assert results["sweep"]["0.005"]["accuracy"] > results["sweep"]["1e-07"]["accuracy"]

@@ -133,6 +133,7 @@ def _sweep(tuning: Tuning, folder: Path, processes: Processes, listeners: Sequen
         run.check_inputs(tuning.fingerprints())
         found: dict[float, Results] = {}
         for rate in config.learning_rates:
+            tell(listeners, {"detected": f"learning rate {rate:g}"})
             out = folder / f"rate-{rate:g}"
             changes = {"learning_rate": rate, "learning_rates": [], "out": inside(config.out or "", out.name)}
             found[rate] = _tune(replace(tuning, config=config.model_copy(update=changes)), out, processes, listeners)
