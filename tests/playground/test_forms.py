@@ -64,7 +64,7 @@ def test_the_answer_to_a_question_is_marked_in_its_text(tuned):
 
 
 def test_what_was_cut_off_is_said(tuned):
-    assert "truncated: 1" in answer(tuned("classes"), ["the cat sat " * 20])
+    assert "truncated inputs: 1" in answer(tuned("classes"), ["the cat sat " * 20])
 
 
 def test_an_unfinished_form_is_not_answered(tuned):

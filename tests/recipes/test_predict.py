@@ -46,7 +46,7 @@ def test_truncated_examples_are_counted(run, tmp_path):
     (tmp_path / "long.txt").write_text("the cat sat on a mat " * 9 + "\nshort\n")
     notes = Notes()
     assert len(list(electra.predict(run, tmp_path / "long.txt", notes=notes))) == 2
-    assert notes.counts == {"truncated": 1}
+    assert notes.counts == {"truncated inputs": 1}
 
 
 def test_the_requested_device_is_used_and_not_that_of_the_run(run, tmp_path):

@@ -69,7 +69,7 @@ class Notes:
     counts: Counter[str] = field(default_factory=Counter)
 
     def add(self, what: str, count: int = 1) -> None:
-        """Count something, such as "truncated"."""
+        """Count something, such as "truncated inputs"."""
         if count:
             self.counts[what] += count
 

@@ -39,7 +39,7 @@ def test_what_is_too_long_is_cut_and_counted(task, tokenizer):
     examples = [TextExample(("the cat sat on the mat",)), TextExample(("good",))]
     features = task("cola").features(examples, tokenizer, 5, notes, training=False)
     assert [len(feature.ids) for feature in features] == [5, 3]
-    assert notes.counts == {"truncated": 1}
+    assert notes.counts == {"truncated inputs": 1}
 
 
 def test_pairs_without_order_are_doubled_in_training_alone(task, tokenizer):

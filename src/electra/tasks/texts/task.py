@@ -52,7 +52,7 @@ class TextTask(Task[TextExample, Feature[list[float]], Head]):
         features = []
         for number, example in enumerate(examples):
             pieces = [next(encodings).ids for _ in example.texts]
-            notes.add("truncated", shorten(pieces, max_length - 1 - len(pieces)))
+            notes.add("truncated inputs", shorten(pieces, max_length - 1 - len(pieces)))
             target = None if example.label is None else self.kind.target(example.label)
             orders = [pieces, pieces[::-1]] if training and self._double and len(pieces) == 2 else [pieces]
             features += [Feature(number, *frame(order, tokenizer), target) for order in orders]
