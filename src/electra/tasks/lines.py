@@ -22,7 +22,7 @@ def read_inputs(source: str, columns: Sequence[str], other_names: Mapping[str, s
         if missing := [column for column in columns if column not in cells]:
             found = list(map(str, cells))
             hint = did_you_mean(missing[0], [name for name in found if name not in columns])
-            raise TaskError(f"{where}: no column {missing[0]!r}{hint}; found {', '.join(found) or 'none'}")
+            raise TaskError(f"{where}: no column {missing[0]!r}; found {', '.join(found) or 'none'}{hint}")
         texts = {column: read_cell(cells[column], where) for column in columns}
         yield Row(where, cells | {column: "" if text is None else text for column, text in texts.items()})
 

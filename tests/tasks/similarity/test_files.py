@@ -141,7 +141,7 @@ def test_a_folder_without_a_training_file_is_not_trained_on_all_its_files(make_t
             "line 4: .* is not a number",
         ),
         ([row | {"label": s} for row, s in zip(PAIRS * 2, ("yes", "no", "no", 2), strict=True)], [], "line 4: unknown"),
-        (PAIRS, ["table.pair=answr"], "no column 'answr' .table.pair.; did you mean answer"),
+        (PAIRS, ["table.pair=answr"], "no column 'answr' .table.pair.; found .*; did you mean answer"),
         ([{"x": "a", "y": "b", "z": "c"}] * 2, [], "which columns hold the two texts"),
         ([{"anchor": "a", "positive": {"x": 1}}] * 2, [], "a record instead of a text in column 'positive'"),
     ],

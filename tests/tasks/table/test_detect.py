@@ -121,7 +121,7 @@ def test_what_is_set_is_taken():
     [
         (
             {"label": "lable"},
-            r"t\.csv line 2: no column 'lable' \(table\.label\); did you mean label\?; found text, label",
+            r"t\.csv line 2: no column 'lable' \(table\.label\); found text, label; did you mean label\?",
         ),
         ({"text": "body"}, r"no column 'body' \(table\.text\); found text, label"),
         ({"pair": "second"}, r"no column 'second' \(table\.pair\)"),

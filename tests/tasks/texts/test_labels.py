@@ -22,7 +22,7 @@ def test_a_class_is_trained_by_its_number_and_read_with_probabilities():
 
 def test_an_unknown_class_is_named_with_the_known_ones():
     with pytest.raises(
-        TaskError, match=r"dev line 3: unknown label 'gren'; did you mean green.*known: red, green, blue"
+        TaskError, match=r"dev line 3: unknown label 'gren'; known: red, green, blue; did you mean green"
     ):
         Classes(COLORS).parse("gren", "dev line 3")
 

@@ -107,4 +107,4 @@ def check_column(column: str, names: Iterable[str], where: str, key: str) -> Non
     if column not in names:
         found = list(map(str, names))
         hint = did_you_mean(column, found)
-        raise TaskError(f"{where}: no column {column!r} ({key}){hint}; found {', '.join(found) or 'none'}")
+        raise TaskError(f"{where}: no column {column!r} ({key}); found {', '.join(found) or 'none'}{hint}")

@@ -76,7 +76,7 @@ class Classes(Labels[str]):
         if label not in self.names:
             is_word = re.search(r"[^\W\d]", label)  # similar numbers are not typos
             hint = did_you_mean(label, self.names) if is_word else ""
-            raise TaskError(f"{where}: unknown label {label!r}{hint}; known: {listed(self.names)}")
+            raise TaskError(f"{where}: unknown label {label!r}; known: {listed(self.names)}{hint}")
         return label
 
     def target(self, label: str) -> list[float]:
@@ -123,7 +123,7 @@ class LabelSets(Labels[tuple[str, ...]]):
         found = set(map(str, raw))
         if unknown := sorted(found - set(self.names)):
             hint = did_you_mean(unknown[0], self.names)
-            raise TaskError(f"{where}: unknown label {unknown[0]!r}{hint}; known: {listed(self.names)}")
+            raise TaskError(f"{where}: unknown label {unknown[0]!r}; known: {listed(self.names)}{hint}")
         return tuple(name for name in self.names if name in found)
 
     def target(self, label: Sequence[str]) -> list[float]:
