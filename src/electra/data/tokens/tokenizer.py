@@ -138,15 +138,18 @@ class Tokenizer:
         return f"Tokenizer({type(self.backend.model).__name__} of {self.vocab_size:,} pieces)"
 
     def encode(self, texts: Iterable[str]) -> list[Encoding]:
-        """Split each text into pieces, without adding special tokens."""
+        """Split each text into pieces, without adding special tokens; a repeated text is split once."""
         if isinstance(texts, str):
             raise DataError("expected a list of texts, found one text; pass [text]")
         texts = list(texts)
         try:
             if not all(isinstance(text, str) for text in texts):
                 raise TypeError  # also for pairs, which the library would join
+            distinct = list(dict.fromkeys(texts))
             with _explained():
-                return list(self.backend.encode_batch(texts, add_special_tokens=False))
+                found = self.backend.encode_batch(distinct, add_special_tokens=False)
+            encodings = dict(zip(distinct, found, strict=True))
+            return [encodings[text] for text in texts]
         except TypeError:
             raise DataError("texts must be strings without lone surrogates") from None
 
