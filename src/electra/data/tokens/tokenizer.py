@@ -155,11 +155,13 @@ class Tokenizer:
 
     def spans(self, encoding: Encoding, text: str) -> list[tuple[int, int]]:
         """Return the characters of each piece of a text, without the space before a word; a space alone is empty."""
-        found = []
-        for piece, (start, end) in zip(encoding.tokens, encoding.offsets, strict=True):
-            bare = text[start:end].lstrip()
-            # A marker of the start of a word has the offsets of the next letter if there is no space.
-            found.append((start, start) if piece == SPACE_SIGN and bare else (end - len(bare), end))
+        found = encoding.offsets
+        marker = self.backend.token_to_id(SPACE_SIGN)  # of the start of a word
+        for number, (piece, (start, end)) in enumerate(zip(encoding.ids, found, strict=True)):
+            if piece == marker or text[start : start + 1].isspace():
+                bare = text[start:end].lstrip()
+                # The marker has the offsets of the next letter if there is no space.
+                found[number] = (start, start) if piece == marker and bare else (end - len(bare), end)
         return found
 
     def warn_of_foreign(self, ids: Iterable[int]) -> None:
