@@ -2,7 +2,7 @@
 
 import torch
 
-from electra.model.initialize import cooccurrence_vectors
+from electra.model.initialize import cooccurrence_vectors, svd_lowrank
 
 COOKS, ATE, DISHES = range(4), 4, range(5, 10)
 
@@ -26,3 +26,14 @@ def test_more_numbers_than_there_are_tokens_stay_zero():
     vectors = cooccurrence_vectors(torch.ones(3, 3).triu().to_sparse(), size=9, std=0.05)
     assert vectors.shape == (3, 9)
     assert not vectors[:, 6:].any()
+
+
+def test_the_factorization_is_that_of_torch():
+    torch.manual_seed(0)
+    matrix = torch.rand(50, 50).where(torch.rand(50, 50) < 0.1, 0).to_sparse()
+    found = []
+    for factorize in (svd_lowrank, torch.svd_lowrank):
+        torch.manual_seed(1)
+        found.append(factorize(matrix, 8, niter=4))
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs)

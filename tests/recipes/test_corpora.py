@@ -2,6 +2,7 @@
 
 import shutil
 import tomllib
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from electra.model.bodies import build_body
 from electra.model.networks import Discriminator
 from electra.model.pretrained import Pretrained
 from electra.recipes.convert import write_model
+from electra.recipes.corpora import Corpora
 from electra.recipes.pretrain import check, pretrain
 
 SMALL = "layers=1 hidden_size=32 heads=1 embedding_size=16 feed_forward_size=64".split()
@@ -222,3 +224,17 @@ def test_a_damaged_corpus_is_not_trained_on(corpus, config, tmp_path):
     with pytest.raises(DataError, match=r"damaged is damaged: train-00000\.npy does not match its checksum"):
         pretrain(config(f"data={damaged}"))
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("vocab_size", [1000, 100_000])
+def test_pairs_of_tokens_are_counted_next_but_one_by_half(another, vocab_size):
+    corpora = Corpora(load_config("tiny", [f"data={another(24)}"]))
+    special = {number for name, number in corpora[0].manifest.special_ids.items() if name != "unk"}
+    expected = Counter()
+    for row in corpora[0].shards("train")[0].tolist():
+        for distance in (1, 2):
+            for pair in zip(row, row[distance:], strict=False):
+                expected[pair] += 1 / distance if special.isdisjoint(pair) else 0
+    pairs = corpora.token_pairs(vocab_size)
+    found = dict(zip(map(tuple, pairs.indices().T.tolist()), pairs.values().tolist(), strict=True))
+    assert found == +expected

@@ -4,6 +4,7 @@ Token embeddings may start from the text instead, which the original does not do
 """
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -47,18 +48,40 @@ def cooccurrence_vectors(pairs: Tensor, size: int, std: float) -> Tensor:
     before, after = (counts.new_zeros(len(pairs)).index_add(0, index, counts) for index in (first, second))
     after = after**SMOOTHING
     information = (counts * after.sum() / (before[first] * after[second])).log().clamp(min=0)
-    matrix = sparse_matrix(pairs.indices(), information, len(pairs))
-    left, weights, right = torch.svd_lowrank(matrix, rank, niter=4)
+    matrix = sparse_matrix(pairs.indices(), information, len(pairs), is_coalesced=True)
+    factorize = torch.svd_lowrank if matrix.is_cuda else svd_lowrank
+    left, weights, right = factorize(matrix, rank, niter=4)
     vectors = F.pad(torch.cat([left, right], dim=1) * weights.sqrt().repeat(2), (0, size - 2 * rank))
     vectors -= vectors.mean(0)
     return vectors * (std / vectors.std(0).mean())
 
 
-def sparse_matrix(places: Tensor, values: Tensor, size: int) -> Tensor:
+def svd_lowrank(matrix: Tensor, rank: int, niter: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the same as `torch.svd_lowrank` of a sparse square matrix, whose products are slow on a CPU."""
+    (rows, columns), values, size = matrix.indices(), matrix.values(), len(matrix)
+    by_column = columns.int().argsort(stable=True)
+    forth = _product(rows, columns, values, size)
+    back = _product(columns[by_column], rows[by_column], values[by_column], size)
+    basis = torch.linalg.qr(forth(torch.randn(size, rank))).Q
+    for _ in range(niter):
+        basis = torch.linalg.qr(back(basis)).Q
+        basis = torch.linalg.qr(forth(basis)).Q
+    left, weights, right = torch.linalg.svd(back(basis).T, full_matrices=False)
+    return basis @ left, weights, right.T
+
+
+def _product(rows: Tensor, columns: Tensor, values: Tensor, size: int) -> Callable[[Tensor], Tensor]:
+    """Return a function that multiplies a sparse (size, size) matrix, sorted by rows, with a dense one."""
+    counts = rows.bincount(minlength=size)
+    starts = counts.cumsum(0) - counts
+    return lambda dense: F.embedding_bag(columns, dense.contiguous(), starts, mode="sum", per_sample_weights=values)
+
+
+def sparse_matrix(places: Tensor, values: Tensor, size: int, is_coalesced: bool = False) -> Tensor:
     """Return a sparse (size, size) matrix from places (2, N) and values (N,)."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse invariant checks")  # torch 2.11 warns of what is asked for here
-        return torch.sparse_coo_tensor(places, values, (size, size), check_invariants=True)
+        return torch.sparse_coo_tensor(places, values, (size, size), check_invariants=True, is_coalesced=is_coalesced)
 
 
 class Undrawn(TorchFunctionMode):

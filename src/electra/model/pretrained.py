@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
@@ -214,7 +215,7 @@ class Pretrained:
     def _pieces(self, texts: Iterable[str]) -> list[Encoding]:
         """Split texts into pieces, and warn of those that the vocabulary is not made for."""
         found = self.tokenizer.encode(texts)
-        self.tokenizer.warn_of_foreign(token for encoding in found for token in encoding.ids)
+        self.tokenizer.warn_of_foreign(chain.from_iterable(encoding.ids for encoding in found))
         return found
 
     @cached_property

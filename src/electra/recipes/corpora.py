@@ -138,12 +138,13 @@ class Corpora(list[Corpus]):
 
 def _count_pairs(rows: Ids, special: list[int], vocab_size: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """Count pairs of neighbors and of next but one: for each distance, numbers of pairs and how often they occur."""
-    ids, found = rows.astype(np.int64), []
+    ids: np.ndarray = rows.astype(np.uint32 if vocab_size <= 1 << 16 else np.int64)  # small numbers are sorted faster
+    is_text, found = ~np.isin(rows, special), []
     for distance in (1, 2):
-        first, second = ids[:, :-distance].ravel(), ids[:, distance:].ravel()
-        kept = ~(np.isin(first, special) | np.isin(second, special))
-        keys, counts = np.unique(first[kept] * vocab_size + second[kept], return_counts=True)
-        found.append((keys, counts / distance))
+        pairs = ids[:, :-distance] * vocab_size + ids[:, distance:]
+        kept = is_text[:, :-distance] & is_text[:, distance:]
+        keys, counts = np.unique(pairs[kept], return_counts=True)
+        found.append((keys.astype(np.int64), counts / distance))
     return found
 
 

@@ -22,6 +22,7 @@ from electra.recipes.tuning import complete
 from electra.tasks.base import Notes
 from electra.tasks.build import TASKS, build_task, find_task
 from electra.tasks.texts.glue import TASKS as BENCHMARKS
+from electra.training.capture import nothing_collected
 from electra.training.run import Listener, check_names, tell
 
 PRESET = "glue"
@@ -133,7 +134,8 @@ def plan_suite(model: str, data: list[str], out: str | Path, overrides: Sequence
     skipped: dict[str, str] = {}
     for name in tasks or SUITE:
         try:
-            found[name] = _find(name, model, shape, data, out if is_remote(out) else folder, overrides)
+            with nothing_collected():
+                found[name] = _find(name, model, shape, data, out if is_remote(out) else folder, overrides)
         except (TaskError, DataError) as problem:
             if name in tasks:
                 raise

@@ -185,7 +185,7 @@ class Pretraining(Training):
             if self.processes.first and (head := sentence_head(model.network)):
                 head.save(self.run.folder / SENTENCES, head.longest)
         elif config.embeddings == "cooccurrence":
-            # A GPU takes a second instead of ten, but several might round differently and start apart.
+            # A GPU is faster, but several might round differently and start apart.
             one_gpu = self.processes.device.type == "cuda" and self.processes.world_size == 1
             pairs = self.corpora.token_pairs(config.model.vocab_size, self.processes.device if one_gpu else "cpu")
             for table in objective.modules():

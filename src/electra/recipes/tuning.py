@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, TypeVar
 
 from electra.config.bodies import ModelConfig, ModernModel
@@ -18,6 +19,7 @@ from electra.model.task_model import read_task
 from electra.tasks.base import AnyTask, Feature, Notes, Split
 from electra.tasks.batches import batches_per_epoch
 from electra.tasks.build import build_task
+from electra.training.capture import nothing_collected
 
 RATES = {256: 3e-4, 384: 2e-4, 512: 1.5e-4, 768: 1e-4, 1024: 5e-5}  # by width: the paper's, and 1 / width between
 DECAYS = {12: 0.8, 24: 0.9}  # layer decays of the paper's models, by depth
@@ -102,20 +104,23 @@ def prepare(config: FinetuneConfig) -> Tuning:
     _check_protocol(config, tuned_on)
     completed = complete(config, task, start.encoder.config)
     assert completed.max_length is not None
-    parts: dict[Split, Examples] = {}
-    for split in ("train", "dev"):
-        notes = Notes()
-        examples = task.read(split, notes)
-        features = task.features(examples, start.tokenizer, completed.max_length, notes, training=split == "train")
-        if not features:
-            why = "".join(f"; {count:,} {what}" for what, count in notes.counts.items())
-            raise TaskError(f"no usable {split} data among {len(examples):,} examples{why}")
-        check_types(features, start.encoder.config)
-        if split == "train":
-            sample = features[:: len(features) // SAMPLE + 1]
-            start.tokenizer.warn_of_foreign(token for feature in sample for token in feature.ids)
-        parts[split] = Examples(examples, features, dict(notes.counts))
-    return Tuning(completed, task, start, tuned_on, parts["train"], parts["dev"])
+    with nothing_collected():  # the collector would visit all of them again and again while they are made
+        train, dev = (_read(split, task, start, completed.max_length) for split in ("train", "dev"))
+    sample = train.features[:: len(train.features) // SAMPLE + 1]
+    start.tokenizer.warn_of_foreign(chain.from_iterable(feature.ids for feature in sample))
+    return Tuning(completed, task, start, tuned_on, train, dev)
+
+
+def _read(split: Split, task: AnyTask, start: Pretrained, max_length: int) -> Examples:
+    """Read a split and make its features."""
+    notes = Notes()
+    examples = task.read(split, notes)
+    features = task.features(examples, start.tokenizer, max_length, notes, training=split == "train")
+    if not features:
+        why = "".join(f"; {count:,} {what}" for what, count in notes.counts.items())
+        raise TaskError(f"no usable {split} data among {len(examples):,} examples{why}")
+    check_types(features, start.encoder.config)
+    return Examples(examples, features, dict(notes.counts))
 
 
 def with_head(config: FinetuneConfig, start: Pretrained) -> FinetuneConfig:
@@ -165,7 +170,7 @@ def _shared_dropout(model: ModelConfig) -> float | None:
 
 def check_types(features: Sequence[Feature[Any]], model: ModelConfig) -> None:
     """Refuse pairs of texts for a model with a single token type."""
-    if not model.tells_apart(1 + max((max(feature.types, default=0) for feature in features), default=0)):
+    if not model.tells_apart(2) and any(any(feature.types) for feature in features):
         raise ConfigError("the examples are pairs of texts, but the model has only token_types=1")
 
 

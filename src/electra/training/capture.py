@@ -55,7 +55,8 @@ class Captured(Generic[Result]):
         for kept, value in zip(self.changes, before, strict=True):
             kept.data.copy_(value)
         graph = torch.cuda.CUDAGraph()
-        # Record only calls of this thread: another one may be reading batches.
+        # Destroying an earlier graph would break the recording. Only calls of this thread are recorded: another one may
+        # be reading batches.
         with nothing_collected(), torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
             result = mapped(self.function(*places), Tensor.detach)  # autograd would tie the weights to this recording
         torch.cuda.set_rng_state(state)
@@ -64,7 +65,7 @@ class Captured(Generic[Result]):
 
 @contextmanager
 def nothing_collected() -> Iterator[None]:
-    """Suspend garbage collection: destroying an earlier CUDA graph during a recording would break it."""
+    """Suspend garbage collection."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -73,6 +73,15 @@ def test_only_a_few_blocks_are_pending_at_a_time():
 
 
 @needs_proc
+def test_a_module_has_its_number_of_threads_in_all_libraries(monkeypatch):
+    for library in ("OMP", "RAYON"):
+        monkeypatch.delenv(f"{library}_NUM_THREADS", raising=False)
+    with start_module(workers.__name__, threads=3, stdin=subprocess.PIPE) as process:
+        environment = Path(f"/proc/{process.pid}/environ").read_text().split("\0")
+    assert {"OMP_NUM_THREADS=3", "RAYON_NUM_THREADS=3"} <= set(environment)
+
+
+@needs_proc
 def test_a_killed_worker_is_a_one_line_error():
     tokenized = tokenize_in_order(blocks(20), STEP, 1)
     next(tokenized)

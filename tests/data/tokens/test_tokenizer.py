@@ -328,3 +328,9 @@ def test_invalid_or_unsupported_settings_are_refused(tmp_path, settings, said):
 def test_a_pair_is_not_a_text():
     with pytest.raises(DataError, match="texts must be strings"):
         wordpiece(PIECES).encode([("the", "cafe")])
+
+
+def test_a_repeated_text_is_split_once():
+    first, other, again = wordpiece(PIECES).encode(["the cafe", "the", "the cafe"])
+    assert again is first
+    assert first.tokens != other.tokens == ["the"]

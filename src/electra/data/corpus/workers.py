@@ -93,12 +93,13 @@ def tokenize_in_order(
 
 
 def start_module(name: str, *arguments: str, threads: int = 1, **settings: int) -> subprocess.Popen[bytes]:
-    """Start an electra module in a new process; `threads` is its OMP_NUM_THREADS unless the environment sets it."""
+    """Start an electra module in a new process with a number of threads, unless the environment sets another."""
     home = str(Path(electra.__file__).parents[1])
     path = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH")]))
+    limits = dict.fromkeys(("OMP_NUM_THREADS", "RAYON_NUM_THREADS"), str(threads))  # of torch, and of the tokenizer
     process: subprocess.Popen[bytes] = subprocess.Popen(
         [sys.executable, "-P", "-m", name, *arguments],  # -P: no imports from the working directory
-        env={"OMP_NUM_THREADS": str(threads), **os.environ, "PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false"},
+        env={**limits, **os.environ, "PYTHONPATH": path},
         **settings,  # type: ignore[call-overload]
     )
     return process

@@ -138,25 +138,30 @@ class Tokenizer:
         return f"Tokenizer({type(self.backend.model).__name__} of {self.vocab_size:,} pieces)"
 
     def encode(self, texts: Iterable[str]) -> list[Encoding]:
-        """Split each text into pieces, without adding special tokens."""
+        """Split each text into pieces, without adding special tokens; a repeated text is split once."""
         if isinstance(texts, str):
             raise DataError("expected a list of texts, found one text; pass [text]")
         texts = list(texts)
         try:
             if not all(isinstance(text, str) for text in texts):
                 raise TypeError  # also for pairs, which the library would join
+            distinct = list(dict.fromkeys(texts))
             with _explained():
-                return list(self.backend.encode_batch(texts, add_special_tokens=False))
+                found = self.backend.encode_batch(distinct, add_special_tokens=False)
+            encodings = dict(zip(distinct, found, strict=True))
+            return [encodings[text] for text in texts]
         except TypeError:
             raise DataError("texts must be strings without lone surrogates") from None
 
     def spans(self, encoding: Encoding, text: str) -> list[tuple[int, int]]:
         """Return the characters of each piece of a text, without the space before a word; a space alone is empty."""
-        found = []
-        for piece, (start, end) in zip(encoding.tokens, encoding.offsets, strict=True):
-            bare = text[start:end].lstrip()
-            # A marker of the start of a word has the offsets of the next letter if there is no space.
-            found.append((start, start) if piece == SPACE_SIGN and bare else (end - len(bare), end))
+        found = encoding.offsets
+        marker = self.backend.token_to_id(SPACE_SIGN)  # of the start of a word
+        for number, (piece, (start, end)) in enumerate(zip(encoding.ids, found, strict=True)):
+            if piece == marker or text[start : start + 1].isspace():
+                bare = text[start:end].lstrip()
+                # The marker has the offsets of the next letter if there is no space.
+                found[number] = (start, start) if piece == marker and bare else (end - len(bare), end)
         return found
 
     def warn_of_foreign(self, ids: Iterable[int]) -> None:

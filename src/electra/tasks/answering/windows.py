@@ -7,6 +7,7 @@ from word pieces and searches for it in the context, which can fail.
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -86,10 +87,10 @@ def cut_windows(
             continue
         notes.add("truncated questions", len(encoding.ids) > longest)
         head = [tokenizer.cls_id, *encoding.ids[:longest], tokenizer.sep_id]
-        stretches = list(cut(len(context.ids), max_length - len(head) - 1))
+        stretches, parts = _stretches(len(context.ids), max_length - len(head) - 1)
         holds = [answer is not None and answer[0] in stretch and answer[1] in stretch for stretch in stretches]
         notes.add("answers that do not fit into a window", answer is not None and not any(holds))
-        for stretch, best, held in zip(stretches, max_context(stretches), holds, strict=True):
+        for stretch, best, held in zip(stretches, parts, holds, strict=True):
             move = len(head) - stretch.start
             ids = [*head, *context.ids[stretch.start : stretch.stop], tokenizer.sep_id]
             types = [0] * len(head) + [1] * (len(stretch) + 1)
@@ -98,6 +99,13 @@ def cut_windows(
             place = {"begin": len(head), "skipped": stretch.start}
             windows.append(Window(number, ids, types, target, context=context, starts=starts, **place))
     return windows
+
+
+@lru_cache(1 << 16)  # many questions have contexts, and rooms, of the same length
+def _stretches(count: int, room: int) -> tuple[list[range], list[range]]:
+    """Return the ranges of a context's windows, and the parts with the most context there."""
+    stretches = list(cut(count, room))
+    return stretches, max_context(stretches)
 
 
 def cut(count: int, room: int) -> Iterator[range]:
