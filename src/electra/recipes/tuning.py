@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, TypeVar
 
+import torch
+
 from electra.config.bodies import ModelConfig, ModernModel
 from electra.config.finetune import FinetuneConfig
 from electra.config.schema import TrainConfig
@@ -104,6 +106,8 @@ def prepare(config: FinetuneConfig) -> Tuning:
     _check_protocol(config, tuned_on)
     completed = complete(config, task, start.encoder.config)
     assert completed.max_length is not None
+    with torch.device("meta"):
+        task.head(start.encoder)  # refuses settings that do not fit the model, before texts are read
     with nothing_collected():  # the collector would visit all of them again and again while they are made
         train, dev = (_read(split, task, start, completed.max_length) for split in ("train", "dev"))
     sample = train.features[:: len(train.features) // SAMPLE + 1]

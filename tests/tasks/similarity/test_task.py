@@ -237,11 +237,12 @@ def test_an_empty_place_changes_neither_loss_nor_gradient(make_task, tokenizer, 
     torch.testing.assert_close(again, found, rtol=1e-4, atol=1e-5)
 
 
-def test_sizes_beyond_the_models_are_one_line(make_task, tiny_config, tmp_path):
+def test_sizes_beyond_the_models_are_refused_before_texts_are_encoded(fresh, tmp_path, monkeypatch):
     write(tmp_path / "train.csv", scored_rows(20, seed=0))
-    task = make_task(f"data={tmp_path / 'train.csv'}", "similarity.sizes=[64,128]")
+    monkeypatch.setattr(module.SimilarityTask, "features", None)
+    keys = [f"model={fresh}", f"data={tmp_path / 'train.csv'}", "similarity.sizes=[64,128]"]
     with pytest.raises(TaskError, match="sizes has 128, but vectors of this model have 128 numbers"):
-        task.head(build_body(tiny_config.model))
+        prepare(load_finetune_config("similarity", keys))
 
 
 def test_a_task_is_made_again_from_what_a_model_knows_of_it(make_task, tmp_path):
