@@ -59,6 +59,12 @@ def test_rate_and_decay_follow_the_size(tiny_config, layers, width, rate, decay)
     assert (whole.learning_rate, whole.layer_decay) == (rate, decay)
 
 
+@pytest.mark.parametrize(("preset", "rate"), [("small", 3e-4), ("modern-12x256", 6e-4)])
+def test_the_modern_body_learns_scores_faster(preset, rate):
+    config = load_finetune_config("glue", ["task=sts-b"])
+    assert complete(config, build_task(config), load_config(preset).model).learning_rate == rate
+
+
 def test_what_the_user_sets_stays(tuning):
     config = tuning("rte", 10, "epochs=2.0", "learning_rate=1e-3", "layer_decay=1.0", "max_length=8").config
     assert (config.epochs, config.learning_rate, config.layer_decay, config.max_length) == (2.0, 1e-3, 1.0, 8)

@@ -144,12 +144,13 @@ def complete(config: FinetuneConfig, task: AnyTask, model: ModelConfig) -> Finet
     """Set what the config leaves to the task and to the size of the model."""
     check_length(config, model)
     check_pooling(config, model)
+    factor = task.defaults.modern_rate if isinstance(model, ModernModel) else 1.0
     usual = {
         "pooling": getattr(model, "pooling", "first") if task.pooled else None,
         "max_length": min(task.defaults.max_length, model.max_length),
         "epochs": task.defaults.epochs,
         "double_unordered": task.defaults.double_unordered,
-        "learning_rate": _nearest(RATES, model.hidden_size) * (1 if config.protocol == "paper" else task.defaults.rate),
+        "learning_rate": _nearest(RATES, model.hidden_size) * factor,
         "layer_decay": _nearest(DECAYS, model.layers),
         "dropout": task.defaults.dropout or _shared_dropout(model),
         "seeds": len(config.seed_list),

@@ -59,7 +59,7 @@ class Defaults(NamedTuple):
     max_length: int = 128
     double_unordered: bool = False  # train on both orders of a pair
     dropout: float | None = None  # follows pre-training
-    rate: float = 1.0  # multiple of the usual learning rate
+    modern_rate: float = 1.0  # multiple of the usual learning rate with the body modern
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ TASKS = {
         "MRPC", ("#1 String", "#2 String"), "Quality", YES_NO_F1, ("mrpc", *PAIR), Defaults(double_unordered=True)
     ),
     "sts-b": Benchmark(
-        "STS-B", PAIR, "score", SIMILARITY, ("stsb", *PAIR), Defaults(10.0, double_unordered=True, rate=2.0)
+        "STS-B", PAIR, "score", SIMILARITY, ("stsb", *PAIR), Defaults(10.0, double_unordered=True, modern_rate=2.0)
     ),
     "qqp": Benchmark("QQP", ("question1", "question2"), "is_duplicate", YES_NO_F1, ("qqp", "question1", "question2")),
     "mnli": Benchmark("MNLI", PAIR, "gold_label", THREE_WAY, ("mnli", "premise", "hypothesis")),
