@@ -6,7 +6,7 @@ from electra.config.load import load_config
 from electra.errors import DataError
 from electra.recipes import plan as planning
 from electra.recipes.flops import body_size
-from electra.recipes.plan import MODERN, SIZES, choose, fitting_sizes, measure_text
+from electra.recipes.plan import MODERN, SIZES, choose, fitting_sizes, measure_text, written_time
 
 
 def test_the_largest_model_with_enough_tokens_is_chosen():
@@ -17,6 +17,21 @@ def test_the_largest_model_with_enough_tokens_is_chosen():
 
 def test_without_enough_tokens_for_any_model_the_smallest_is_chosen():
     assert choose({"tiny": 1e3, "small": 1e2}, {"tiny": 1_000_000, "small": 14_000_000}) == "tiny"
+
+
+@pytest.mark.parametrize(
+    ("hours", "written"),
+    [
+        (1, "1 hour"),
+        (0.25, "0.25 hours"),
+        (0.05, "3 minutes"),
+        (1 / 60, "1 minute"),
+        (1 / 3600, "1 second"),
+        (0, "0 seconds"),
+    ],
+)
+def test_time_is_written_in_a_suitable_unit(hours, written):
+    assert written_time(hours) == written
 
 
 def test_text_is_measured_in_bytes_of_utf8(tmp_path):

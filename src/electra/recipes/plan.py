@@ -247,10 +247,12 @@ def _describe_start(plan: Plan) -> list[str]:
 
 def written_time(hours: float) -> str:
     """Format hours in a suitable unit."""
-    seconds = round(3600 * hours)
-    if seconds < 60:
-        return f"{seconds} seconds"
-    return f"{round(hours, 2):g} hours" if hours >= 0.1 else f"{round(60 * hours, 1):g} minutes"
+    count, unit = round(hours, 2), "hour"
+    if hours < 0.1:
+        count, unit = round(60 * hours, 1), "minute"
+    if hours < 1 / 60:
+        count, unit = round(3600 * hours), "second"
+    return f"{count:g} {unit}{'' if count == 1 else 's'}"
 
 
 def _speeds(
