@@ -70,6 +70,11 @@ def test_the_sizes_grow_and_the_largest_are_modern(kind):
     assert configs[-1].model.body == "modern"
 
 
+def test_embeddings_do_not_make_a_model_larger():
+    few, many = (load_config("nano", [f"model.vocab_size={size}"]).model for size in (1000, 30_000))
+    assert body_size(few) == body_size(many) < body_size(load_config("tiny").model)
+
+
 def test_on_a_gpu_the_objective_is_that_of_the_record_unless_the_user_sets_another():
     sizes = {name: name for name in SIZES["cuda"]}
     named = [config.objective.name for config in fitting_sizes(sizes, [], []).values()]

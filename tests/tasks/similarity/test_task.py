@@ -191,7 +191,7 @@ def test_the_form_finds_the_nearest_sentence(tuned):
     assert 'role="status">a dog<' in answer(model, ["the cat", "a dog"])
 
 
-def test_groups_have_the_mean_number_of_negatives(make_task, tiny_config, tokenizer, tmp_path):
+def test_groups_have_the_mean_number_of_negatives(make_task, tokenizer, tmp_path):
     rows = [
         {"anchor": "the cat", "positive": "a cat", "negative": ["a dog", "a mat", "a meal"]},
         {"anchor": "the dog", "positive": "a dog", "negative": ["soup"]},
