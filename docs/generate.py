@@ -18,6 +18,7 @@ ROOT = DOCS.parent
 EXCERPT = re.compile(r"(<!-- code: (\S+) (\S+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
 TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
 MACHINES = {"cpu": "two CPU cores", "cuda": "one H200"}  # the ledger has the speed of `small` on each
+TRAINED = {"small": "2026-11-15-small-5-minutes-fast", "modern-19x512": "2026-11-18-twenty-minutes"}  # on the H200
 
 
 def cli_page() -> str:
@@ -127,17 +128,17 @@ def _excerpt(path: str, name: str) -> str:
 
 
 @cache
-def flops_per_second(machine: str) -> float:
-    """Return a machine's FLOPs per second in training `small`, from the tokens per second in the ledger."""
+def flops_per_second(machine: str, preset: str = "small") -> float:
+    """Return a machine's FLOPs per second in training a preset, from the tokens per second in the ledger."""
     from electra.config.load import load_config
     from electra.recipes.flops import flops
 
-    cost = flops(load_config("small"))
+    cost = flops(load_config(preset))
     if machine == "cpu":
         header, *rows = csv_rows(RESULTS / "2026-11-15-cpu-bench/two-cores.csv")
         tokens = next(float(row[header.index("tokens/s")]) for row in rows if row[0] == "`electra`")
     else:
-        tokens = speed(RESULTS / "2026-11-15-small-5-minutes-fast/metrics.jsonl")
+        tokens = speed(RESULTS / TRAINED[preset] / "metrics.jsonl")
     return tokens * cost.train_flops / cost.tokens
 
 
@@ -184,10 +185,11 @@ def _choice(text_bytes: int, kind: str, hours: float) -> str:
 
     tokens = text_bytes // plan.BYTES_PER_TOKEN
     costs = {name: _cost(name, plan.vocabulary(text_bytes)) for name in plan.SIZES[kind]}
-    pace = flops_per_second(kind)
+    pace = flops_per_second(kind, "small" if kind == "cpu" else "modern-19x512")
     speeds = {name: pace * cost.tokens / cost.train_flops for name, cost in costs.items()}
     read = {name: min(hours * 3600 * speed, plan.MOST_EPOCHS * tokens) for name, speed in speeds.items()}
-    preset = plan.choose(read, {name: body_size(load_config(name).model) for name in costs})
+    sizes = {name: body_size(load_config(name).model) for name in costs}
+    preset = plan.choose({name: read[name] for name in plan.fed(sizes, tokens)}, sizes)
     return f"{preset}, {read[preset] / tokens:.2g}×"
 
 

@@ -79,6 +79,13 @@ def test_a_run_that_will_be_too_short_is_warned_of_early():
     assert warning.startswith("the run is too short to learn anything: it reads about ")
     assert not of("tiny").diagnose(measured(0.5, needed / 40, progress=0.01))  # may be a slow start
     assert not of("tiny").diagnose(measured(0.5, needed / 5, progress=0.1))  # on its plateau, as healthy runs are
+    assert not of("tiny").diagnose(measured(0.5, 0, progress=0.3))  # it has used time, but made no update
+
+
+def test_nothing_is_too_short_where_similar_runs_had_learned_before_they_were_measured():
+    assert of("quick").band.low[0] > 0.7
+    assert not of("quick").shortage(of("quick").band.needed / 2)
+    assert not of("quick").diagnose(measured(0.8, of("quick").band.needed / 20, progress=0.1))
 
 
 def test_a_collapse_is_told_apart_from_a_slow_run():

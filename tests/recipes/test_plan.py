@@ -6,13 +6,20 @@ from electra.config.load import load_config
 from electra.errors import DataError
 from electra.recipes import plan as planning
 from electra.recipes.flops import body_size
-from electra.recipes.plan import MODERN, SIZES, choose, fitting_sizes, measure_text, written_time
+from electra.recipes.plan import MODERN, SIZES, choose, fed, fitting_sizes, measure_text, written_time
 
 
 def test_the_largest_model_with_enough_tokens_is_chosen():
     parameters = {"tiny": 1_000_000, "small": 14_000_000, "base": 120_000_000}
-    assert choose({"tiny": 9e9, "small": 3e9, "base": 5e8}, parameters) == "small"
+    assert choose({"tiny": 9e9, "small": 3e9, "base": 9e8}, parameters) == "small"
     assert choose({"tiny": 9e9, "small": 3e9, "base": 3e9}, parameters) == "base"
+
+
+def test_a_model_has_at_most_two_parameters_per_token_of_text():
+    sizes = {"tiny": 1_000_000, "small": 14_000_000, "base": 120_000_000}
+    assert fed(sizes, 7e6) == ["tiny", "small"]
+    assert fed(sizes, 6.9e6) == ["tiny"]
+    assert fed(sizes, 10) == ["tiny"]  # the smallest, if none has enough
 
 
 def test_without_enough_tokens_for_any_model_the_smallest_is_chosen():

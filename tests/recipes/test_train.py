@@ -88,7 +88,8 @@ def test_a_size_that_needs_more_text_is_not_timed(plan):
 
 
 def test_with_enough_tokens_the_next_size_is_timed_and_chosen(text, monkeypatch):
-    monkeypatch.setattr(planning, "TOKENS_PER_PARAMETER", 0)
+    for rule in ("TOKENS_PER_PARAMETER", "TEXT_PER_PARAMETER"):
+        monkeypatch.setattr(planning, rule, 0)
     plan = make_plan([text], hours=1000, overrides=["model.layers=1", "train.length=32"])
     assert plan.preset == "quick"
     assert plan.tokens_per_second.keys() == {"nano", "tiny", "quick"}

@@ -12,7 +12,7 @@ from electra.objectives.expected import Band, expected_band, guessing, metric_of
 
 SETTLED, UNKNOWN = 0.1, 0.5  # share of the budget after which a run is judged; without similar runs
 TOO_EARLY = 10  # times fewer tokens than similar runs need: too few to judge by
-CLEARLY = 0.1  # above guessing: what a run without similar ones should reach
+CLEARLY = 0.1  # above guessing: what a run without similar ones should reach, and what shows that runs have learned
 SHOWN = {"discriminator_auc": "AUC {:.2f}", "mlm_hidden_accuracy": "{:.0%} of the hidden tokens predicted"}
 
 
@@ -64,6 +64,8 @@ class Doctor:
         """Return a warning if a run that reads this many tokens is too short."""
         if self.band is None or tokens >= self.band.needed:
             return []
+        if self.band.low[0] > guessing(self.objective) + CLEARLY:  # nobody looked before they had learned something
+            return []
         counts = f"{amount(tokens)} tokens, where runs of this size need {amount(self.band.needed)}"
         return [f"the run is too short to learn anything: it reads about {counts}; {self._advice(tokens)}"]
 
@@ -71,7 +73,7 @@ class Doctor:
         """Return warnings about a record of held-out metrics; each is of the kind named before its colon."""
         value = {key.removeprefix("heldout_"): number for key, number in record.items() if key.startswith("heldout_")}
         tokens, progress = record.get("tokens", 0), record.get("progress", 0.0)
-        if not value or progress < SETTLED:
+        if not value or not tokens or progress < SETTLED:  # a clock runs before the first update
             return []
         found = self.shortage(tokens / progress)
         if value.get("discriminator_recall", 0.0) > 0.99 and value.get("discriminator_auc", 1.0) < 0.6:

@@ -1,6 +1,6 @@
 """Plan a training run for a text and a number of hours: model, vocabulary size, batch size, number of updates.
 
-docs/pretraining.md lists all the rules of thumb.
+docs/pretraining.md lists all the rules.
 """
 
 import math
@@ -31,7 +31,8 @@ LENGTH = 128  # tokens per sequence, for every size: models learn mostly from ne
 BYTES_PER_TOKEN = 4  # of UTF-8; close to it in English, Russian and Chinese
 BYTES_PER_PIECE = 2000  # of text per vocabulary piece, so that each piece is seen often enough
 SMALLEST_VOCABULARY, LARGEST_VOCABULARY = 1024, 30_522
-TOKENS_PER_PARAMETER = 20  # of the body, read in training; with fewer, a smaller model may do better
+TOKENS_PER_PARAMETER = 8  # of the body, read in training; with fewer, a smaller model does better (runs/sizes.py)
+TEXT_PER_PARAMETER = 0.5  # tokens of text for each of these parameters; with fewer, they learn it by heart
 MOST_EPOCHS = 40  # beyond this, more hours hardly help
 WARMUP_SHARE, FEWEST_UPDATES, SMALLEST_BATCH = 0.06, 2000, 8
 SHORT_LENGTH, SHORT_SHARE, MOST_SHORT = 16, 0.1, 1000  # tokens in short sequences; share and number of their updates
@@ -116,7 +117,8 @@ def make_plan(
     if any(len(objective_class(c.objective).stages(c.objective)) > 1 for c in candidates.values()):
         raise ConfigError("electra train plans one stage of training; for objectives with two use electra pretrain")
     sizes = {name: body_size(config.model) for name, config in candidates.items()}
-    speeds = _speeds(candidates, sizes, hours, most, device)
+    worthwhile = fed(sizes, text_tokens if text_known else math.inf)
+    speeds = _speeds({name: candidates[name] for name in worthwhile}, sizes, hours, most, device)
     affordable = {name: min(hours * 3600 * speed.tokens_per_second, most) for name, speed in speeds.items()}
     preset = choose(affordable, sizes)
     budget = [*shape, *_of_size(preset, sources[preset], overrides), f"train.hours={hours!r}"]
@@ -277,6 +279,12 @@ def _speeds(
 def vocabulary(text_bytes: int) -> int:
     """Return the vocabulary size for a text of this many bytes."""
     return min(max(text_bytes // BYTES_PER_PIECE // 64 * 64, SMALLEST_VOCABULARY), LARGEST_VOCABULARY)
+
+
+def fed(sizes: dict[str, int], text_tokens: float) -> list[str]:
+    """Return the models for whose parameters there is enough text, or else the smallest."""
+    enough = [name for name, size in sizes.items() if text_tokens >= TEXT_PER_PARAMETER * size]
+    return enough or [min(sizes, key=sizes.__getitem__)]
 
 
 def choose(affordable: dict[str, float], sizes: dict[str, int]) -> str:
