@@ -169,6 +169,17 @@ def test_the_users_settings_override_the_plan(trained):
     assert json.loads((trained[0] / PLAN).read_text())["steps"] == 3
 
 
+@pytest.mark.parametrize(("epochs", "budget"), [(1, "tokens"), (10**9, "hours")])
+def test_the_budget_is_in_tokens_if_the_text_runs_out_before_the_time(tmp_path, text, monkeypatch, epochs, budget):
+    started = []
+    monkeypatch.setattr("electra.recipes.train.pretrain", lambda config, listeners: started.append(config.train))
+    monkeypatch.setattr(planning, "MOST_EPOCHS", epochs)
+    train(text, hours=HOURS, out=tmp_path / "run", overrides=[*SMALL, "model.vocab_size=100"])
+    tokens = json.loads((tmp_path / "run" / PLAN).read_text())["tokens"]
+    assert started[0].tokens == (tokens if budget == "tokens" else None)
+    assert started[0].hours == (pytest.approx(HOURS, rel=0.5) if budget == "hours" else None)
+
+
 def test_the_vocabulary_has_the_size_that_the_user_sets(trained):
     assert load_tokenizer(trained[0] / "tokenizer").vocab_size == 100
     assert load_config(trained[0]).model.vocab_size == 100

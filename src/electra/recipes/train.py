@@ -35,6 +35,7 @@ from electra.training.run import START, Listener, begun, check_place, held, tell
 
 PLAN = "plan.json"
 FIXED = {"sources", "init", "new_vocabulary"}  # a folder is prepared for one of each
+AMPLE = 0.8  # share of the time left within which a text is read as often as it may be: then tokens are the budget
 
 
 def train(
@@ -104,8 +105,9 @@ def _pretrain(out: str | Path, plan: Plan, began: float, listeners: Sequence[Lis
             f"preparing the text took {written_time(spent)}, but the budget is {written_time(plan.hours)}; "
             "run the same command again to train on the prepared text"
         )
-    hours_left = min(plan.hours - spent, plan.train_hours)
-    pretrain(plan.config(*places, f"train.hours={hours_left!r}"), listeners)
+    left = plan.hours - spent
+    budget = f"train.tokens={plan.tokens}" if plan.train_hours < AMPLE * left else f"train.hours={left!r}"
+    pretrain(plan.config(*places, budget), listeners)
 
 
 def _prepare(folder: Path, plan: Plan, heldout: float, reading: Reading, say: Callable[[str], None]) -> None:
