@@ -72,8 +72,10 @@ def test_only_the_rows_of_the_vocabulary_change(preset):
     config = load_config(preset, sizes)
     torch.manual_seed(0)
     encoder, generator = build_networks(config.model, config.objective.generator)
-    start = Pretrained(Discriminator(encoder).plain(), old.of_length(9), generator)
-    torch.nn.init.normal_(generator.head.bias)
+    corrector = encoder.token_head()
+    start = Pretrained(Discriminator(encoder).plain(), old.of_length(9), generator, corrector=corrector)
+    for head in (generator.head, corrector):
+        torch.nn.init.normal_(head.bias)
     moved = with_vocabulary(start, new, torch.eye(new.vocab_size).roll(1, 0).to_sparse())
     assert moved.tokenizer.longest == 9
     for before, after in ((start.network, moved.network), (start.generator, moved.generator)):
@@ -86,7 +88,9 @@ def test_only_the_rows_of_the_vocabulary_change(preset):
         theirs = before.state_dict()
         for name, weight in after.state_dict().items():
             assert name.endswith(("words.weight", "head.bias")) or torch.equal(weight, theirs[name]), name
-    torch.testing.assert_close(moved.generator.head.bias[5], start.generator.head.bias[[6, 8]].mean())
+    for before, after in ((generator.head, moved.generator.head), (corrector, moved.corrector)):
+        torch.testing.assert_close(after.bias[5], before.bias[[6, 8]].mean())
+        assert torch.equal(after.dense.weight, before.dense.weight)
     assert torch.equal(moved.generator.vocabulary, moved.network.vocabulary) == torch.equal(
         start.generator.vocabulary, start.network.vocabulary
     )

@@ -8,7 +8,8 @@ import torch
 import electra
 from electra.data.corpus.build import build_corpus
 from electra.data.tokens.tokenizer import wordpiece
-from electra.errors import ConfigError
+from electra.errors import CheckpointError, ConfigError
+from electra.model.tensors import CORRECTOR, read_safe, write_tensors
 from electra.recipes.pretrain import pretrain
 
 LEARNING = ["train.steps=60", "train.learning_rate=5e-3", "evaluate.every=100", "checkpoint.every=100", "log.every=100"]
@@ -89,6 +90,27 @@ def test_a_correcting_head_starts_from_a_masked_lm_or_with_a_warning(config, rec
         assert warned == (start is detection)
         losses.append(held_out(run)[0]["heldout_mlm_loss"])
     assert losses[0] < losses[1] - 0.5
+
+
+@pytest.mark.parametrize("exported", [False, True])
+def test_a_run_continues_with_its_correcting_head(config, records, held_out, tmp_path, exported):
+    first = pretrain(config(*LEARNING, "objective.name=corrective", out="first"))
+    start = tmp_path / "exported"
+    electra.export(first, start)
+    settings = ["objective.name=corrective", f"init={start if exported else first}", "train.steps=1"]
+    second = pretrain(config(*settings, out="second"))
+    assert not any("warning" in line and line["step"] == 0 for line in records(second))
+    loss = held_out(first)[-1]["heldout_mlm_loss"]
+    assert held_out(second)[0]["heldout_mlm_loss"] == pytest.approx(loss, rel=1e-4)
+
+
+def test_a_damaged_correcting_head_is_refused_in_one_line(config, tmp_path):
+    first = pretrain(config("train.steps=1", "objective.name=corrective", out="first"))
+    path = first / "model" / CORRECTOR
+    (first / "model" / "checksums.json").unlink()
+    write_tensors({**read_safe(path), "bias": torch.zeros(3)}, path)
+    with pytest.raises(CheckpointError, match=rf"bias in .*{CORRECTOR} has shape \(3,\), its config.json asks for "):
+        pretrain(config("objective.name=corrective", f"init={first}", out="second"))
 
 
 def test_imported_weights_bring_their_generator(config, held_out, tmp_path):

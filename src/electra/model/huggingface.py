@@ -23,7 +23,7 @@ from electra.model.initialize import Undrawn
 from electra.model.networks import Discriminator, EnergyModel, MaskedLM, Network, Problem, TaskNetwork, TokenScorer
 from electra.model.onnx import GRAPH, onnx_encoder, write_graph
 from electra.model.sentences import MODULES, SentenceHead
-from electra.model.tensors import HEAD, PATTERNS, SAFE, has_tensors, read_safe, read_tensors, write_tensors
+from electra.model.tensors import CORRECTOR, HEAD, PATTERNS, SAFE, has_tensors, read_safe, read_tensors, write_tensors
 
 FILES = ("config.json", *PATTERNS)
 SCORES = "token_scores"  # in config.json: what a network that scores tokens means by them
@@ -64,6 +64,26 @@ def read_network(folder: Path) -> AnyNetwork:
         if name in tensors and not torch.equal(tensors[name].to(network.vocabulary), network.vocabulary):
             raise CheckpointError(f"{folder} has its own output weights {name}; here they are the word embeddings")
     return network.requires_grad_(True).eval()
+
+
+def read_corrector(folder: Path, encoder: Body) -> Head | None:
+    """Read the head that predicts the original tokens from a discriminator's states, if the folder has one."""
+    if not (folder / CORRECTOR).is_file():
+        return None
+    with torch.device("meta"), Undrawn():
+        head = encoder.token_head()
+    tensors = read_safe(folder / CORRECTOR)
+    weights = {
+        name: _take(encoder, tensors, [name], parameter, folder / CORRECTOR)
+        for name, parameter in head.named_parameters()
+    }
+    head.load_state_dict({name: weight.float() for name, weight in weights.items()}, assign=True)
+    return head.requires_grad_(True).eval()
+
+
+def write_corrector(head: Head, folder: Path, dtype: torch.dtype) -> None:
+    """Write the head that predicts the original tokens; `transformers` ignores it."""
+    write_tensors({name: tensor.to(dtype) for name, tensor in head.named_parameters()}, folder / CORRECTOR)
 
 
 def read_shape(folder: Path) -> ModelConfig:

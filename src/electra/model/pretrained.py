@@ -18,7 +18,8 @@ from electra.data.tokens.tokenizer import FILES as TOKENIZER_FILES
 from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
 from electra.errors import CheckpointError, DataError
 from electra.model.body import Body
-from electra.model.huggingface import FILES, AnyNetwork, encoder_of, read_network
+from electra.model.heads import Head
+from electra.model.huggingface import FILES, AnyNetwork, encoder_of, read_corrector, read_network
 from electra.model.networks import Discriminator, MaskedLM, TaskNetwork, TokenScorer
 from electra.model.onnx import GRAPH
 from electra.model.precision import as_used, computing_type, device_of, find_device
@@ -47,7 +48,7 @@ class Detection(NamedTuple):
 
 
 class Pretrained:
-    """A network with its tokenizer and, if available, the generator it was trained with.
+    """A network with its tokenizer and, if available, the generator and the correcting head it was trained with.
 
     The weights are float32. A copy is made on first use: in bf16 on a GPU, with matrices by columns on a CPU.
     """
@@ -58,11 +59,13 @@ class Pretrained:
         tokenizer: Tokenizer,
         generator: MaskedLM | None = None,
         precision: Precision = "auto",
+        corrector: Head | None = None,
     ) -> None:
         if precision not in get_args(Precision):
             raise CheckpointError(f"precision={precision!r}: choose {', '.join(get_args(Precision))}")
         self.network = network.eval()
         self.generator = generator.eval() if generator else None
+        self.corrector = corrector.eval() if corrector else None
         self.tokenizer = tokenizer
         self.precision = precision
 
@@ -262,12 +265,12 @@ def load(
     tokenizer, sentences = load_tokenizer(folder), sentence_head(network)
     if sentences and sentences.longest:
         tokenizer = tokenizer.of_length(sentences.longest)
-    model = Pretrained(network, tokenizer, generator, precision)
+    model = Pretrained(network, tokenizer, generator, precision, read_corrector(folder, encoder_of(network)))
     entries, rows = model.tokenizer.vocab_size, model.encoder.config.vocab_size
     if not fits_vocabulary(rows, entries):
         raise CheckpointError(f"the vocabulary in {folder} has {entries} entries, but the embedding has {rows}")
     target = find_device(device or "auto")
-    for module in filter(None, (model.network, model.generator)):
+    for module in filter(None, (model.network, model.generator, model.corrector)):
         module.to(target)
     return model
 

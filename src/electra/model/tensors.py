@@ -17,6 +17,7 @@ SAFE = "model.safetensors"
 SAFE_INDEX = "model.safetensors.index.json"
 PICKLE = "pytorch_model.bin"
 HEAD = "head.safetensors"  # of an ONNX folder, whose graph holds the rest
+CORRECTOR = "corrector.safetensors"  # a second head, with which training can continue
 PATTERNS = ("*.safetensors", SAFE_INDEX, PICKLE)
 
 

@@ -29,8 +29,10 @@ def with_vocabulary(model: Pretrained, tokenizer: Tokenizer, pairs: Tensor) -> P
     """
     sources = compose(model.tokenizer, tokenizer)
     generator: Any = model.generator and _moved(model.generator, sources, pairs)
-    network = _moved(model.network, sources, pairs)
-    return Pretrained(network, tokenizer.of_length(model.tokenizer.longest), generator)
+    network, corrector = _moved(model.network, sources, pairs), deepcopy(model.corrector)
+    if corrector:
+        _move_bias(corrector, sources)
+    return Pretrained(network, tokenizer.of_length(model.tokenizer.longest), generator, corrector=corrector)
 
 
 def compose(old: Tokenizer, new: Tokenizer) -> list[list[int]]:
@@ -97,10 +99,16 @@ def _moved(network: AnyNetwork, sources: Sequence[Sequence[int]], pairs: Tensor)
     encoder.embeddings.words = nn.Embedding(len(rows), rows.size(1), _weight=rows)
     encoder.config = encoder.embeddings.config = encoder.config.model_copy(update={"vocab_size": len(sources)})
     if isinstance(network, MaskedLM):
-        head: Any = network.head
-        biases = _means(head.bias[:, None], sources)[:, 0]
-        head.bias = nn.Parameter(torch.where(known, biases, head.bias.mean()))
+        _move_bias(network.head, sources)
     return network
+
+
+@torch.no_grad()
+def _move_bias(head: Any, sources: Sequence[Sequence[int]]) -> None:
+    """Compose the biases of the tokens, in a head that predicts them, of old ones."""
+    biases = _means(head.bias[:, None], sources)[:, 0]
+    known = torch.tensor([bool(ids) for ids in sources])
+    head.bias = nn.Parameter(torch.where(known, biases, head.bias.mean()))
 
 
 def _means(table: Tensor, sources: Sequence[Sequence[int]]) -> Tensor:

@@ -16,7 +16,7 @@ class CorrectiveDetection(ReplacedTokenDetection, kind="corrective"):
     """min L_MLM(x, θ_G) + λ L_Disc(x, θ_D) + μ L_Corr(x, θ_D), all at once.
 
     With one bit per token to predict, the upper layers may forget which word they encode; L_Corr keeps it there. Its
-    head is discarded with the generator.
+    head is of no use after training; it is kept to continue, since a new one would disturb the encoder.
     """
 
     config: CorrectiveObjective
@@ -27,9 +27,10 @@ class CorrectiveDetection(ReplacedTokenDetection, kind="corrective"):
     def adopt(self, model: Pretrained) -> list[str]:
         """Start from a pre-trained model; the head of a masked LM becomes the corrector."""
         lacks = super().adopt(model)
-        if not isinstance(model.network, MaskedLM):
+        corrector = model.network.head if isinstance(model.network, MaskedLM) else model.corrector
+        if corrector is None:
             return [*lacks, f"has no correcting head: {FRESH}"]
-        self.corrector.load_state_dict(model.network.head.state_dict())
+        self.corrector.load_state_dict(corrector.state_dict())
         return lacks
 
     def forward(self, batch: Batch[Tensor], draws: Draws) -> Step:

@@ -24,6 +24,7 @@ from electra.model.huggingface import (
     architecture_of,
     encoder_of,
     read_network,
+    write_corrector,
     write_network,
     write_onnx,
 )
@@ -77,7 +78,7 @@ def import_model(source: str | Path, out: str | Path, generator: str | Path | No
         network = read_network(locate(generator, FILES, CheckpointError))
         if not isinstance(network, MaskedLM):
             raise CheckpointError(f"{generator} is not a generator: it has no masked-LM head")
-        model = Pretrained(model.network, model.tokenizer, network)
+        model = Pretrained(model.network, model.tokenizer, network, corrector=model.corrector)
     write_start(model, out, read_task(find_folder(source)))
     return model
 
@@ -108,6 +109,9 @@ def write_model(
 ) -> None:
     """Write networks, tokenizer and model card, read them back and compare."""
     networks = {folder: model.network} | ({folder / GENERATOR: model.generator} if model.generator else {})
+    if model.corrector:
+        folder.mkdir(exist_ok=True)
+        write_corrector(model.corrector, folder, dtype)
     for place, network in networks.items():
         write_network(network, place, dtype, model.tokenizer)
         _check(network, place)

@@ -294,7 +294,8 @@ class Pretraining(Training):
         model = trained_model(objective, tokenizer.of_length(length))
         if (self.run.folder / SENTENCES).is_dir():
             head = SentenceHead.read(self.run.folder / SENTENCES, self.config.model)
-            model = Pretrained(TaskNetwork(model.encoder, head), model.tokenizer, model.generator)
+            network = TaskNetwork(model.encoder, head)
+            model = Pretrained(network, model.tokenizer, model.generator, corrector=model.corrector)
         with atomic_folder(self.run.folder / "model", overwrite=True) as folder:
             write_model(model, folder, facts=training_facts(self.run.folder))
 
@@ -344,7 +345,7 @@ class _Counted:
 def trained_model(objective: Objective, tokenizer: Tokenizer) -> Pretrained:
     """Return the networks of an objective that are kept, with embeddings of their own."""
     generator = objective.generator if isinstance(objective.generator, MaskedLM) else None
-    return Pretrained(objective.network.plain(), tokenizer, generator)
+    return Pretrained(objective.network.plain(), tokenizer, generator, corrector=getattr(objective, "corrector", None))
 
 
 def _stage_config(config: PretrainConfig, stage: Stage) -> PretrainConfig:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from electra.config.load import load_config
-from electra.config.objectives import Detecting, MaskedLMGenerator
+from electra.config.objectives import CorrectiveObjective, Detecting, MaskedLMGenerator
 from electra.config.schema import PretrainConfig
 from electra.data.files import write_json
 from electra.data.reading.sentences import split_sentences
@@ -54,6 +54,9 @@ def find_start(source: str, *, new_vocabulary: bool) -> Start:
             lacks.append("generator")
         if not isinstance(model.network, TokenScorer):
             lacks.append("discriminator head")
+        corrects = model.corrector or isinstance(model.network, MaskedLM)
+        if isinstance(config.objective, CorrectiveObjective) and not corrects:
+            lacks.append("correcting head")
     return Start(source, config.model_copy(update={"train": train}), lacks, new_vocabulary)
 
 
