@@ -154,6 +154,16 @@ def test_tasks_run_together_share_the_cores(cores, together, share, monkeypatch)
     assert asked == [share, share]
 
 
+def test_an_error_in_another_encoding_is_reported(monkeypatch):
+    def start(*arguments, threads, **settings):
+        script = r"import sys; sys.stderr.buffer.write(b'no file caf\xe9'); sys.exit(1)"
+        return subprocess.Popen([sys.executable, "-c", script], **settings)
+
+    monkeypatch.setattr("electra.recipes.together.start_module", start)
+    with pytest.raises(TaskError, match=r"^rte: no file caf\ufffd$"):
+        finetune_together("glue", {"rte": []}, 1, [])
+
+
 @pytest.mark.slow
 def test_a_task_that_fails_among_others_is_named(tiny_folder, tasks_folder, tmp_path):
     heard, keys = [], [*QUICK, "mnli.learning_rate=1e30", "mnli.clip_norm=1e30"]

@@ -74,7 +74,7 @@ def _finetune_apart(
                     if "warning" in last:
                         report({"warning": f"{name}: {last['warning']}"})
         errors.seek(0)
-        message = errors.read().decode().strip()
+        message = errors.read().decode(errors="replace").strip()
     if process.returncode:
         raise TaskError(f"{name}: {message.splitlines()[-1] if message else 'the process was killed'}")
     return last
