@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from electra.model.kernels.gelu import WIDEST, normal_cdf
+from electra.model.kernels.gelu import PEAK, WIDEST, normal_cdf
 from electra.model.kernels.launch import Layout, on_device
 
 LAYOUT = Layout(numbers=2048, warps=4)
@@ -37,7 +37,7 @@ def _gate_backward(gradient, x, to_x, tokens, F: tl.constexpr, ROWS: tl.constexp
     bell = tl.exp(-0.5 * a * a)
     cdf = normal_cdf(a, bell)
     kind = to_x.dtype.element_ty
-    tl.store(to_x + place, (d * b * (cdf + a * bell * 0.3989422804014327)).to(kind), mask=inside)
+    tl.store(to_x + place, (d * b * (cdf + a * bell * PEAK)).to(kind), mask=inside)
     tl.store(to_x + place + F, (d * a * cdf).to(kind), mask=inside)
 
 
