@@ -87,15 +87,18 @@ def finetune_in_cluster(
 
     A failing task does not stop the others; the first failure is raised at the end.
     """
-    done: list[Results | ElectraError] = []
+    results, failures = [], []
     with connected(address) as cluster:
         for name, outcome in cluster.in_order(partial(_outcome, preset=preset, tasks=tasks), tasks):
-            done.append(outcome)
-            said = f"{name}: {outcome}" if isinstance(outcome, ElectraError) else describe(outcome)
-            tell(listeners, {"warning" if isinstance(outcome, ElectraError) else "detected": said})
-    if failures := [outcome for outcome in done if isinstance(outcome, ElectraError)]:
+            if isinstance(outcome, ElectraError):
+                failures.append(outcome)
+                tell(listeners, {"warning": f"{name}: {outcome}"})
+            else:
+                results.append(outcome)
+                tell(listeners, {"detected": describe(outcome)})
+    if failures:
         raise failures[0]
-    return [outcome for outcome in done if not isinstance(outcome, ElectraError)]
+    return results
 
 
 def _outcome(name: str, preset: str, tasks: Mapping[str, Sequence[str]]) -> Results | ElectraError:
