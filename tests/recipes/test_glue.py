@@ -3,6 +3,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import zipfile
 from types import SimpleNamespace
@@ -162,6 +163,21 @@ def test_an_error_in_another_encoding_is_reported(monkeypatch):
     monkeypatch.setattr("electra.recipes.together.start_module", start)
     with pytest.raises(TaskError, match=r"^rte: no file caf\ufffd$"):
         finetune_together("glue", {"rte": []}, 1, [])
+
+
+def test_a_process_that_starts_during_a_stop_is_stopped_too(monkeypatch):
+    begun = []
+
+    def start(*arguments, threads, **settings):
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        time.sleep(0.5)  # the stop comes before anyone knows of this process
+        begun.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(20)"], **settings))
+        return begun[0]
+
+    monkeypatch.setattr("electra.recipes.together.start_module", start)
+    with pytest.raises(KeyboardInterrupt):
+        finetune_together("glue", {"rte": []}, 1, [])
+    assert begun[0].returncode == -signal.SIGTERM
 
 
 @pytest.mark.slow
