@@ -97,6 +97,12 @@ def test_question_answering_is_compared_by_exact_match_as_published(tiny_folder,
     assert score.metric == "exact"
 
 
+@pytest.mark.parametrize("key", ["out=elsewhere", "rte.out=elsewhere", "task=sst-2"])
+def test_task_and_folder_are_not_set_as_config_keys(tiny_folder, tasks_folder, tmp_path, key):
+    with pytest.raises(ConfigError, match="task and out cannot be set here; use --task and --out instead"):
+        electra.glue(tiny_folder, tasks_folder, tmp_path, [*QUICK, key], ["rte"])
+
+
 def test_a_named_task_has_to_exist(tiny_folder, tasks_folder, tmp_path):
     with pytest.raises(TaskError, match="found MNLI, RTE, SST-2"):
         electra.glue(str(tiny_folder), [str(tasks_folder)], tmp_path, tasks=["cola"])
