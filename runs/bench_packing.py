@@ -20,7 +20,8 @@ from electra.data.reading.text import read_documents
 from electra.data.tokens.tokenizer import load_tokenizer
 from electra.model.bodies import build_body
 from electra.model.packing import pack
-from electra.model.windows import WindowBatch, batches
+from electra.model.windows import ROW_STEP, WindowBatch, batches
+from electra.training.weights import up_to
 
 ROUNDS = 5
 
@@ -37,8 +38,7 @@ def in_order(
         for row, window in zip(ids, part, strict=True):
             row[: len(window)] = torch.tensor(window)
         attention = (torch.arange(longest) < lengths[:, None]).long().to(device)
-        row = -(-tokens // 128) * 128
-        packing = pack(lengths.to(device), longest, tokens, row) if packs else None
+        packing = pack(lengths.to(device), longest, tokens, up_to(ROW_STEP, tokens)) if packs else None
         yield WindowBatch(np.arange(at, at + len(part)), ids.to(device), attention, packing)
 
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from electra.config.load import load_finetune_config
+from electra.errors import CheckpointError
 from electra.model.bodies.electra import Layer
 from electra.model.pretrained import Pretrained, load
 from electra.model.windows import batches
@@ -39,6 +40,8 @@ def probe(conll: str, models: Sequence[str], sentences: int) -> Iterator[tuple[s
     """Yield for each layer of each model the accuracy of the tags and the feed-forward ratio."""
     for name in models:
         model = load(name, device="cpu")
+        if (body := model.encoder.config.body) != "electra":
+            raise CheckpointError(f"{name} has the body {body}; name models with the body electra")
         task = build_task(load_finetune_config("tagging", ["task=chunking", f"data={conll}", f"model={name}"]))
         assert isinstance(task, TaggingTask)
         train, test = (read_words(model, task, split, sentences) for split in ("train", "dev"))

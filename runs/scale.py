@@ -18,7 +18,7 @@ import argparse
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 import torch
@@ -159,7 +159,7 @@ def main() -> None:
     for gpus in asked.gpus:
         seconds = work.on(gpus, cluster)
         sums = sum(cluster.sum_seconds(bucket.size, gpus) for bucket in work.buckets)
-        late = Work(work.seconds, work.forward_share, work.optimizer_seconds, [Bucket(b.size, 1) for b in work.buckets])
+        late = replace(work, buckets=[replace(bucket, known=1) for bucket in work.buckets])
         speed = gpus * asked.batch * asked.length / seconds / 1e6
         row = (gpus, f"{1000 * seconds:.1f}", f"{work.efficiency(gpus, cluster):.3f}", f"{speed:.1f}")
         print(*row, f"{1000 * sums:.1f}", f"{late.efficiency(gpus, cluster):.3f}", sep=",")

@@ -62,8 +62,8 @@ def train(name: str, arguments: argparse.Namespace, keys: Sequence[str]) -> Path
 
 def plain(model: str, out: Path) -> Path:
     """Write a pre-trained model as one that pools its states, without training."""
-    start = load(model, device="cpu")
     if not out.exists():
+        start = load(model, device="cpu")
         network = TaskNetwork(start.encoder, SentenceHead(start.encoder.config))
         write_task_model(TaskModel(network, start.tokenizer, {}), out)
     return out

@@ -15,6 +15,7 @@ import numpy as np
 
 from electra.config.load import load_finetune_config
 from electra.model.pretrained import load
+from electra.model.sentences import unit_vectors
 from electra.tasks.base import Notes
 from electra.tasks.build import build_task
 from electra.tasks.texts import metrics
@@ -29,15 +30,9 @@ def similarities(glue: str, models: Sequence[str]) -> Iterator[tuple[str, int, f
         layers = model.encoder.layers
         for depth in range(1, len(layers) + 1):
             model.encoder.layers = layers[:depth]
-            first, second = (np.asarray(model.encode([pair.texts[side] for pair in pairs])) for side in (0, 1))
-            yield name, depth, metrics.spearman(scores, list(cosines(first, second)))
-
-
-def cosines(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return the cosine similarities of N pairs of vectors (N, H)."""
-    lengths: np.ndarray = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
-    found: np.ndarray = (first * second).sum(1) / lengths
-    return found
+            vectors = (np.asarray(model.encode([pair.texts[side] for pair in pairs])) for side in (0, 1))
+            first, second = map(unit_vectors, vectors)
+            yield name, depth, metrics.spearman(scores, (first * second).sum(1).tolist())
 
 
 if __name__ == "__main__":

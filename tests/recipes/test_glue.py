@@ -3,6 +3,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import zipfile
 from types import SimpleNamespace
@@ -96,6 +97,12 @@ def test_question_answering_is_compared_by_exact_match_as_published(tiny_folder,
     assert score.metric == "exact"
 
 
+@pytest.mark.parametrize("key", ["out=elsewhere", "rte.out=elsewhere", "task=sst-2"])
+def test_task_and_folder_are_not_set_as_config_keys(tiny_folder, tasks_folder, tmp_path, key):
+    with pytest.raises(ConfigError, match="task and out cannot be set here; use --task and --out instead"):
+        electra.glue(tiny_folder, tasks_folder, tmp_path, [*QUICK, key], ["rte"])
+
+
 def test_a_named_task_has_to_exist(tiny_folder, tasks_folder, tmp_path):
     with pytest.raises(TaskError, match="found MNLI, RTE, SST-2"):
         electra.glue(str(tiny_folder), [str(tasks_folder)], tmp_path, tasks=["cola"])
@@ -152,6 +159,31 @@ def test_tasks_run_together_share_the_cores(cores, together, share, monkeypatch)
     with pytest.raises(TaskError, match="enough"):
         finetune_together("glue", {"rte": [], "cola": []}, together, [])
     assert asked == [share, share]
+
+
+def test_an_error_in_another_encoding_is_reported(monkeypatch):
+    def start(*arguments, threads, **settings):
+        script = r"import sys; sys.stderr.buffer.write(b'no file caf\xe9'); sys.exit(1)"
+        return subprocess.Popen([sys.executable, "-c", script], **settings)
+
+    monkeypatch.setattr("electra.recipes.together.start_module", start)
+    with pytest.raises(TaskError, match=r"^rte: no file caf\ufffd$"):
+        finetune_together("glue", {"rte": []}, 1, [])
+
+
+def test_a_process_that_starts_during_a_stop_is_stopped_too(monkeypatch):
+    begun = []
+
+    def start(*arguments, threads, **settings):
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        time.sleep(0.5)  # the stop comes before anyone knows of this process
+        begun.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(20)"], **settings))
+        return begun[0]
+
+    monkeypatch.setattr("electra.recipes.together.start_module", start)
+    with pytest.raises(KeyboardInterrupt):
+        finetune_together("glue", {"rte": []}, 1, [])
+    assert begun[0].returncode == -signal.SIGTERM
 
 
 @pytest.mark.slow

@@ -154,9 +154,12 @@ def test_two_stages_are_not_planned(text, monkeypatch):
         make_plan([text], hours=1000, overrides=[*SMALL, *(f"objective.{key}" for key in stages)])
 
 
-def test_the_hours_are_not_set_as_a_config_key(text):
-    with pytest.raises(ConfigError, match=r"^train\.hours cannot be set here; use --hours instead$"):
-        make_plan([text], hours=1000, overrides=["train.hours=1.0"])
+@pytest.mark.parametrize(
+    ("key", "option"), [("train.hours=1.0", "--hours"), ("out=elsewhere", "--out"), ("data=corpus", "TEXT")]
+)
+def test_what_has_an_option_is_not_set_as_a_config_key(text, key, option):
+    with pytest.raises(ConfigError, match=rf"^{key.partition('=')[0]} cannot be set here; use {option} instead$"):
+        make_plan([text], hours=1000, overrides=[key])
 
 
 def test_the_plan_counts_the_flops_of_its_steps(plan):

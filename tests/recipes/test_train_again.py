@@ -8,7 +8,7 @@ import pytest
 
 from electra.data.tokens.tokenizer import load_tokenizer
 from electra.errors import DataError
-from electra.recipes.train import PLAN, train
+from electra.recipes.train import PLAN, planned, train
 
 SET = [f"model.{key}" for key in ("layers=1", "hidden_size=32", "embedding_size=16", "heads=1", "vocab_size=100")]
 SET += ["train.steps=3"]
@@ -23,20 +23,33 @@ def text(tmp_path):
 
 @pytest.fixture
 def again(text, tmp_path):
-    return lambda: train([text], hours=0.1, out=tmp_path / "out", overrides=SET)
+    return lambda hours=0.1: train([text], hours=hours, out=tmp_path / "out", overrides=SET)
 
 
-def test_text_that_changed_before_its_corpus_was_built_is_planned_anew(again, text, tmp_path, monkeypatch):
-    out = tmp_path / "out"
+@pytest.fixture
+def stopped(again, text, tmp_path, monkeypatch):
+    """A run that was stopped before its corpus was built, and whose text then changed."""
     with monkeypatch.context() as patch:
         patch.setattr("electra.recipes.train._corpus", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             again()
-    planned, pieces = json.loads((out / PLAN).read_text()), load_tokenizer(out / "tokenizer").vocab_size
     text.write_text("a girl and a man bake bread , cakes and fish .\n\n" * 200)
-    again()
-    assert json.loads((out / PLAN).read_text())["text_bytes"] > planned["text_bytes"]
-    assert load_tokenizer(out / "tokenizer").vocab_size > pieces
+    return tmp_path / "out"
+
+
+@pytest.mark.parametrize("hours", [0.1, 0.2])
+def test_text_that_changed_before_its_corpus_was_built_is_planned_anew(again, stopped, hours):
+    before, pieces = json.loads((stopped / PLAN).read_text()), load_tokenizer(stopped / "tokenizer").vocab_size
+    again(hours)
+    assert json.loads((stopped / PLAN).read_text())["text_bytes"] > before["text_bytes"]
+    assert load_tokenizer(stopped / "tokenizer").vocab_size > pieces
+
+
+def test_planning_removes_nothing(stopped, text):
+    kept = {"heldout": 0.01, "lowercase": True, "invalid": "error", "init": None, "new_vocabulary": False}
+    _, known = planned([str(text)], hours=0.1, out=stopped, overrides=SET, **kept)
+    assert not known
+    assert (stopped / "tokenizer").is_dir()
 
 
 def test_a_vocabulary_without_checksums_is_not_trusted(again, tmp_path):

@@ -4,6 +4,10 @@ import probe
 import pytest
 import torch
 
+from electra.config.load import load_config
+from electra.errors import CheckpointError
+from electra.model.bodies import build_body
+from electra.model.networks import Discriminator
 from electra.model.pretrained import Pretrained, load
 from electra.recipes.convert import write_model
 
@@ -36,3 +40,11 @@ def test_a_layer_that_destroys_its_input_has_a_lower_accuracy(conll, tiny_folder
     assert found[: 2 * layers - 1] == [1.0] * (2 * layers - 1), "here each word has one tag, and early layers know it"
     assert found[-1] < 0.5
     assert ratios[0] > 0.01 > 1e-5 > ratios[layers], "only its bias is left, which is the same for all words"
+
+
+def test_another_body_is_refused(conll, tiny_model, tmp_path):
+    sizes = [f"model.vocab_size={tiny_model.tokenizer.vocab_size}", "model.layers=1"]
+    network = Discriminator(build_body(load_config("modern-7x256", sizes).model))
+    write_model(Pretrained(network, tiny_model.tokenizer), tmp_path / "modern")
+    with pytest.raises(CheckpointError, match="has the body modern; name models with the body electra"):
+        list(probe.probe(conll, [str(tmp_path / "modern")], sentences=1))

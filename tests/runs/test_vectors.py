@@ -33,10 +33,3 @@ def test_intact_layers_recognize_identical_sentences(glue, tiny_folder, tmp_path
     ]
     assert all(found > 0.7 for _, _, found in lines[:layers])
     assert lines[layers:-1] == [(str(folder), *line[1:]) for line in lines[: layers - 1]]
-
-
-def test_cosines_are_computed_for_pairs():
-    import numpy as np
-
-    found = vectors.cosines(np.array([[1.0, 0], [1, 1]]), np.array([[0.0, 2], [3, 3]]))
-    assert found.tolist() == pytest.approx([0.0, 1.0])

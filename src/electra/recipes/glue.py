@@ -161,6 +161,8 @@ def _find(
         keys = [f"task={name}", *(text_override(*setting) for setting in places.items()), *_for_task(name, overrides)]
         try:
             config = load_finetune_config(PRESET, keys)
+            if (config.task, config.out) != (name, places["out"]):
+                raise ConfigError("task and out cannot be set here; use --task and --out instead")
             task = build_task(config)  # reads the tags of a tagging task
             train, dev = len(task.read("train", Notes())), len(task.read("dev", Notes()))
         except (TaskError, DataError) as found:

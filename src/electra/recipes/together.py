@@ -27,7 +27,7 @@ def finetune_together(
 
     A failing task is reported at once and does not stop the others; the first failure is raised at the end.
     """
-    lock = threading.Lock()
+    lock, stopping = threading.Lock(), threading.Event()
     cores = max(1, available_cores() // min(together, len(tasks)))  # for each
     running: set[subprocess.Popen[bytes]] = set()
 
@@ -39,7 +39,7 @@ def finetune_together(
     with ThreadPoolExecutor(together) as threads:  # each waits for one process
         try:
             started = [
-                threads.submit(_finetune_apart, name, [preset, *keys], cores, running, report)
+                threads.submit(_finetune_apart, name, [preset, *keys], cores, running, stopping, report)
                 for name, keys in tasks.items()
             ]
             for done in as_completed(started):
@@ -50,6 +50,7 @@ def finetune_together(
                     report({"detected": describe(done.result())})
         finally:
             threads.shutdown(wait=False, cancel_futures=True)
+            stopping.set()
             for process in list(running):
                 process.terminate()  # makes it save a checkpoint; does nothing if it has already exited
     if failures:
@@ -58,7 +59,12 @@ def finetune_together(
 
 
 def _finetune_apart(
-    name: str, arguments: Sequence[str], cores: int, running: set[subprocess.Popen[bytes]], report: Listener
+    name: str,
+    arguments: Sequence[str],
+    cores: int,
+    running: set[subprocess.Popen[bytes]],
+    stopping: threading.Event,
+    report: Listener,
 ) -> Results:
     """Fine-tune on a task in a process of its own, which joins those that are running; report its warnings at once."""
     last: Results = {}
@@ -67,6 +73,8 @@ def _finetune_apart(
         process = start_module(__name__, *arguments, threads=cores, **pipes)
         with process:  # its stdin stays open as long as this process lives
             running.add(process)
+            if stopping.is_set():  # it may have joined too late
+                process.terminate()
             assert process.stdout is not None
             for line in process.stdout:
                 if line.startswith(b"{"):  # our JSON, not a library's output
@@ -74,7 +82,7 @@ def _finetune_apart(
                     if "warning" in last:
                         report({"warning": f"{name}: {last['warning']}"})
         errors.seek(0)
-        message = errors.read().decode().strip()
+        message = errors.read().decode(errors="replace").strip()
     if process.returncode:
         raise TaskError(f"{name}: {message.splitlines()[-1] if message else 'the process was killed'}")
     return last
@@ -87,15 +95,18 @@ def finetune_in_cluster(
 
     A failing task does not stop the others; the first failure is raised at the end.
     """
-    done: list[Results | ElectraError] = []
+    results, failures = [], []
     with connected(address) as cluster:
         for name, outcome in cluster.in_order(partial(_outcome, preset=preset, tasks=tasks), tasks):
-            done.append(outcome)
-            said = f"{name}: {outcome}" if isinstance(outcome, ElectraError) else describe(outcome)
-            tell(listeners, {"warning" if isinstance(outcome, ElectraError) else "detected": said})
-    if failures := [outcome for outcome in done if isinstance(outcome, ElectraError)]:
+            if isinstance(outcome, ElectraError):
+                failures.append(outcome)
+                tell(listeners, {"warning": f"{name}: {outcome}"})
+            else:
+                results.append(outcome)
+                tell(listeners, {"detected": describe(outcome)})
+    if failures:
         raise failures[0]
-    return [outcome for outcome in done if not isinstance(outcome, ElectraError)]
+    return results
 
 
 def _outcome(name: str, preset: str, tasks: Mapping[str, Sequence[str]]) -> Results | ElectraError:

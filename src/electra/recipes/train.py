@@ -15,7 +15,6 @@ from electra.data.corpus.build import build_corpus
 from electra.data.corpus.shards import MANIFEST, Corpus, open_corpus
 from electra.data.files import write_json
 from electra.data.reading.sources import find_sources, names_of
-from electra.data.reading.text import Tally
 from electra.data.settings import Building, Invalid, Reading, Vocabulary
 from electra.data.storage import is_remote, local_path, working_copy
 from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
@@ -77,6 +76,7 @@ def train(
         plan, known = planned(names, hours=hours, out=folder, **asked)
         with held(folder):
             if not known:
+                _remove_outdated(folder, plan)
                 write_json(folder / PLAN, asdict(plan))
             _prepare(folder, plan, heldout, reading, say)
         _pretrain(out if is_remote(out) else folder, plan, began, heard)
@@ -233,31 +233,41 @@ def _recall(
     folder: Path, names: list[str], overrides: Sequence[str], asked: Mapping[str, Any], reading: Reading
 ) -> Plan | None:
     """Read the plan of an earlier call; None if there is none, or if it changed before the first update was saved."""
-    path = folder / PLAN
-    if not path.is_file():
+    plan = _read_plan(folder)
+    if plan is None:
         if (folder / "config.toml").is_file():
             raise CheckpointError(f"{folder} holds a run that train did not start (no {PLAN}); choose another out")
         return None
-    try:
-        plan = Plan(**json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, TypeError):
-        raise CheckpointError(f"{path} is truncated or from another version of electra; choose another out") from None
     differs = {
         "sources": [*map(os.path.abspath, plan.sources)] != [*map(os.path.abspath, names)],
         "overrides": sorted(plan.overrides) != sorted(overrides),
         **{name: getattr(plan, name) != value for name, value in asked.items()},
-        "text": plan.text_known and not begun(folder) and measure_text(names, Tally(), reading)[0] != plan.text_bytes,
+        "text": plan.text_known and not begun(folder) and measure_text(names, reading=reading)[0] != plan.text_bytes,
     }
     changed = [name for name, different in differs.items() if different]
-    if changed == ["text"] and not (folder / "corpus").exists():
-        for made in ("tokenizer", START):  # from the text of then
-            shutil.rmtree(folder / made, ignore_errors=True)
     if not FIXED.isdisjoint(changed) or (changed and begun(folder)):
         raise ConfigError(
             f"{folder} was planned with different {' and '.join(changed)} ({getattr(plan, changed[0])}); "
             f"repeat them to resume, or choose another out{_how_to_resume(folder)}"
         )
     return None if changed else plan
+
+
+def _read_plan(folder: Path) -> Plan | None:
+    """Read the plan of an earlier call, if there is one."""
+    path = folder / PLAN
+    try:
+        return Plan(**json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
+    except (ValueError, TypeError):
+        raise CheckpointError(f"{path} is truncated or from another version of electra; choose another out") from None
+
+
+def _remove_outdated(folder: Path, plan: Plan) -> None:
+    """Remove what an earlier call made from another text, unless a corpus was made of that."""
+    before = _read_plan(folder)
+    if before and before.text_bytes != plan.text_bytes and not (folder / "corpus").exists():
+        for made in ("tokenizer", START):
+            shutil.rmtree(folder / made, ignore_errors=True)
 
 
 def _how_to_resume(folder: Path) -> str:

@@ -41,7 +41,7 @@ class Optimizer(ABC):
 
     @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
-        """Return the state that the next update depends on besides the weights, by name; all processes call it."""
+        """Return by name what the next update depends on besides the weights; all processes of a machine call it."""
 
     @abstractmethod
     def adopt(self, tensors: dict[str, Tensor]) -> None:

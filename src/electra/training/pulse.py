@@ -1,6 +1,7 @@
 """Find out which process is gone: each one counts in a store that all can reach, and a dead one no longer does."""
 
 import threading
+import time
 from typing import Protocol
 
 BEAT = 1.0  # seconds between two counts
@@ -30,7 +31,7 @@ class Pulse:
         """Return the ranks of the processes that are gone, after some seconds of looking."""
         try:
             before = self._counts()
-            threading.Event().wait(PATIENCE * BEAT)
+            time.sleep(PATIENCE * BEAT)
             return [rank for rank, (then, now) in enumerate(zip(before, self._counts(), strict=True)) if then == now]
         except RuntimeError:
             return [0]  # the store is in the first process, unless torchrun holds it

@@ -231,7 +231,6 @@ def flags(projected: Tensor, heads: int, sight: Sight, drop: Drop) -> dict[str, 
         "D": _head_size(projected, heads),
         "TEXTS": sight.bounds is not None,
         "REACH": sight.reach if sight.reach < projected.size(1) - 1 else 0,
-        "ROTATES": sight.rotation is not None,
         "DROPS": drop.chance > 0,
         "PRECISION": "ieee" if projected.dtype == torch.float32 else "tf32",
     }
@@ -249,4 +248,4 @@ def _size(tokens: int) -> int:
 def _constants(projected: Tensor, heads: int, sight: Sight, drop: Drop) -> dict[str, object]:
     tokens = projected.size(1)
     cut = {"L": _size(tokens), "RAGGED": tokens != _size(tokens), "num_warps": WARPS}
-    return flags(projected, heads, sight, drop) | cut
+    return flags(projected, heads, sight, drop) | cut | {"ROTATES": bool(sight.rotation)}

@@ -3,11 +3,14 @@
 Shapes: T tokens, F feed-forward size.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from electra.model.kernels.gelu import WIDEST, normal_cdf
+from electra.model.kernels.gelu import PEAK, WIDEST, normal_cdf
 from electra.model.kernels.launch import Layout, on_device
 
 LAYOUT = Layout(numbers=2048, warps=4)
@@ -37,32 +40,26 @@ def _gate_backward(gradient, x, to_x, tokens, F: tl.constexpr, ROWS: tl.constexp
     bell = tl.exp(-0.5 * a * a)
     cdf = normal_cdf(a, bell)
     kind = to_x.dtype.element_ty
-    tl.store(to_x + place, (d * b * (cdf + a * bell * 0.3989422804014327)).to(kind), mask=inside)
+    tl.store(to_x + place, (d * b * (cdf + a * bell * PEAK)).to(kind), mask=inside)
     tl.store(to_x + place + F, (d * a * cdf).to(kind), mask=inside)
 
 
 def gate(x: Tensor, out: Tensor) -> None:
     """Write gelu(a) · b (T, F) of x (T, 2F)."""
-    tokens, width = out.shape
-    columns = _columns(width)
-    rows = LAYOUT.rows(columns)
-    with on_device(x):
-        _gate_forward[(triton.cdiv(tokens, rows), triton.cdiv(width, columns))](
-            x, out, tokens, F=width, ROWS=rows, WIDTH=columns, num_warps=LAYOUT.warps
-        )
+    _launch(_gate_forward, x, out, shape=out.shape)
 
 
 def gate_backward(gradient: Tensor, x: Tensor, to_x: Tensor) -> None:
     """Write the gradient of x (T, 2F) from that of the output (T, F)."""
-    tokens, width = gradient.shape
-    columns = _columns(width)
+    _launch(_gate_backward, gradient, x, to_x, shape=gradient.shape)
+
+
+def _launch(kernel: Any, *tensors: Tensor, shape: Sequence[int]) -> None:
+    """Launch a kernel over the output (T, F)."""
+    tokens, width = shape
+    columns = min(WIDEST, max(64, width & -width))  # a power of two that divides the width, if it is not small
     rows = LAYOUT.rows(columns)
-    with on_device(x):
-        _gate_backward[(triton.cdiv(tokens, rows), triton.cdiv(width, columns))](
-            gradient, x, to_x, tokens, F=width, ROWS=rows, WIDTH=columns, num_warps=LAYOUT.warps
+    with on_device(tensors[0]):
+        kernel[(triton.cdiv(tokens, rows), triton.cdiv(width, columns))](
+            *tensors, tokens, F=width, ROWS=rows, WIDTH=columns, num_warps=LAYOUT.warps
         )
-
-
-def _columns(width: int) -> int:
-    """Return how many columns a program processes: the largest power of two that divides them, if it is not small."""
-    return min(WIDEST, max(64, width & -width))

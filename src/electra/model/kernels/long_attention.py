@@ -62,7 +62,7 @@ def _part(table, sequence, tokens, row, head, width, D: tl.constexpr):
 def _long_forward(
     projected, bounds, seeds, out, log_sum, sequences, tokens, heads, threshold, bits, keep_scale,
     QUERIES: tl.constexpr, KEYS: tl.constexpr, D: tl.constexpr, TEXTS: tl.constexpr, REACH: tl.constexpr,
-    ROTATES: tl.constexpr, RAGGED: tl.constexpr, DROPS: tl.constexpr, PRECISION: tl.constexpr,
+    RAGGED: tl.constexpr, DROPS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     sequence, head, width = tl.program_id(0) // heads, tl.program_id(0) % heads, heads * D
     row = tl.program_id(1) * QUERIES + tl.arange(0, QUERIES)
@@ -208,12 +208,11 @@ def attend(projected: Tensor, heads: int, sight: Sight, drop: Drop, out: Tensor,
     sequences, tokens, _ = projected.shape
     if sight.rotation:
         rotate(projected, heads, sight.bounds, sight.rotation)
+    blocks = _cut(sight).forward
     with on_device(projected):
-        blocks = _cut(sight).forward
         _long_forward[(sequences * heads, triton.cdiv(tokens, blocks.queries))](
             projected, sight.bounds, drop.seeds, out, log_sum, sequences, tokens, heads,
-            *numbers(projected, heads, drop), **flags(projected, heads, sight._replace(rotation=None), drop),
-            **_constants(blocks, tokens),
+            *numbers(projected, heads, drop), **flags(projected, heads, sight, drop), **_constants(blocks, tokens),
         )  # fmt: skip
 
 
@@ -232,7 +231,7 @@ def attend_backward(
     cut = WHOLE if partial is not None else _cut(sight)
     programs, along = (sequences * heads, triton.cdiv(tokens, cut.share)), torch.empty_like(log_sum)
     scales = numbers(projected, heads, drop)
-    common = flags(projected, heads, sight, drop) | {"SUMS": partial is not None}
+    common = flags(projected, heads, sight, drop) | {"ROTATES": bool(sight.rotation), "SUMS": partial is not None}
     with on_device(projected):
         _to_queries[programs](
             projected, sight.bounds, *rotation(sight), drop.seeds, out, log_sum, gradient, along, to_projected,

@@ -63,12 +63,11 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
     defaults = Defaults(max_length=512)  # passages
 
     def __init__(self, name: str, config: FinetuneConfig, known: Known) -> None:
-        self.name, self._settings, self._table_settings = name, config.similarity, config.table
-        self._config, self._table = config, Pairs(config, known)
-        self._pooling = config.similarity.pooling or "mean"
-        given = {"query": config.similarity.query_prompt or "", "passage": config.similarity.passage_prompt or ""}
+        self.name, self._config, self._settings = name, config, config.similarity
+        self._table = Pairs(config, known)
+        given = {"query": self._settings.query_prompt or "", "passage": self._settings.passage_prompt or ""}
         self._prompts: dict[str, str] = given | known.get("prompts", {})
-        if config.similarity.text_pairs == "dropout":  # is all that makes the vectors of such a pair differ
+        if self._settings.text_pairs == "dropout":  # is all that makes the vectors of such a pair differ
             self.defaults = self.defaults._replace(dropout=SIMCSE_DROPOUT)
         self._detected: list[str] = []
         self.metric = "spearman"
@@ -83,7 +82,7 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
         if self._config.pooling:
             raise TaskError("pooling does not apply to sentence vectors; set similarity.pooling instead")
         rows = self._table.read_training_file()
-        columns = self._columns = find_columns(rows, self._table_settings)
+        columns = self._columns = find_columns(rows, self._config.table)
         self._table.texts = ("section",) if "section" in rows[0].cells else columns.texts
         self._table.learn(rows)
         examples = columns.read(rows, Notes(), training=True)
@@ -111,7 +110,7 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
         columns = self._columns
         if columns and {*columns.texts, columns.label or columns.text} <= rows[0].cells.keys():
             return columns
-        return find_columns(rows, self._table_settings)
+        return find_columns(rows, self._config.table)
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -159,7 +158,7 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
         known: dict[tuple[str, ...], Columns] = {}
         for row in read_rows(source):
             names = tuple(row.cells)
-            columns = known[names] = known.get(names) or find_inputs(row, self._table_settings)
+            columns = known[names] = known.get(names) or find_inputs(row, self._config.table)
             for example in columns.read([row], notes):
                 yield example._replace(ranked=False)
 
@@ -208,7 +207,7 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
         if larger := [size for size in self._settings.sizes if size >= width]:
             raise TaskError(f"similarity.sizes has {larger[0]}, but vectors of this model have {width} numbers")
         prompts = {ROLES[role][0]: prompt for role, prompt in self._prompts.items() if prompt}
-        return SentenceHead(encoder.config, self._pooling, prompts)
+        return SentenceHead(encoder.config, self._settings.pooling or "mean", prompts)
 
     def recordable(self, batch: Batch) -> bool:
         """Return whether a batch is computed at once; the sizes of chunks depend on its lengths."""
@@ -220,14 +219,14 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
         In training, the backward pass computes a chunk's activations again: memory does not grow with the batch, and
         the gradient is that of the complete batch (gradient caching; Gao et al. 2021).
         """
+        read: Callable[[Tensor, Tensor], Tensor] = head
+        if self.recordable(batch) or not torch.is_grad_enabled():
+            return read(encode(encoder, batch), batch["attention"])
 
         def vectors(ids: Tensor, attention: Tensor, types: Tensor) -> Tensor:
             return read(encoder(ids, attention, types), attention)
 
-        read: Callable[[Tensor, Tensor], Tensor] = head
         inputs = batch["ids"], batch["attention"], batch["types"]
-        if self.recordable(batch) or not torch.is_grad_enabled():
-            return read(encode(encoder, batch), batch["attention"])
         chunks = split_by_length(batch["attention"].sum(1), self._settings.chunk)
         parts = [
             checkpoint(vectors, *(part[rows, :longest] for part in inputs), use_reentrant=False)
