@@ -346,9 +346,9 @@ def test_a_run_inside_its_text_folder_is_refused(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_another_text_is_refused(trained, tmp_path):
+def test_another_text_is_refused(trained, text, tmp_path):
     (tmp_path / "other.txt").write_text("The chef ate.\n" * 50)
-    with pytest.raises(ConfigError, match=r"planned with different sources \(\["):
+    with pytest.raises(ConfigError, match=rf"planned with different sources \({text}\)"):
         train(tmp_path / "other.txt", hours=HOURS, out=trained[0], overrides=SET)
 
 

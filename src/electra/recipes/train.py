@@ -253,8 +253,10 @@ def _recall(
         for made in ("tokenizer", START):  # from the text of then
             shutil.rmtree(folder / made, ignore_errors=True)
     if not FIXED.isdisjoint(changed) or (changed and begun(folder)):
+        was = getattr(plan, changed[0])
+        shown = " ".join(was) or "none" if isinstance(was, list) else was
         raise ConfigError(
-            f"{folder} was planned with different {' and '.join(changed)} ({getattr(plan, changed[0])}); "
+            f"{folder} was planned with different {' and '.join(changed)} ({shown}); "
             f"repeat them to resume, or choose another out{_how_to_resume(folder)}"
         )
     return None if changed else plan
