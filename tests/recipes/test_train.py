@@ -202,7 +202,8 @@ def test_a_vocabulary_that_does_not_cover_the_text_gives_a_warning(tmp_path, mon
     said = []
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path / "text.txt", hours=HOURS, out=tmp_path / "run", overrides=SET, say=said.append)
-    assert any("% of the text is unknown to it; enlarge it with --set model.vocab_size=N" in line for line in said)
+    advice = "% of the text is unknown to it; enlarge it with --set model.vocab_size=200 and another --out"
+    assert any(advice in line for line in said)
 
 
 @pytest.fixture

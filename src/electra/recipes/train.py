@@ -144,8 +144,8 @@ def _vocabulary(folder: Path, plan: Plan, reading: Reading, say: Callable[[str],
     say(f"{folder}: {tokenizer.vocab_size:,} pieces ({report.kind})")
     if (unknown := report.fertility.unknown_characters) > MOST_UNKNOWN:
         say(
-            f"warning: {unknown:.1%} of the text is unknown to it; enlarge it with --set model.vocab_size=N, or "
-            "train step by step, starting with electra vocab --model bpe"
+            f"warning: {unknown:.1%} of the text is unknown to it; enlarge it with --set model.vocab_size="
+            f"{2 * plan.vocab_size} and another --out, or train step by step, starting with electra vocab --model bpe"
         )
     return tokenizer
 
