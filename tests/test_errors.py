@@ -1,3 +1,6 @@
+import errno
+import os
+
 import pytest
 import torch
 
@@ -24,6 +27,13 @@ def test_a_tensor_that_does_not_fit_is_a_lack_of_memory():
     assert out_of_memory(caught.value)
 
 
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EROFS])
+def test_what_cannot_be_written_has_a_remedy(number):
+    assert reason(OSError(number, os.strerror(number))).endswith(
+        "; check the permissions of the file and its folder, or choose another place"
+    )
+
+
 def test_other_errors_have_no_remedy():
-    assert reason(PermissionError(13, "Permission denied")) == "Permission denied"
+    assert reason(IsADirectoryError(21, "Is a directory")) == "Is a directory"
     assert reason(KeyError()) == "KeyError"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a full disk, an exceeded quota, a file too large
+NO_ACCESS = (errno.EACCES, errno.EPERM, errno.EROFS)  # permission denied, a file system that is read-only
 NO_MEMORY = re.compile(
     "out of memory|not enough memory|allocate memory|failed to map segment|start new thread", re.IGNORECASE
 )  # of CPUs and GPUs
@@ -60,11 +61,13 @@ def out_of_memory(problem: BaseException) -> bool:
 
 
 def remedy(problem: BaseException) -> str | None:
-    """Return what to do if the machine lacks memory, room or file handles; None for other errors."""
+    """Return what to do if the machine lacks memory, room or file handles, or denies access; None for other errors."""
     if out_of_memory(problem):
         return "use smaller batches, shorter sequences, a smaller model or fewer --workers, or free some memory"
     if getattr(problem, "errno", None) in NO_ROOM:
         return "make room and run the same command again"
+    if getattr(problem, "errno", None) in NO_ACCESS:
+        return "check the permissions of the file and its folder, or choose another place"
     return "raise the limit with: ulimit -n 4096" if NO_HANDLES.search(str(problem)) else None
 
 

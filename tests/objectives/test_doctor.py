@@ -73,6 +73,10 @@ def test_advice_is_not_what_the_run_does_already(settings, advice):
     assert warning.partition("; ")[2].startswith(advice)
 
 
+def test_a_run_that_learns_slowly_is_not_slowed_down():
+    assert of("nano", *FOLLOWED).verdict(measured(0.7, 1e6)).sentence.endswith("; train longer")
+
+
 def test_a_run_that_will_be_too_short_is_warned_of_early():
     needed = of("tiny").band.needed
     (warning,) = of("tiny").diagnose(measured(0.5, needed / 40, progress=0.1))

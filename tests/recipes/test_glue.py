@@ -36,7 +36,7 @@ def test_every_task_found_is_scored_and_the_others_are_named(suite):
 
 
 def test_folders_without_any_task_are_refused(tiny_folder, tmp_path):
-    with pytest.raises(TaskError, match=rf"no task found in {tmp_path}; for example, .*: no train"):
+    with pytest.raises(TaskError, match=rf"no task found in {tmp_path}; for example, cola: no train.tsv in "):
         electra.glue(str(tiny_folder), [str(tmp_path)], tmp_path / "suite")
 
 

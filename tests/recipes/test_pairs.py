@@ -105,6 +105,13 @@ def test_a_damaged_pair_is_named_with_its_line(tiny_folder, tmp_path, content, m
         electra.evaluate(tiny_folder, ["task=blimp", f"data={tmp_path}"])
 
 
+def test_files_without_a_pair_are_refused(tiny_folder, tmp_path):
+    (tmp_path / "empty.jsonl").write_text("")
+    for place in (tmp_path, tmp_path / "empty.jsonl"):
+        with pytest.raises(TaskError, match=f"no pairs in {place}; each line has sentence_good and sentence_bad"):
+            electra.evaluate(tiny_folder, ["task=blimp", f"data={place}"])
+
+
 def test_pairs_need_a_place(tiny_folder, tmp_path):
     with pytest.raises(TaskError, match="which pairs\\? set data=DIR"):
         electra.evaluate(tiny_folder, ["task=blimp"])

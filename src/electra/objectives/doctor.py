@@ -52,7 +52,7 @@ class Doctor:
             when = "by now" if judged == tokens else f"after {amount(judged)}"
             found += f", where runs of this size reach {low:.2f} to {high:.2f} {when}"
         if value <= guessing(self.objective):
-            return Verdict("nothing", f"Learned nothing: {found}; {self._advice(tokens)}")
+            return Verdict("nothing", f"Learned nothing: {found}; {self._advice(tokens, learning=False)}")
         if self.band and tokens < self.band.needed / TOO_EARLY:  # what an untrained generator writes is easy to detect
             return Verdict("little", f"Too short to have learned much: {found}; {self._advice(tokens)}")
         if value < low:
@@ -94,8 +94,8 @@ class Doctor:
         """Return whether a run should have learned something by now."""
         return tokens >= self.band.needed if self.band else progress >= UNKNOWN
 
-    def _advice(self, tokens: float) -> str:
-        """Return what to try, leaving out what the run does already."""
+    def _advice(self, tokens: float, *, learning: bool = True) -> str:
+        """Return what to try, leaving out what the run does already; a lower rate only helps a run that is stuck."""
         if self.band and tokens < self.band.needed:
             return f"train on at least {amount(self.band.needed)} tokens"
         if self.start == "model":  # what helps random weights over a slow start does not suit it
@@ -108,6 +108,8 @@ class Doctor:
             "objective.prior=0.13": getattr(self.objective, "prior", True),
         }
         new = [setting for setting, done in followed.items() if not done]
+        if learning and not new:
+            return "train longer"
         return f"try {new[0] if new else f'train.learning_rate={train.learning_rate / 2:g}'}"
 
 

@@ -141,7 +141,8 @@ def plan_suite(model: str, data: list[str], out: str | Path, overrides: Sequence
                 raise
             skipped[name] = str(problem)
     if not found:
-        raise TaskError(f"no task found in {', '.join(data)}; for example, {name}: {skipped[name]}")
+        name, why = next(iter(skipped.items()))
+        raise TaskError(f"no task found in {', '.join(data)}; for example, {name}: {why}")
     return Plan(found, skipped, shape.hidden_size)
 
 

@@ -43,6 +43,8 @@ def compare_pairs(model: str | Path, data: str | None) -> Evaluation:
     if data is None:
         raise TaskError("which pairs? set data=DIR, a folder with the files of BLiMP, or data=FILE")
     pairs = list(read_pairs(data))
+    if not pairs:
+        raise TaskError(f"no pairs in {data}; each line has {' and '.join(COLUMNS)}")
     scores = load(model).score([text for pair in pairs for text in (pair.good, pair.bad)]).reshape(-1, 2)
     right = defaultdict[str, list[float]](list)
     predictions = []

@@ -144,8 +144,8 @@ def _vocabulary(folder: Path, plan: Plan, reading: Reading, say: Callable[[str],
     say(f"{folder}: {tokenizer.vocab_size:,} pieces ({report.kind})")
     if (unknown := report.fertility.unknown_characters) > MOST_UNKNOWN:
         say(
-            f"warning: {unknown:.1%} of the text is unknown to it; enlarge it with --set model.vocab_size=N, or "
-            "train step by step, starting with electra vocab --model bpe"
+            f"warning: {unknown:.1%} of the text is unknown to it; enlarge it with --set model.vocab_size="
+            f"{2 * plan.vocab_size} and another --out, or train step by step, starting with electra vocab --model bpe"
         )
     return tokenizer
 
@@ -246,8 +246,10 @@ def _recall(
     }
     changed = [name for name, different in differs.items() if different]
     if not FIXED.isdisjoint(changed) or (changed and begun(folder)):
+        was = getattr(plan, changed[0])
+        shown = " ".join(was) or "none" if isinstance(was, list) else was
         raise ConfigError(
-            f"{folder} was planned with different {' and '.join(changed)} ({getattr(plan, changed[0])}); "
+            f"{folder} was planned with different {' and '.join(changed)} ({shown}); "
             f"repeat them to resume, or choose another out{_how_to_resume(folder)}"
         )
     return None if changed else plan

@@ -18,12 +18,14 @@ def locate(name: str | Path, patterns: Sequence[str], error: type[ElectraError])
 
     `embedded` is the model that comes with the package; a folder of that name is `./embedded`.
     """
+    if not str(name).strip():
+        raise error("the name of a model or tokenizer is empty")
     if name == EMBEDDED:
         return Path(__file__).parents[2] / EMBEDDED
     if is_remote(name):
         return _fetched(str(name), patterns)
     path = Path(name)
-    if exists(path) and str(name).strip():
+    if exists(path):
         return path.expanduser()
     if path.is_absolute() or str(name).startswith(".") or len(path.parts) > 2:
         raise error(f"no file or folder {name}")
@@ -32,9 +34,11 @@ def locate(name: str | Path, patterns: Sequence[str], error: type[ElectraError])
 
     try:
         return Path(snapshot_download(str(name), allow_patterns=list(patterns)))
-    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as problem:
-        reason = str(problem).strip().splitlines()[0]
-        raise error(f"no folder {name}, and no such model on the Hugging Face Hub: {reason}") from None
+    except (HfHubHTTPError, HFValidationError, OSError) as problem:
+        unreached = isinstance(problem, LocalEntryNotFoundError)
+        hub = "the Hugging Face Hub cannot be reached" if unreached else "no such model on the Hugging Face Hub"
+        said = str(problem.__cause__ if unreached and problem.__cause__ else problem).strip().splitlines()[0]
+        raise error(f"no folder {name}, and {hub}: {said}") from None
 
 
 def _fetched(address: str, patterns: Sequence[str]) -> Path:
