@@ -4,11 +4,13 @@ docs/pretraining.md lists all the rules.
 """
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import torch
 
 from electra.config.load import gather, load_layers, text_override
@@ -31,6 +33,8 @@ LENGTH = 128  # tokens per sequence, for every size: models learn mostly from ne
 BYTES_PER_TOKEN = 4  # of UTF-8; close to it in English, Russian and Chinese
 BYTES_PER_PIECE = 2000  # of text per vocabulary piece, so that each piece is seen often enough
 SMALLEST_VOCABULARY, LARGEST_VOCABULARY = 1024, 30_522
+PIECES_PER_CHARACTER = 2  # one for the start of a word, one for its inside, for every common character
+COMMON, COUNTED = 0.999, 1_000_000  # characters that make up this share of the first million
 TOKENS_PER_PARAMETER = 8  # of the body, read in training; with fewer, a smaller model does better (runs/sizes.py)
 TEXT_PER_PARAMETER = 0.5  # tokens of text for each of these parameters; with fewer, they learn it by heart
 MOST_EPOCHS = 40  # beyond this, more hours hardly help
@@ -103,11 +107,12 @@ def make_plan(
             raise ConfigError(f"{key} cannot be set here; use {option} instead")
     names = [str(name) for name in texts]
     tally = Tally()
-    text_bytes, text_known = measure_text(names, tally, reading)
+    text_bytes, text_known, characters = measure_text(names, tally, reading)
     text_tokens = max(1, text_bytes // BYTES_PER_TOKEN)
     most = MOST_EPOCHS * text_tokens if text_known else math.inf
     base = start.config.model_dump(exclude_none=True) if start else {}
-    shape = _continued(start, text_bytes, overrides) if start else _shape(text_bytes, overrides)
+    pieces = vocabulary(text_bytes, characters)
+    shape = _continued(start, pieces, overrides) if start else _shape(pieces, overrides)
     asked = [override for key, override in zip(keys, overrides, strict=True) if key == "device"]
     device = find_device(load_layers(base or "tiny", asked).device)
     sources: Sources = {start.source: base} if start else {name: name for name in SIZES[device.type]}
@@ -154,10 +159,10 @@ def make_plan(
     )
 
 
-def _shape(text_bytes: int, overrides: Sequence[str]) -> list[str]:
+def _shape(pieces: int, overrides: Sequence[str]) -> list[str]:
     """Return the settings shared by all sizes; short sequences are added later, when the number of updates is known."""
     length = _length(LENGTH, overrides)
-    sizes = [f"model.vocab_size={vocabulary(text_bytes)}", f"train.length={length}"]
+    sizes = [f"model.vocab_size={pieces}", f"train.length={length}"]
     return [*sizes, f"train.start_length={length}", "train.length_warmup_steps=1"]
 
 
@@ -175,14 +180,14 @@ def _length(usual: int, overrides: Sequence[str]) -> int:
     return asked if isinstance(asked, int) else usual  # what is no number is refused later
 
 
-def _continued(start: Start, text_bytes: int, overrides: Sequence[str]) -> list[str]:
+def _continued(start: Start, pieces: int, overrides: Sequence[str]) -> list[str]:
     """Return the settings to continue a model: its own sizes, and sequences as long as those it was trained on.
 
     A body whose length is free may continue with longer ones, if the overrides ask for them.
     """
     model = start.config.model
     length = _length(min(LENGTH, start.config.train.length), overrides)
-    sizes = [f"model.vocab_size={vocabulary(text_bytes)}"] if start.new_vocabulary else []
+    sizes = [f"model.vocab_size={pieces}"] if start.new_vocabulary else []
     if "max_length" in model.FREE:
         sizes.append(f"model.max_length={max(model.max_length, length)}")
     return [text_override("init", start.source), *sizes, f"train.length={length}"]
@@ -276,9 +281,10 @@ def _speeds(
     return speeds
 
 
-def vocabulary(text_bytes: int) -> int:
-    """Return the vocabulary size for a text of this many bytes."""
-    return min(max(text_bytes // BYTES_PER_PIECE // 64 * 64, SMALLEST_VOCABULARY), LARGEST_VOCABULARY)
+def vocabulary(text_bytes: int, characters: int = 0) -> int:
+    """Return the vocabulary size for a text of this many bytes and common characters."""
+    wanted = max(text_bytes // BYTES_PER_PIECE, PIECES_PER_CHARACTER * characters)
+    return min(max(wanted // 64 * 64, SMALLEST_VOCABULARY), LARGEST_VOCABULARY)
 
 
 def fed(sizes: dict[str, int], text_tokens: float) -> list[str]:
@@ -293,22 +299,39 @@ def choose(affordable: dict[str, float], sizes: dict[str, int]) -> str:
     return max(enough or [min(affordable, key=sizes.__getitem__)], key=sizes.__getitem__)
 
 
-def measure_text(names: Sequence[str], tally: Tally | None = None, reading: Reading | None = None) -> tuple[int, bool]:
-    """Return the estimated bytes of the text and True; if its size is unknown, the bytes of a sample and False."""
+class Measured(NamedTuple):
+    """How much text there is."""
+
+    size: int  # bytes, estimated if the text is long
+    known: bool  # False: the bytes are those of a sample
+    characters: int  # different ones that are common
+
+
+def measure_text(names: Sequence[str], tally: Tally | None = None, reading: Reading | None = None) -> Measured:
+    """Read a text, or the beginning of a long one, and return how much there is."""
     if "-" in names:
         raise DataError("the text is read more than once, so it cannot come from standard input; name files instead")
-    tally, size = tally or Tally(), 0
+    tally, size, beginning = tally or Tally(), 0, ""
     for passage in read_documents(names, reading, tally):
         size += len(passage.text.encode()) + 1
+        if len(beginning) < COUNTED:
+            beginning += passage.text[:COUNTED]
         if size >= SAMPLE_BYTES:
             break
     if not size:
         raise DataError(f"no text in {' '.join(names)}")
+    characters = _common(Counter(beginning))
     if size < SAMPLE_BYTES:
-        return size, True
+        return Measured(size, True, characters)
     if tally.total_bytes is None or not tally.bytes_read:
-        return size, False
-    return int(size * max(1.0, tally.total_bytes / tally.bytes_read)), True
+        return Measured(size, False, characters)
+    return Measured(int(size * max(1.0, tally.total_bytes / tally.bytes_read)), True, characters)
+
+
+def _common(counts: Counter[str]) -> int:
+    """Return how many characters, from the most frequent on, make up nearly all of the counted ones."""
+    reached = np.cumsum([count for _, count in counts.most_common()])
+    return int(np.searchsorted(reached, COMMON * counts.total())) + 1
 
 
 def _training(
