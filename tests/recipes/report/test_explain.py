@@ -15,7 +15,7 @@ TOO_STRONG = {"tokens": 10**8, "heldout_sampled_accuracy": 0.9}
 
 @pytest.mark.parametrize("metrics", [SHORT, BEHIND, COLLAPSED, TOO_STRONG])
 def test_every_diagnosis_is_explained(metrics):
-    (text,) = doctor(load_config("quick")).diagnose({"step": 7, "progress": 0.5, **metrics})
+    (text,) = doctor(load_config("tiny")).diagnose({"step": 7, "progress": 0.5, **metrics})
     (found,) = explain_warnings([{"step": 7, "warning": text}])
     assert found["text"] == text
     assert len(found["meaning"]) > 50
