@@ -189,7 +189,7 @@ def _choice(text_bytes: int, kind: str, hours: float) -> str:
     speeds = {name: pace * cost.tokens / cost.train_flops for name, cost in costs.items()}
     read = {name: min(hours * 3600 * speed, plan.MOST_EPOCHS * tokens) for name, speed in speeds.items()}
     sizes = {name: body_size(load_config(name).model) for name in costs}
-    preset = plan.choose({name: read[name] for name in plan.fed(sizes, tokens)}, sizes)
+    preset = plan.choose({name: read[name] for name in plan.with_enough_text(sizes, tokens)}, sizes)
     return f"{preset}, {read[preset] / tokens:.2g}×"
 
 

@@ -11,6 +11,7 @@ from electra.data.tokens.tokenizer import wordpiece
 from electra.errors import CheckpointError, ConfigError
 from electra.model.tensors import CORRECTOR, read_safe, write_tensors
 from electra.recipes.pretrain import pretrain
+from electra.recipes.start import find_start
 
 LEARNING = ["train.steps=60", "train.learning_rate=5e-3", "evaluate.every=100", "checkpoint.every=100", "log.every=100"]
 
@@ -100,14 +101,18 @@ def test_a_run_continues_with_its_correcting_head(config, records, held_out, tmp
     settings = ["objective.name=corrective", f"init={start if exported else first}", "train.steps=1"]
     second = pretrain(config(*settings, out="second"))
     assert not any("warning" in line and line["step"] == 0 for line in records(second))
+    assert not find_start(str(first), new_vocabulary=False).lacks
     loss = held_out(first)[-1]["heldout_mlm_loss"]
     assert held_out(second)[0]["heldout_mlm_loss"] == pytest.approx(loss, rel=1e-4)
 
 
-def test_a_damaged_correcting_head_is_refused_in_one_line(config, tmp_path):
+def test_a_correcting_head_that_is_missing_is_named_and_a_damaged_one_is_refused(config, tmp_path):
     first = pretrain(config("train.steps=1", "objective.name=corrective", out="first"))
     path = first / "model" / CORRECTOR
     (first / "model" / "checksums.json").unlink()
+    path.rename(first / "aside")
+    assert find_start(str(first), new_vocabulary=False).lacks == ["correcting head"]
+    (first / "aside").rename(path)
     write_tensors({**read_safe(path), "bias": torch.zeros(3)}, path)
     with pytest.raises(CheckpointError, match=rf"bias in .*{CORRECTOR} has shape \(3,\), its config.json asks for "):
         pretrain(config("objective.name=corrective", f"init={first}", out="second"))

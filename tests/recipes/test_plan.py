@@ -6,7 +6,16 @@ from electra.config.load import load_config
 from electra.errors import DataError
 from electra.recipes import plan as planning
 from electra.recipes.flops import body_size
-from electra.recipes.plan import MODERN, SIZES, choose, fed, fitting_sizes, measure_text, vocabulary, written_time
+from electra.recipes.plan import (
+    MODERN,
+    SIZES,
+    choose,
+    fitting_sizes,
+    measure_text,
+    vocabulary,
+    with_enough_text,
+    written_time,
+)
 
 
 def test_the_largest_model_with_enough_tokens_is_chosen():
@@ -17,9 +26,9 @@ def test_the_largest_model_with_enough_tokens_is_chosen():
 
 def test_a_model_has_at_most_two_parameters_per_token_of_text():
     sizes = {"tiny": 1_000_000, "small": 14_000_000, "base": 120_000_000}
-    assert fed(sizes, 7e6) == ["tiny", "small"]
-    assert fed(sizes, 6.9e6) == ["tiny"]
-    assert fed(sizes, 10) == ["tiny"]  # the smallest, if none has enough
+    assert with_enough_text(sizes, 7e6) == ["tiny", "small"]
+    assert with_enough_text(sizes, 6.9e6) == ["tiny"]
+    assert with_enough_text(sizes, 10) == ["tiny"]  # the smallest, if none has enough
 
 
 def test_without_enough_tokens_for_any_model_the_smallest_is_chosen():

@@ -64,7 +64,7 @@ class Doctor:
         """Return a warning if a run that reads this many tokens is too short."""
         if self.band is None or tokens >= self.band.needed:
             return []
-        if self.band.low[0] > guessing(self.objective) + CLEARLY:  # nobody looked before they had learned something
+        if self.band.low[0] > guessing(self.objective) + CLEARLY:  # they had already learned when first measured
             return []
         counts = f"{amount(tokens)} tokens, where runs of this size need {amount(self.band.needed)}"
         return [f"the run is too short to learn anything: it reads about {counts}; {self._advice(tokens)}"]

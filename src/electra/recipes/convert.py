@@ -109,12 +109,12 @@ def write_model(
 ) -> None:
     """Write networks, tokenizer and model card, read them back and compare."""
     networks = {folder: model.network} | ({folder / GENERATOR: model.generator} if model.generator else {})
-    if model.corrector:
-        folder.mkdir(exist_ok=True)
-        write_corrector(model.corrector, folder, dtype)
     for place, network in networks.items():
         write_network(network, place, dtype, model.tokenizer)
         _check(network, place)
+    if model.corrector:
+        write_corrector(model.corrector, folder, dtype)
+    for place in networks:
         write_checksums(place)
     (folder / "README.md").write_text(model_card(model, dtype, facts), encoding="utf-8")
 

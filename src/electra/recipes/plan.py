@@ -122,7 +122,7 @@ def make_plan(
     if any(len(objective_class(c.objective).stages(c.objective)) > 1 for c in candidates.values()):
         raise ConfigError("electra train plans one stage of training; for objectives with two use electra pretrain")
     sizes = {name: body_size(config.model) for name, config in candidates.items()}
-    worthwhile = fed(sizes, text_tokens if text_known else math.inf)
+    worthwhile = with_enough_text(sizes, text_tokens if text_known else math.inf)
     speeds = _speeds({name: candidates[name] for name in worthwhile}, sizes, hours, most, device)
     affordable = {name: min(hours * 3600 * speed.tokens_per_second, most) for name, speed in speeds.items()}
     preset = choose(affordable, sizes)
@@ -287,7 +287,7 @@ def vocabulary(text_bytes: int, characters: int = 0) -> int:
     return min(max(wanted // 64 * 64, SMALLEST_VOCABULARY), LARGEST_VOCABULARY)
 
 
-def fed(sizes: dict[str, int], text_tokens: float) -> list[str]:
+def with_enough_text(sizes: dict[str, int], text_tokens: float) -> list[str]:
     """Return the models for whose parameters there is enough text, or else the smallest."""
     enough = [name for name, size in sizes.items() if text_tokens >= TEXT_PER_PARAMETER * size]
     return enough or [min(sizes, key=sizes.__getitem__)]

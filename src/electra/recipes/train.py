@@ -34,7 +34,7 @@ from electra.training.run import START, Listener, begun, check_place, held, tell
 
 PLAN = "plan.json"
 FIXED = {"sources", "init", "new_vocabulary"}  # a folder is prepared for one of each
-AMPLE = 0.8  # share of the time left within which a text is read as often as it may be: then tokens are the budget
+AMPLE = 0.8  # if the planned passes over the text take less than this share of the time left, tokens are the budget
 
 
 def train(
