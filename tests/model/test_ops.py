@@ -1,5 +1,7 @@
 """Which implementation an operation gets, and that the faster ones compute what the plain one does."""
 
+import threading
+
 import pytest
 import torch
 from torch import nn
@@ -71,6 +73,16 @@ def test_everything_is_plain_in_bf16_and_without_gradients():
     assert ops.table(CPU, torch.bfloat16) == plain
     with torch.no_grad():
         assert ops.table(CPU, torch.float32) == plain
+
+
+@pytest.mark.skipif(not ops.TRITON, reason="needs Triton")
+def test_triton_identifies_itself_in_the_background_if_there_is_a_gpu(monkeypatch):
+    identified = threading.Event()
+    monkeypatch.setattr("triton.runtime.cache.triton_key", identified.set)
+    ops.prepare(CPU)
+    assert not identified.wait(0.1)
+    ops.prepare(torch.device("cuda"))
+    assert identified.wait(60)
 
 
 def test_an_unknown_operation_is_a_mistake_of_the_program():

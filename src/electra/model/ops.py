@@ -8,7 +8,9 @@ Shapes: B sequences, L tokens, N masked positions, E embedding size, V vocabular
 
 import importlib.util
 import os
+import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Literal
 
 import torch
@@ -35,6 +37,12 @@ FASTER: dict[str, Implementation] = {  # what replaces the plain implementation 
 # Not cuDNN: on Hopper its gradient can be NaN for masks of 64, 192, 320 … tokens (pytorch/pytorch#196678).
 MASKED = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 TRITON = importlib.util.find_spec("triton") is not None
+
+
+def prepare(device: torch.device) -> None:
+    """Let Triton read all of its library in the background, as it does before the first kernel: it takes a while."""
+    if TRITON and device.type == "cuda":
+        threading.Thread(target=_identify_triton).start()
 
 
 def choose(operation: str, tensor: Tensor) -> Implementation:
@@ -160,6 +168,14 @@ def sampled_from(logits: Tensor, temperature: float, forbidden: Tensor | None = 
     """Return the (B, N, V) logits that are sampled from: sharper or flatter, without the forbidden (B, N) tokens."""
     logits = logits.float() / temperature
     return logits if forbidden is None else logits.scatter(-1, forbidden[..., None], -torch.inf)
+
+
+def _identify_triton() -> None:
+    """Compute what Triton caches: the key of its version, part of the key of every kernel."""
+    with suppress(ImportError):  # not part of its public interface
+        from triton.runtime.cache import triton_key
+
+        triton_key()
 
 
 def _triton_serves(tensor: Tensor) -> bool:

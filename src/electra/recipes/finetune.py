@@ -17,6 +17,7 @@ from electra.data.files import atomic_folder, read_table, write_json, write_seal
 from electra.data.mix import mix
 from electra.data.storage import inside, upload, working_copy
 from electra.errors import CheckpointError, ConfigError
+from electra.model import ops
 from electra.model.networks import TaskNetwork
 from electra.model.precision import as_used, computing_type
 from electra.model.task_model import TaskModel, write_task_model
@@ -81,6 +82,7 @@ def finetune(config: FinetuneConfig, listeners: Sequence[Listener] | None = None
     with joined(config.device) as processes, watched(listeners) as listeners:
         if processes.world_size > 1:
             raise ConfigError("fine-tuning uses one device: start it without torchrun")
+        ops.prepare(processes.device)
         tuning = prepare(config)
         for said in tuning.task.detected():
             tell(listeners, {"detected": said})

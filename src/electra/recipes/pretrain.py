@@ -4,7 +4,7 @@ The loop that calls it is `electra.training.loop`; together they are all there i
 """
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -24,6 +24,7 @@ from electra.data.mix import mix
 from electra.data.storage import inside, local_path, working_copy
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import CheckpointError, ConfigError, ElectraError
+from electra.model import ops
 from electra.model.body import Embeddings
 from electra.model.networks import MaskedLM, TaskNetwork
 from electra.model.pretrained import Pretrained, load, sentence_head
@@ -68,6 +69,7 @@ def pretrain(config: PretrainConfig, listeners: Sequence[Listener] | None = None
         working_copy(config.out, pulls=processes.first_here, pushes=processes.first) as folder,
     ):
         check_division(config, processes)
+        ops.prepare(processes.device)
         processes.wait()  # until every machine has the files of the run
         _pretrain(config, processes, listeners)
     return folder
@@ -169,13 +171,15 @@ class Pretraining(Training):
 
     def _objective(self) -> Objective:
         """Build the objective; a new run starts from the stage before, from `init` or from random weights."""
-        config = self.config
+        config, stage_before = self.config, self.run.folder / FIRST_STAGE
+        resumed, continued = self.checkpoints.hold_updates(), stage_before.is_dir() or config.init is not None
+        from_text = config.embeddings == "cooccurrence" and not resumed and not continued
+        pairs = ThreadPoolExecutor(1).submit(self._token_pairs) if from_text else None  # while networks are built
         torch.manual_seed(mix(config.seed))
         unigram = isinstance(getattr(config.objective, "generator", None), UnigramGenerator)
         counts = self.corpora.token_counts(config.model.vocab_size) if unigram else None
         objective = build_objective(config.objective, config.model, self.corpora.tokenizer, counts)
-        stage_before = self.run.folder / FIRST_STAGE
-        if self.checkpoints.hold_updates():
+        if resumed:
             return objective
         if stage_before.is_dir():
             objective.adopt(load(stage_before, device="cpu"))
@@ -184,21 +188,21 @@ class Pretraining(Training):
             self.warnings += [f"{config.init} {lack}" for lack in objective.adopt(model)]
             if self.processes.first and (head := sentence_head(model.network)):
                 head.save(self.run.folder / SENTENCES, head.longest)
-        elif config.embeddings == "cooccurrence":
-            # A GPU is faster, but several might round differently and start apart.
-            one_gpu = self.processes.device.type == "cuda" and self.processes.world_size == 1
-            pairs = self.corpora.token_pairs(config.model.vocab_size, self.processes.device if one_gpu else "cpu")
+        elif pairs:
             for table in objective.modules():
                 if isinstance(table, Embeddings) and table.source is table:
-                    table.start_from(pairs)
+                    table.start_from(pairs.result())
         return objective
+
+    def _token_pairs(self) -> Tensor:
+        """Count which tokens follow each other: on a GPU, unless there are several, which might round differently."""
+        one_gpu = self.processes.device.type == "cuda" and self.processes.world_size == 1
+        return self.corpora.token_pairs(self.config.model.vocab_size, self.processes.device if one_gpu else "cpu")
 
     def begin(self) -> None:
         if self.processes.first:
             self.run.write_config(self.config)
             record_environment(self.run.folder, self.processes)
-            if self.processes.device.type == "cuda":  # training does not wait: the imports alone take seconds
-                self.flops_per_token = ThreadPoolExecutor(1).submit(flops_per_token, self.config)
 
     def updates(self, step: int) -> Iterator[tuple[int, MicroBatches]]:
         train = self.config.train
@@ -277,10 +281,15 @@ class Pretraining(Training):
 
     def metrics(self, result: Step, tokens_per_second: float) -> dict[str, float]:
         found = summarize([result])
-        if self._peak and self.flops_per_token.done():
-            flops = tokens_per_second * self.flops_per_token.result()
+        if self.processes.device.type == "cuda" and self._flops_per_token.done() and self._peak:
+            flops = tokens_per_second * self._flops_per_token.result()
             found["peak_share"] = flops / self._peak / self.processes.world_size
         return found
+
+    @cached_property
+    def _flops_per_token(self) -> "Future[float]":
+        """Counted in the background after the first update, which would wait for it: the imports alone take seconds."""
+        return ThreadPoolExecutor(1).submit(flops_per_token, self.config)
 
     @cached_property
     def _peak(self) -> float | None:
