@@ -112,7 +112,7 @@ def trainings(arguments: argparse.Namespace) -> dict[str, list[str]]:
         "squad": [f"data={squad}", "epochs=3.0", *MANY],
         "large-batch": [f"data={squad}", "epochs=1.0", "batch_size=4096"],  # by gradient caching
     }
-    for kind in ("neighbours", "dropout") if arguments.text else ():
+    for kind in ("neighbors", "dropout") if arguments.text else ():
         found[kind] = [f"data={arguments.text}", on_dev, f"similarity.text_pairs={kind}", "epochs=1.0", *MANY]
     return found
 
@@ -182,7 +182,7 @@ if __name__ == "__main__":
     parser.add_argument("data", metavar="DATA", type=Path)
     parser.add_argument("out", metavar="OUT", type=Path)
     parser.add_argument("overrides", metavar="KEY=VALUE", nargs="*")
-    parser.add_argument("--text", help="a file or folder of raw text, for neighbours and dropout")
+    parser.add_argument("--text", help="a file or folder of raw text, for neighbors and dropout")
     parser.add_argument("--only", action="append", metavar="NAME", help="one of the models instead of all; repeatable")
     parser.add_argument("--known", metavar="FOLDER", type=Path, help="a model of sentence-transformers to compare with")
     parser.add_argument("--seeds", type=int, default=3)

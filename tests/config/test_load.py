@@ -200,7 +200,7 @@ def test_another_generator_drops_the_sizes_of_the_first():
         ("train.steps=true", "train.steps = true (command line) should be a valid integer"),
         ("train.steps=0", "train.steps = 0 (command line) should be greater than 0"),
         ("model.heads=3", "model: 3 heads do not divide hidden_size 256"),
-        ("train.length=1024", "train.length 1024 exceeds model.max_length 512"),
+        ("train.length=1024", "train.length 1024 exceeds model.max_length 512; raise that too"),
         (
             "objective.name=foo",
             "objective.name = \"foo\" (command line) should be one of 'electra', 'mlm', 'electra_15', "

@@ -103,17 +103,29 @@ def test_an_export_names_the_padding_of_its_vocabulary(tiny_model, tokenizer, tm
         assert json.loads((folder / "config.json").read_text())["pad_token_id"] == len(pieces) - 1
 
 
-def test_an_export_that_does_not_reproduce_the_model_is_not_left_behind(tiny_folder, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ("weights", r"does not reproduce the model: encoder\.embeddings\.words\.weight differs"),
+        ("config", "does not reproduce the model: hidden states differ by .* of the largest"),
+    ],
+)
+def test_an_export_that_does_not_reproduce_the_model_is_not_left_behind(
+    tiny_folder, tmp_path, monkeypatch, wrong, message
+):
     def write_wrongly(network, folder, *others):
-        with torch.no_grad():
-            network.encoder.embeddings.words.weight[7] += 1
+        words = network.encoder.embeddings.words.weight.data
+        kept = words.clone()
+        words[7] += wrong == "weights"
         write_network(network, folder, *others)
-        with torch.no_grad():
-            network.encoder.embeddings.words.weight[7] -= 1
+        words.copy_(kept)
+        if wrong == "config":
+            config = json.loads((folder / "config.json").read_text())
+            (folder / "config.json").write_text(json.dumps(config | {"layer_norm_eps": 0.5}))
 
     write_network = convert.write_network
     monkeypatch.setattr(convert, "write_network", write_wrongly)
-    with pytest.raises(CheckpointError, match="does not reproduce the model: hidden states differ by"):
+    with pytest.raises(CheckpointError, match=message):
         electra.export(tiny_folder, tmp_path / "hf")
     assert [path.name for path in tmp_path.iterdir()] == [".hf.lock"]
 

@@ -152,7 +152,8 @@ class PretrainConfig(Root):
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
         if self.train.length > self.model.max_length:
-            raise ValueError(f"train.length {self.train.length} exceeds model.max_length {self.model.max_length}")
+            longest = self.model.max_length
+            raise ValueError(f"train.length {self.train.length} exceeds model.max_length {longest}; raise that too")
         generator = getattr(self.objective, "generator", None)
         if isinstance(generator, SizedGenerator):
             generator.model(self.model)

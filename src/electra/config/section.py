@@ -31,7 +31,7 @@ Out = Annotated[str, AfterValidator(lambda path: str(Path(path).expanduser()) if
 class Section(BaseModel):
     """A frozen part of a config; unknown keys and values of another type are errors."""
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
 
 
 class Root(Section):

@@ -8,7 +8,7 @@ from electra.config.section import Few, Positive, Section, Share, Size
 
 Kind = Literal["classification", "multilabel", "regression", "tagging", "answering"]
 Pooling = Literal["mean", "first"]
-TextPairs = Literal["neighbours", "titles", "dropout"]
+TextPairs = Literal["neighbors", "titles", "dropout"]
 
 
 class TaggingConfig(Section):

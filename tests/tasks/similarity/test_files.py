@@ -93,19 +93,19 @@ def test_squad_and_semeval_are_read_as_published(make_task, fresh, tmp_path):
     assert (len(found.predictions), found.notes) == (6, {"rows without a score, skipped": 2})
 
 
-@pytest.mark.parametrize("kind", [None, "neighbours", "titles", "dropout"])
+@pytest.mark.parametrize("kind", [None, "neighbors", "titles", "dropout"])
 def test_raw_text_becomes_pairs(make_task, tmp_path, kind):
     passages = [f"This is sentence number {n} of the text about cats." for n in range(8)]
     for name in "ab":
         (tmp_path / f"{name}.txt").write_text("# All about cats\n" + f" {name}\n".join(passages) + "\n")
     task = make_task(f"data={tmp_path}", *([f"similarity.text_pairs={kind}"] if kind else []))
     examples, dev = read(task)[0], read(task, "dev")[0]
-    counts = {None: 8, "neighbours": 7, "titles": 1, "dropout": 8}
+    counts = {None: 8, "neighbors": 7, "titles": 1, "dropout": 8}
     assert (len(examples), len(dev)) == (counts[kind], counts[kind])  # one document is held out
     pairs = [example.texts for example in examples]
     assert (("All about cats", passages[0] + f" {pairs[0][1][-1]}") in pairs) == (kind in (None, "titles"))
     assert all(one == two for one, two in pairs) == (kind == "dropout")
-    assert (task.metric, task.detected()) == ("ndcg_10", [f"{2 * counts[kind]} pairs of passages of raw text"])
+    assert (task.metric, task.detected()[0]) == ("ndcg_10", f"{2 * counts[kind]} pairs of passages of raw text")
 
 
 def test_a_table_of_documents_is_raw_text(make_task, tmp_path):

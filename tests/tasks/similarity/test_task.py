@@ -71,11 +71,35 @@ def test_gradient_caching_has_the_gradient_of_the_complete_batch(
         torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(("keys", "dropout"), [([], None), (["similarity.text_pairs=dropout"], 0.1)])
-def test_passages_are_read_as_a_whole(make_task, tmp_path, keys, dropout):
-    (tmp_path / "text.txt").write_text("The cat sat on the mat. It was a grey cat.\n\nThe dog ran. It was fast.\n")
-    defaults = make_task(f"data={tmp_path / 'text.txt'}", *keys).defaults
-    assert (defaults.max_length, defaults.dropout) == (512, dropout)
+CAT, DOG = "The cat sat on the mat, and it was a grey cat.", "The dog ran through the wood, and it was fast."
+
+
+@pytest.mark.parametrize(
+    ("text", "keys", "dropout"),
+    [
+        (f"{CAT}\n{DOG}\n\n{DOG}\n{CAT}\n", [], None),
+        (f"{CAT}\n{DOG}\n\n{DOG}\n{CAT}\n", ["similarity.text_pairs=dropout"], 0.1),
+        (f"{CAT}\n\n{DOG}\n", [], 0.1),
+    ],
+    ids=["neighbors", "asked for", "texts of one passage"],
+)
+def test_only_dropout_tells_a_passage_from_itself(make_task, tmp_path, text, keys, dropout):
+    (tmp_path / "text.txt").write_text(text)
+    task = make_task(f"data={tmp_path / 'text.txt'}", *keys)
+    assert (task.defaults.max_length, task.defaults.dropout) == (512, dropout)
+    said = "\n".join(task.detected())
+    assert ("a passage twice, which dropout=0.1 tells apart" in said) is bool(dropout)
+    assert ("has to find itself says nothing; set dev_file" in said) is bool(dropout)
+    twins = [Similar((CAT, CAT), ranked=True), Similar((DOG, DOG), ranked=True)]
+    same = [{"similarity": 1.0}, {"similarity": 1.0}]
+    assert not task.is_constant(twins, same)  # however good the vectors are
+    assert task.is_constant([Similar((CAT, DOG)), Similar((DOG, CAT))], same)
+
+
+def test_a_text_is_not_compared_with_itself(make_task, tmp_path):
+    (tmp_path / "pairs.csv").write_text("anchor,positive\ncat,kitten\ndog,puppy\n")
+    with pytest.raises(TaskError, match="the column 'anchor' is both"):
+        make_task(f"data={tmp_path / 'pairs.csv'}", "table.text=anchor", "table.pair=anchor")
 
 
 def test_similarity_is_learned_and_predicted(tuned, tmp_path):
@@ -147,12 +171,14 @@ def test_a_model_of_sentence_transformers_is_imported_with_all_its_settings(tune
     assert prepare(start.model_copy(update={"max_length": 12})).config.max_length == 12
 
 
-def test_the_pooling_of_other_heads_is_neither_shown_nor_accepted(tuned, make_task):
+def test_settings_of_other_heads_are_neither_shown_nor_accepted(tuned, make_task):
     config = tomllib.loads((tuned / "config.toml").read_text())
     assert {"pooling", "head"}.isdisjoint(config)
     assert config["similarity"]["pooling"] == "mean"
     with pytest.raises(TaskError, match=r"set similarity\.pooling instead"):
         make_task(f"data={tuned.parent}", "pooling=mean")
+    with pytest.raises(TaskError, match="head does not apply to sentence vectors"):
+        make_task(f"data={tuned.parent}", "head=paper")
 
 
 @pytest.mark.parametrize(

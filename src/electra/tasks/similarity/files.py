@@ -173,7 +173,10 @@ def find_texts(rows: Sequence[Row], settings: TableConfig) -> tuple[str, ...]:
         found = f"found {', '.join(names) or 'none'}"
         raise TaskError(f"{rows[0].where}: which columns hold the two texts? set table.text and table.pair; {found}")
     negatives = () if set_pair else [name for name in names if NEGATIVE.fullmatch(name)]
-    return settings.text or texts[0], *(set_pair or texts[1:]), *negatives
+    text, pair = settings.text or texts[0], set_pair or texts[1:]
+    if text in pair:
+        raise TaskError(f"the column {text!r} is both table.text and table.pair; a text is not compared with itself")
+    return text, *pair, *negatives
 
 
 def find_inputs(row: Row, settings: TableConfig) -> Columns:

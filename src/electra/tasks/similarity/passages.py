@@ -43,7 +43,7 @@ def _pairs(text: str, where: str, kind: TextPairs | None) -> Iterator[Row]:
         pairs: list[tuple[str, str]] = []
         if kind in ("titles", None) and titled and number == 0:
             pairs.append((title, section[0]))
-        if kind in ("neighbours", None):
+        if kind in ("neighbors", None):
             pairs += pairwise(section)
         if kind == "dropout" or (kind is None and not pairs):
             pairs += zip(section, section, strict=True)

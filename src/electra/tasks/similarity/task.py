@@ -67,8 +67,6 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
         self._table = Pairs(config, known)
         given = {"query": self._settings.query_prompt or "", "passage": self._settings.passage_prompt or ""}
         self._prompts: dict[str, str] = given | known.get("prompts", {})
-        if self._settings.text_pairs == "dropout":  # is all that makes the vectors of such a pair differ
-            self.defaults = self.defaults._replace(dropout=SIMCSE_DROPOUT)
         self._detected: list[str] = []
         self.metric = "spearman"
         stored = known.get("columns") if "prompts" in known else None  # else of another family
@@ -81,6 +79,8 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
         """Detect the columns of the training file and of the dev file, if there is one."""
         if self._config.pooling:
             raise TaskError("pooling does not apply to sentence vectors; set similarity.pooling instead")
+        if self._config.head:
+            raise TaskError("head does not apply to sentence vectors, which are pooled states; drop it")
         rows = self._table.read_training_file()
         columns = self._columns = find_columns(rows, self._config.table)
         self._table.texts = ("section",) if "section" in rows[0].cells else columns.texts
@@ -89,7 +89,7 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
         self.group = 2 if self._scored else ceil(fmean(len(example.texts) for example in examples))
         if self.group == 2 and self._config.batch_size == 1:
             raise TaskError("batch_size=1 has no other pair to compare a pair with; use at least 2")
-        on_dev = self._columns_of(self._table.read("dev", Notes()))
+        on_dev = self._columns_of(dev := self._table.read("dev", Notes()))
         self.metric = "spearman" if on_dev.kind == "scored" else "ndcg_10"
         kinds = {"scored": "pairs with a score", "labeled": "pairs with a label", "pairs": "pairs of similar texts"}
         given = sum(len(example.texts) - 2 for example in examples)
@@ -98,8 +98,17 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
         if self._table.texts != columns.texts:
             rest = "; the rest of the text is not read" if len(rows) == MOST else ""
             self._detected = [f"{len(rows):,} pairs of passages of raw text{rest}"]
+            self._learn_twins(examples, on_dev.read(dev, Notes()))
         if on_dev != columns:
             self._detected.append(f"dev: {on_dev}, {kinds[on_dev.kind]}")
+
+    def _learn_twins(self, examples: Sequence[Similar], dev: Sequence[Similar]) -> None:
+        """Turn dropout on if most passages are paired with themselves: nothing else makes their vectors differ."""
+        if 2 * sum(map(_is_twin, examples)) > len(examples):
+            self.defaults = self.defaults._replace(dropout=SIMCSE_DROPOUT)
+            self._detected.append(f"most are a passage twice, which dropout={SIMCSE_DROPOUT} tells apart")
+        if any(map(_is_twin, dev)):
+            self._detected.append("dev: a passage that has to find itself says nothing; set dev_file to real pairs")
 
     @property
     def _scored(self) -> bool:
@@ -307,10 +316,15 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
 
     def is_constant(self, examples: Sequence[Similar], predictions: Sequence[Prediction]) -> bool:
         values = [prediction["similarity"] for prediction in predictions]
-        return len(values) > 1 and max(values) - min(values) < FLAT
+        return len(values) > 1 and max(values) - min(values) < FLAT and not all(map(_is_twin, examples))
 
     def is_labeled(self, example: Similar) -> bool:
         return example.ranked or example.score is not None
+
+
+def _is_twin(example: Similar) -> bool:
+    """Return whether a text is paired with itself."""
+    return len(example.texts) > 1 and example.texts[0] == example.texts[1]
 
 
 def split_by_length(lengths: Tensor, tokens: int) -> list[tuple[Tensor, int]]:
