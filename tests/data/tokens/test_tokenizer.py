@@ -7,7 +7,7 @@ import pytest
 import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers, processors
 
-from electra.data.tokens.tokenizer import SPECIAL_TOKENS, Tokenizer, load_tokenizer, wordpiece
+from electra.data.tokens.tokenizer import SPECIAL_TOKENS, Tokenizer, framed, load_tokenizer, wordpiece
 from electra.errors import DataError
 
 SHARED = Path(__file__).parents[3].parent / "shared" / "data"
@@ -261,6 +261,24 @@ def test_other_tokenizers_are_the_same_in_transformers_with_types_and_special_to
     pair = theirs("the chef", "a b")
     assert pair["input_ids"] == [ours.cls_id, *first, ours.sep_id, *second, ours.sep_id]
     assert pair["token_type_ids"] == [0] * (len(first) + 2) + [1] * (len(second) + 1)
+
+
+def metaspace(backend):
+    backend.pre_tokenizer = pre_tokenizers.Metaspace()
+
+
+@pytest.mark.parametrize("change", [course, byte_level, metaspace])
+def test_words_have_the_pieces_that_they_have_in_a_text(change):
+    starts = ("the", "\u0120the", "\u2581the")
+    vocab = [*SPECIAL_TOKENS, *starts, *"chef", *sorted(pre_tokenizers.ByteLevel.alphabet()), "\u2581"]
+    numbers = {piece: number for number, piece in enumerate(dict.fromkeys(vocab))}
+    merges = [("t", "h"), ("th", "e"), ("\u0120", "the"), ("\u2581", "the")]
+    backend = tokenizers.Tokenizer(models.BPE(numbers | {"th": len(numbers)}, merges, unk_token="[UNK]"))
+    change(backend)
+    tokenizer = framed(backend)
+    (words,) = tokenizer.encode_words([["the", "chef", "the"]])
+    assert words.ids == tokenizer.encode(["the chef the"])[0].ids
+    assert words.word_ids[0] == 0 and words.word_ids[-1] == 2
 
 
 def test_offsets_of_byte_level_pieces_are_trimmed_if_the_file_says_so(tmp_path):

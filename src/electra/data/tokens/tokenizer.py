@@ -179,8 +179,11 @@ class Tokenizer:
             warnings.warn(f"{found}; use a model of this language", ForeignText, stacklevel=3)
 
     def encode_words(self, sentences: Sequence[Sequence[str]]) -> list[Encoding]:
-        """Split sentences, given as lists of words, into pieces that refer to their word."""
-        words = [list(sentence) for sentence in sentences]
+        """Split sentences, given as lists of words, into pieces that refer to their word.
+
+        A word is read with the space before it, as in a text: byte-level BPE has other pieces without one.
+        """
+        words = [[f" {word}" if place else word for place, word in enumerate(sentence)] for sentence in sentences]
         with _explained():
             return list(self.backend.encode_batch(words, is_pretokenized=True, add_special_tokens=False))
 
