@@ -92,10 +92,11 @@ def _pretrain(config: PretrainConfig, processes: Processes, listeners: Sequence[
 
 def check_division(config: PretrainConfig, processes: Processes) -> None:
     """Raise an error unless the processes can divide every batch evenly."""
-    if config.train.smallest_batch % processes.world_size:
-        key = "train.micro_batch_size" if config.train.micro_batch_size else "train.batch_size"
+    if (size := config.train.smallest_batch) % processes.world_size:
+        keys = ("micro_batch_size", "start_batch_size", "batch_size")
+        key = next(key for key in keys if getattr(config.train, key) == size)
         raise ConfigError(
-            f"{processes.world_size} processes cannot divide {key}={config.train.smallest_batch} evenly; "
+            f"{processes.world_size} processes cannot divide train.{key}={size} evenly; "
             "start another number of them, or change it"
         )
 
