@@ -340,7 +340,9 @@ def _training(
     """Return the batch size, halved until there are enough updates, and all settings that depend on their number."""
     asked = load_layers(source, budget, overrides).train
     tokens, batch, length = asked.tokens or affordable, asked.batch_size, asked.length
-    while batch > SMALLEST_BATCH and batch % 2 == 0 and tokens / (batch * length) < FEWEST_UPDATES:
+    smallest = max(SMALLEST_BATCH, asked.start_batch_size or 0)
+    divisor = asked.micro_batch_size or asked.start_batch_size or 1  # of every batch size
+    while batch >= 2 * smallest and batch % (2 * divisor) == 0 and tokens < FEWEST_UPDATES * batch * length:
         batch //= 2
     config = load_layers(source, [*budget, f"train.batch_size={batch}"], overrides)  # the user's batch size, if set
     batch, steps = config.train.batch_size, total_steps(config.train) or _steps(config, affordable)
