@@ -137,7 +137,7 @@ class _Trainer:
         self.optimizer.skipped.fill_(state.skipped)
         self.check_every = training.every.log if processes.device.type == "cuda" else 1  # reading it waits for the GPU
         self.started = time.monotonic() - state.seconds
-        self.saved_at = state.step or -1
+        self.saved_at = state.step or None  # the step of the newest checkpoint
         self.logged = (time.monotonic(), state.tokens)
 
     def _restored(self) -> State:
@@ -178,7 +178,7 @@ class _Trainer:
             training.begin()
         if state.evaluated < state.step and self._is_evaluated(progress):  # the run was stopped before it
             self._evaluate()
-            self.saved_at = -1  # the checkpoint says that it was not evaluated
+            self.saved_at = None  # the checkpoint says that it was not evaluated
         while progress < 1 and not training.enough() and not self._is_stopped():
             began = time.monotonic()
             tokens, micro_batches = next(updates)
