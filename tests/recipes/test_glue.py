@@ -181,6 +181,7 @@ def test_a_process_that_starts_during_a_stop_is_stopped_too(monkeypatch):
     begun = []
 
     def start(*arguments, threads, **settings):
+        time.sleep(0.5)  # the pool does not wait for a thread if the signal interrupts `submit`, which started it
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
         time.sleep(0.5)  # the stop comes before anyone knows of this process
         begun.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(20)"], **settings))
