@@ -28,6 +28,12 @@ def test_more_numbers_than_there_are_tokens_stay_zero():
     assert not vectors[:, 6:].any()
 
 
+def test_text_of_a_single_repeated_token_has_no_nan_vectors():
+    pairs = torch.zeros(4, 4)
+    pairs[2, 2] = 50
+    assert not cooccurrence_vectors(pairs.to_sparse(), size=4, std=0.05).any()
+
+
 def test_the_factorization_is_that_of_torch():
     torch.manual_seed(0)
     matrix = torch.rand(50, 50).where(torch.rand(50, 50) < 0.1, 0).to_sparse()

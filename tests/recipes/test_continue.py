@@ -8,6 +8,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from electra.config.load import dump_config, load_config
+from electra.data.settings import Reading
 from electra.data.tokens.tokenizer import load_tokenizer
 from electra.errors import CheckpointError, ConfigError, DataError
 from electra.model.networks import TaskNetwork
@@ -15,7 +16,7 @@ from electra.model.pretrained import Pretrained, load
 from electra.model.sentences import SentenceHead
 from electra.recipes import speed, start
 from electra.recipes.convert import write_model
-from electra.recipes.start import find_start
+from electra.recipes.start import compare, find_start
 from electra.recipes.train import train
 from electra.training.run import START
 
@@ -119,6 +120,15 @@ def test_a_sentence_transformer_keeps_its_layout_with_a_warning_if_its_similarit
     again = SentenceTransformer(str(run / "model"), device="cpu")
     assert (len(again), again[1].pooling_mode, again.max_seq_length) == (2, "cls", 16)
     assert again.prompts["query"] == "the "
+
+
+def test_similarities_are_not_compared_on_fewer_than_three_sentences(tiny_model, tmp_path):
+    head = SentenceHead(tiny_model.encoder.config)
+    write_model(Pretrained(TaskNetwork(tiny_model.encoder, head), tiny_model.tokenizer), tmp_path / "model")
+    (tmp_path / "text.txt").write_text("the chef ate the meal .\n\nthe cat sat on the mat .\n\nthe end")
+    (line,) = compare(tmp_path, tmp_path, [str(tmp_path / "text.txt")], [], Reading())
+    assert line == "similarities: not compared, since the text has fewer than 3 sentences of 5 to 30 words"
+    assert json.loads((tmp_path / start.COMPARISON).read_text()) == {}
 
 
 def test_a_model_continues_with_the_objective_of_its_run_or_one_that_fits_its_head(tiny_folder, tiny_model, tmp_path):

@@ -157,7 +157,7 @@ def test_a_run_takes_the_sizes_of_the_model_that_it_starts_from(another, tokeniz
     assert found.train.length == 24
     run = pretrain(load_config("tiny", [f"data={corpus}", f"out={tmp_path / 'run'}", *keys]))
     assert electra.load(run).encoder.config.vocab_size == 128
-    assert refusal("tiny", another(160), *keys) == "train.length 160 exceeds model.max_length 48; raise that too"
+    assert refusal("tiny", another(160), *keys) == "train.length 160 exceeds model.max_length 48"
     with pytest.raises(ConfigError, match=r"^init: the model has vocab_size 128, the config says 100$"):
         pretrain(load_config("tiny", [f"data={corpus}", f"out={tmp_path / 'other'}", *keys, "model.vocab_size=100"]))
 

@@ -78,6 +78,12 @@ def test_the_keys_of_a_task_apply_only_to_it_even_if_its_name_has_a_dot():
     assert list(_for_task("sst-2", keys)) == ["seeds=2", "seeds=3"]
 
 
+def test_a_config_key_that_begins_like_a_task_is_not_taken_for_a_key_of_that_task():
+    keys = ["similarity.pooling=first", "similarity.epochs=2"]
+    assert list(_for_task("similarity", keys)) == ["similarity.pooling=first", "epochs=2"]
+    assert list(_for_task("mrpc", keys)) == ["similarity.pooling=first"]
+
+
 def test_each_task_is_looked_for_in_every_folder(tiny_folder, tasks_folder, tmp_path):
     for name in ("train.txt", "test.txt"):
         (tmp_path / "chunks" / name).parent.mkdir(exist_ok=True)
@@ -175,6 +181,7 @@ def test_a_process_that_starts_during_a_stop_is_stopped_too(monkeypatch):
     begun = []
 
     def start(*arguments, threads, **settings):
+        time.sleep(0.5)  # the pool does not wait for a thread if the signal interrupts `submit`, which started it
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
         time.sleep(0.5)  # the stop comes before anyone knows of this process
         begun.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(20)"], **settings))

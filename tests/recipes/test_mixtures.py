@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from electra.data.corpus.build import build_corpus
-from electra.errors import DataError
+from electra.errors import ConfigError
 from electra.recipes.corpora import Corpora
-from electra.recipes.pretrain import pretrain
+from electra.recipes.pretrain import check, pretrain
 
 
 @pytest.mark.parametrize(("weights", "warned"), [(None, False), ([1.0, 3.0], True)])
@@ -39,9 +39,12 @@ def test_held_out_text_is_mixed_as_the_text_is(config, corpus, tokenizer, tmp_pa
     assert ('"original": [" the"' in (run / "samples.jsonl").read_text()) == first
 
 
-def test_weights_for_no_corpus_are_refused(config):
-    with pytest.raises(DataError, match="0 weights for 1 corpora; give one for each"):
-        pretrain(config("data_weights=[]"))
+@pytest.mark.parametrize(("corpora", "weights"), [(1, []), (2, [1.0]), (2, [1.0, 2.0, 3.0])])
+def test_corpora_and_weights_of_different_number_are_refused(config, corpus, corpora, weights):
+    mixture = config(f"data={json.dumps([str(corpus)] * corpora)}", f"data_weights={weights}")
+    for start in (check, pretrain):
+        with pytest.raises(ConfigError, match=rf"{len(weights)} weights for {corpora} corpora; give one for each$"):
+            start(mixture)
 
 
 def test_the_unigram_generator_knows_a_mixture_by_its_weights():

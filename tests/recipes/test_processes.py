@@ -83,10 +83,16 @@ def test_two_processes_train_what_one_trains(together, config, held_out, records
 
 
 @pytest.mark.parametrize(
-    ("size", "named"), [(None, "train.batch_size=8"), (4, "train.micro_batch_size=4"), (2, "train.micro_batch_size=2")]
+    ("settings", "named"),
+    [
+        ([], "train.batch_size=8"),
+        (["train.micro_batch_size=4"], "train.micro_batch_size=4"),
+        (["train.micro_batch_size=2"], "train.micro_batch_size=2"),
+        (["train.start_batch_size=4", "train.batch_warmup_steps=2"], "train.start_batch_size=4"),
+    ],
 )
-def test_processes_that_cannot_divide_the_batch_are_refused(config, size, named):
-    small = config(*([f"train.micro_batch_size={size}"] if size else []))
+def test_processes_that_cannot_divide_the_batch_are_refused(config, settings, named):
+    small = config(*settings)
     check_division(small, Processes(0, 2, torch.device("cpu")))
     with pytest.raises(ConfigError, match=rf"^3 processes cannot divide {named} evenly; start another number"):
         check_division(small, Processes(0, 3, torch.device("cpu")))

@@ -102,7 +102,7 @@ def test_a_corrected_training_on_text_is_planned_anew(tmp_path):
 
     with pytest.raises(DataError, match="a vocabulary of 7 pieces is too small"):
         run("model.vocab_size=7")
-    with pytest.raises(DataError, match="2 weights for 1 corpora"):
+    with pytest.raises(ConfigError, match="2 weights for 1 corpora"):
         run("model.vocab_size=80", "data_weights=[0.5, 0.5]")
     made = (tmp_path / "run/corpus/manifest.json").stat().st_mtime_ns
     with pytest.raises(DataError, match="made with another vocabulary"):

@@ -67,6 +67,19 @@ def test_a_batch_that_grows_leaves_time_for_more_steps(text, plan):
     assert grown.epochs == pytest.approx(plan.epochs, rel=0.05)
 
 
+@pytest.mark.parametrize(
+    ("settings", "batch"),
+    [
+        (["micro_batch_size=16"], 16),
+        (["start_batch_size=16", "batch_warmup_steps=10"], 16),
+        (["start_batch_size=16", "batch_warmup_steps=10", "micro_batch_size=8"], 16),
+    ],
+)
+def test_the_batch_is_not_halved_below_what_the_user_sets(text, settings, batch):
+    plan = make_plan([text], hours=0.01, overrides=[*SMALL, *(f"train.{setting}" for setting in settings)])
+    assert plan.config().train.batch_size == batch
+
+
 def test_a_budget_beyond_the_hours_is_reported(text):
     said = describe(make_plan([text], hours=1e-6, overrides=[*SMALL, "train.steps=100_000"]))
     assert any("more than 0 seconds: train.steps or train.tokens takes precedence" in line for line in said)

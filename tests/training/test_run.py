@@ -126,6 +126,17 @@ def test_samples_of_repeated_steps_are_dropped(run):
     assert read_records(run.samples) == [{"step": 3}]
 
 
+def test_paces_of_repeated_steps_are_dropped(run):
+    begin(run)
+    for step in (1, 2, 4):
+        run.note_paces({"step": step, "seconds": [0.1, 0.2]})
+    with run.ranks.open("a") as file:
+        file.write('{"step": 1, "sec')
+    run.rewind(2)
+    kept = [{"step": step, "seconds": [0.1, 0.2]} for step in (1, 2)]
+    assert [json.loads(line) for line in run.ranks.read_text().splitlines()] == kept
+
+
 def test_a_line_that_a_kill_cut_short_is_dropped(run):
     begin(run)
     run.report({"step": 1})

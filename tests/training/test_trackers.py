@@ -17,9 +17,27 @@ def test_a_missing_tracker_names_the_extra_to_install(key, package, tmp_path, mo
 
 def test_runs_of_the_same_name_are_separate_in_weights_and_biases_and_each_resumes(tmp_path, monkeypatch):
     ids = []
-    fake = SimpleNamespace(init=lambda **settings: ids.append(settings["id"]), log=lambda *record, **step: None)
+    fake = SimpleNamespace(init=lambda **settings: ids.append(settings["id"]))
     monkeypatch.setitem(sys.modules, "wandb", fake)
     for name in ("a/run", "b/run", "a/run"):
         (tmp_path / name).mkdir(parents=True, exist_ok=True)
         trackers(tmp_path / name, LogConfig(wandb=True))
     assert ids[0] == ids[2] != ids[1]
+
+
+def test_two_stages_in_one_process_are_two_runs_in_weights_and_biases(tmp_path, monkeypatch):
+    runs = []
+
+    def init(*, name, reinit="return_previous", **settings):
+        """As in wandb: a second call in a process returns the run of the first unless told otherwise."""
+        if not runs or reinit == "create_new":
+            logged = []
+            runs.append((name, logged, SimpleNamespace(log=lambda record, step: logged.append(step))))
+        return runs[-1][2]
+
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=init, log=lambda *record, **step: None))
+    (tmp_path / "run/first_stage").mkdir(parents=True)
+    (last,), (first,) = (trackers(tmp_path / name, LogConfig(wandb=True)) for name in ("run", "run/first_stage"))
+    first({"step": 5, "loss": 1.0})
+    last({"step": 1, "loss": 2.0})
+    assert [(name, steps) for name, steps, _ in runs] == [("run", [1]), ("first_stage", [5])]

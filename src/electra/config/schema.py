@@ -152,8 +152,9 @@ class PretrainConfig(Root):
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
         if self.train.length > self.model.max_length:
-            longest = self.model.max_length
-            raise ValueError(f"train.length {self.train.length} exceeds model.max_length {longest}; raise that too")
+            longest, trained = self.model.max_length, self.init and "max_length" not in self.model.FREE
+            advice = "" if trained else "; raise that too"
+            raise ValueError(f"train.length {self.train.length} exceeds model.max_length {longest}{advice}")
         generator = getattr(self.objective, "generator", None)
         if isinstance(generator, SizedGenerator):
             generator.model(self.model)

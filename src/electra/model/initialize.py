@@ -53,7 +53,7 @@ def cooccurrence_vectors(pairs: Tensor, size: int, std: float) -> Tensor:
     left, weights, right = factorize(matrix, rank, niter=4)
     vectors = F.pad(torch.cat([left, right], dim=1) * weights.sqrt().repeat(2), (0, size - 2 * rank))
     vectors -= vectors.mean(0)
-    return vectors * (std / vectors.std(0).mean())
+    return vectors * (std / vectors.std(0).mean().clamp(min=1e-12))  # zeros if no token tells anything of the next one
 
 
 def svd_lowrank(matrix: Tensor, rank: int, niter: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -77,7 +77,7 @@ class Corpora(list[Corpus]):
         if not self.weights:
             return sum(sizes)
         shares = [weight / sum(self.weights) for weight in self.weights]
-        return min(size / share for size, share in zip(sizes, shares, strict=False))
+        return min(size / share for size, share in zip(sizes, shares, strict=True))
 
     def token_counts(self, vocab_size: int) -> Tensor:
         """Count how often each token is read, mixtures by their weights, without special tokens."""
@@ -109,6 +109,8 @@ class Corpora(list[Corpus]):
 
     def _check(self, config: PretrainConfig) -> None:
         corpus, model = self[0], config.model
+        if self.weights is not None and len(self.weights) != len(self):
+            raise ConfigError(f"data_weights: {len(self.weights)} weights for {len(self)} corpora; give one for each")
         if not model.tells_apart(self.segments):
             raise ConfigError(f"{corpus.path} has two segments per sequence (--cut paper): set model.token_types=2")
         if config.init is not None and not _resumes(config):

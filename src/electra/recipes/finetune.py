@@ -87,9 +87,9 @@ def finetune(config: FinetuneConfig, listeners: Sequence[Listener] | None = None
         for said in tuning.task.detected():
             tell(listeners, {"detected": said})
         work = _sweep if config.learning_rates else _tune
-        alone = Processes(0, 1, processes.device)  # without a group
+        single = Processes(0, 1, processes.device)  # without a group
         with working_copy(config.out) as folder:
-            return work(tuning, folder, alone, listeners)
+            return work(tuning, folder, single, listeners)
 
 
 def _tune(tuning: Tuning, folder: Path, processes: Processes, listeners: Sequence[Listener]) -> Results:

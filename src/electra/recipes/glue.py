@@ -7,6 +7,7 @@ from pathlib import Path
 
 from electra.config.bodies import ModelConfig
 from electra.config.finetune import FinetuneConfig
+from electra.config.keys import known_keys
 from electra.config.load import load_finetune_config, text_override
 from electra.data.cluster import absolute
 from electra.data.files import write_json
@@ -174,10 +175,13 @@ def _find(
 
 
 def _for_task(name: str, overrides: Sequence[str]) -> Iterator[str]:
+    """Yield the overrides that apply to a task; `similarity.chunk=64` is a config key, not a key of a task."""
+    known = known_keys(FinetuneConfig)
     for override in overrides:
-        task = next((task for task in TASKS if override.startswith(f"{task}.")), None)
+        is_key = override.partition("=")[0].strip() in known
+        task = None if is_key else next((task for task in TASKS if override.startswith(f"{task}.")), None)
         if task in (None, name):
-            yield override.removeprefix(f"{name}.")
+            yield override if is_key else override.removeprefix(f"{name}.")
 
 
 def published(task: str, width: int) -> dict[str, float]:

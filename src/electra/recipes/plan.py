@@ -99,45 +99,32 @@ def make_plan(
     start: Start | None = None,
 ) -> Plan:
     """Measure the text and the machine, and choose the largest model that they can train, unless one is given."""
-    if not 0 < hours < math.inf:
-        raise ConfigError(f"hours has to be a number above 0, such as 0.5 or 12; found {hours:g}")
-    keys = [override.partition("=")[0].strip() for override in overrides]
-    for key, option in OPTIONS.items():
-        if key in keys:
-            raise ConfigError(f"{key} cannot be set here; use {option} instead")
+    _check_request(hours, overrides)
     names = [str(name) for name in texts]
     tally = Tally()
-    text_bytes, text_known, characters = measure_text(names, tally, reading)
-    text_tokens = max(1, text_bytes // BYTES_PER_TOKEN)
-    most = MOST_EPOCHS * text_tokens if text_known else math.inf
+    text = measure_text(names, tally, reading)
+    text_tokens = max(1, text.size // BYTES_PER_TOKEN)
+    available = text_tokens if text.known else math.inf  # what is read may only be the beginning
     base = start.config.model_dump(exclude_none=True) if start else {}
-    pieces = vocabulary(text_bytes, characters)
+    pieces = vocabulary(text.size, text.characters)
     shape = _continued(start, pieces, overrides) if start else _shape(pieces, overrides)
-    asked = [override for key, override in zip(keys, overrides, strict=True) if key == "device"]
-    device = find_device(load_layers(base or "tiny", asked).device)
+    device = find_device(load_layers(base or "tiny", [o for o in overrides if _key(o) == "device"]).device)
     sources: Sources = {start.source: base} if start else {name: name for name in SIZES[device.type]}
     candidates = fitting_sizes(sources, shape, overrides)
-    if start:
-        _check_start(start, candidates[start.source])
-    if any(len(objective_class(c.objective).stages(c.objective)) > 1 for c in candidates.values()):
-        raise ConfigError("electra train plans one stage of training; for objectives with two use electra pretrain")
-    sizes = {name: body_size(config.model) for name, config in candidates.items()}
-    worthwhile = with_enough_text(sizes, text_tokens if text_known else math.inf)
-    speeds = _speeds({name: candidates[name] for name in worthwhile}, sizes, hours, most, device)
-    affordable = {name: min(hours * 3600 * speed.tokens_per_second, most) for name, speed in speeds.items()}
-    preset = choose(affordable, sizes)
+    _check_candidates(candidates, start)
+    preset, affordable, speeds = _choose_size(candidates, hours, available, device)
     budget = [*shape, *_of_size(preset, sources[preset], overrides), f"train.hours={hours!r}"]
-    settings = [*budget, *_training(sources[preset], budget, overrides, speeds[preset], affordable[preset])]
+    settings = [*budget, *_training(sources[preset], budget, overrides, speeds[preset], affordable)]
     config = load_layers(sources[preset], settings, overrides)
-    steps = total_steps(config.train) or _steps(config, affordable[preset])
+    steps = total_steps(config.train) or _steps(config, affordable)
     cost = flops(_with_steps(config, steps))
     return Plan(
         sources=names,
         hours=hours,
         overrides=list(overrides),
         device=device_name(device),
-        text_bytes=text_bytes,
-        text_known=text_known,
+        text_bytes=text.size,
+        text_known=text.known,
         text_tokens=text_tokens,
         vocab_size=config.model.vocab_size,
         tokens_per_second={name: round(speed.tokens_per_second, 1) for name, speed in speeds.items()},
@@ -157,6 +144,19 @@ def make_plan(
         base=base,
         lacks=start.lacks if start else [],
     )
+
+
+def _check_request(hours: float, overrides: Sequence[str]) -> None:
+    """Refuse hours that are no duration, and overrides of what has an option of its own."""
+    if not 0 < hours < math.inf:
+        raise ConfigError(f"hours has to be a number above 0, such as 0.5 or 12; found {hours:g}")
+    for key, option in OPTIONS.items():
+        if key in map(_key, overrides):
+            raise ConfigError(f"{key} cannot be set here; use {option} instead")
+
+
+def _key(override: str) -> str:
+    return override.partition("=")[0].strip()
 
 
 def _shape(pieces: int, overrides: Sequence[str]) -> list[str]:
@@ -193,10 +193,26 @@ def _continued(start: Start, pieces: int, overrides: Sequence[str]) -> list[str]
     return [text_override("init", start.source), *sizes, f"train.length={length}"]
 
 
-def _check_start(start: Start, config: PretrainConfig) -> None:
-    """Refuse overrides of the shape of the model to start from; only its vocabulary may change."""
-    changed = {"vocab_size": config.model.vocab_size} if start.new_vocabulary else {}
-    check_shape(config.model, start.config.model.model_copy(update=changed), start.source)
+def _check_candidates(candidates: dict[str, PretrainConfig], start: Start | None) -> None:
+    """Refuse two stages, and overrides of the shape of the model to start from; only its vocabulary may change."""
+    for config in candidates.values():
+        if start:
+            changed = {"vocab_size": config.model.vocab_size} if start.new_vocabulary else {}
+            check_shape(config.model, start.config.model.model_copy(update=changed), start.source)
+        if len(objective_class(config.objective).stages(config.objective)) > 1:
+            raise ConfigError("electra train plans one stage of training; for objectives with two use electra pretrain")
+
+
+def _choose_size(
+    candidates: dict[str, PretrainConfig], hours: float, text_tokens: float, device: torch.device
+) -> tuple[str, float, dict[str, Speed]]:
+    """Return the size to train, the tokens that it reads in the hours, and how fast the timed sizes are."""
+    sizes, most = {name: body_size(config.model) for name, config in candidates.items()}, MOST_EPOCHS * text_tokens
+    worthwhile = {name: candidates[name] for name in with_enough_text(sizes, text_tokens)}
+    speeds = _speeds(worthwhile, sizes, hours, most, device)
+    affordable = {name: min(hours * 3600 * speed.tokens_per_second, most) for name, speed in speeds.items()}
+    chosen = choose(affordable, sizes)
+    return chosen, affordable[chosen], speeds
 
 
 def fitting_sizes(sources: Sources, shape: list[str], overrides: Sequence[str]) -> dict[str, PretrainConfig]:
@@ -340,7 +356,9 @@ def _training(
     """Return the batch size, halved until there are enough updates, and all settings that depend on their number."""
     asked = load_layers(source, budget, overrides).train
     tokens, batch, length = asked.tokens or affordable, asked.batch_size, asked.length
-    while batch > SMALLEST_BATCH and batch % 2 == 0 and tokens / (batch * length) < FEWEST_UPDATES:
+    smallest = max(SMALLEST_BATCH, asked.start_batch_size or 0)
+    divisor = asked.micro_batch_size or asked.start_batch_size or 1  # of every batch size
+    while batch >= 2 * smallest and batch % (2 * divisor) == 0 and tokens < FEWEST_UPDATES * batch * length:
         batch //= 2
     config = load_layers(source, [*budget, f"train.batch_size={batch}"], overrides)  # the user's batch size, if set
     batch, steps = config.train.batch_size, total_steps(config.train) or _steps(config, affordable)

@@ -84,7 +84,7 @@ def _pretrain(config: PretrainConfig, processes: Processes, listeners: Sequence[
     final = Pretraining(config, last, corpora, processes, listeners)
     with final.opened():
         for stage in before if not final.checkpoints.hold_updates() else ():
-            first = Pretraining(_stage_config(config, stage), stage, corpora, processes, listeners, final.again)
+            first = Pretraining(_stage_config(config, stage), stage, corpora, processes, listeners, final.command)
             with first.opened():
                 first.work()
         final.work()
@@ -92,10 +92,11 @@ def _pretrain(config: PretrainConfig, processes: Processes, listeners: Sequence[
 
 def check_division(config: PretrainConfig, processes: Processes) -> None:
     """Raise an error unless the processes can divide every batch evenly."""
-    if config.train.smallest_batch % processes.world_size:
-        key = "train.micro_batch_size" if config.train.micro_batch_size else "train.batch_size"
+    if (size := config.train.smallest_batch) % processes.world_size:
+        keys = ("micro_batch_size", "start_batch_size", "batch_size")
+        key = next(key for key in keys if getattr(config.train, key) == size)
         raise ConfigError(
-            f"{processes.world_size} processes cannot divide {key}={config.train.smallest_batch} evenly; "
+            f"{processes.world_size} processes cannot divide train.{key}={size} evenly; "
             "start another number of them, or change it"
         )
 
@@ -117,19 +118,19 @@ class Pretraining(Training):
         corpora: Corpora,
         processes: Processes,
         listeners: Sequence[Listener],
-        again: str | None = None,
+        command: str | None = None,
     ) -> None:
         self.config, self.stage, self.corpora, self.processes = config, stage, corpora, processes
         self.listeners = listeners
         self.run = Run(local_path(config.out or ""), [*listeners, self._watch])
-        self.again = again or f"electra pretrain {self.run.config}"  # also for a run that `electra train` began
+        self.command = command or f"electra pretrain {self.run.config}"  # resumes it, also if `electra train` began it
         self.checkpoints = make_checkpoints(self.run.folder / "checkpoints", config.checkpoint.keep, processes)
         self.every = Every(config.evaluate.every, config.checkpoint.every, config.log.every)
         self.remedy = (
             "lower train.learning_rate or raise train.warmup_steps, and resume from the last good checkpoint: "
-            f"{self.again} train.learning_rate={config.train.learning_rate / stage.rate / 2:g}"
+            f"{self.command} train.learning_rate={config.train.learning_rate / stage.rate / 2:g}"
         )
-        self.more_time = f"give it more time: {self.again} train.hours=H evaluate.batches=1"
+        self.more_time = f"give it more time: {self.command} train.hours=H evaluate.batches=1"
         self.text_tokens = corpora.lasting_tokens(config.train.length)
         self.warnings = self._repetition()
         self.doctor = doctor(config)
@@ -158,7 +159,7 @@ class Pretraining(Training):
         if (self.run.folder / "model").is_dir() and not self.checkpoints.hold_updates():
             raise CheckpointError(f"{self.run.folder} has a model but no checkpoint to resume from; choose another out")
         size = self.config.train.smallest_batch
-        halved = f"{self.again} train.micro_batch_size={max(1, size // 2)}"
+        halved = f"{self.command} train.micro_batch_size={max(1, size // 2)}"
         with fitting(f"micro-batches of {size} x {self.config.train.length} tokens", f"halve them: {halved}"):
             self.module = self._objective()
             self.heldout = self._heldout()
@@ -258,19 +259,19 @@ class Pretraining(Training):
 
     def _heldout(self) -> Loader | None:
         counts = [corpus.sequences("heldout") for corpus in self.corpora]
-        judges = [number for number, count in enumerate(counts) if count]
-        if not judges:
+        measured = [number for number, count in enumerate(counts) if count]  # a corpus may hold nothing out
+        if not measured:
             self.warnings.append(
                 "no text is held out, so the model is not measured on new text; build a corpus without --heldout 0"
             )
             return None
         weights = self.config.data_weights
         return Loader(
-            [self.corpora[number] for number in judges],
+            [self.corpora[number] for number in measured],
             batch_size=min(sum(counts), self._heldout_rows),
             seed=FIXED,
             split="heldout",
-            weights=weights and [weights[number] for number in judges],
+            weights=weights and [weights[number] for number in measured],
             device=self.processes.device,
         )
 
@@ -309,7 +310,7 @@ class Pretraining(Training):
             write_model(model, folder, facts=training_facts(self.run.folder))
 
     def _watch(self, record: Record) -> None:
-        """Store the samples of an evaluation, and warn of metrics that look ill."""
+        """Store the samples of an evaluation, and warn of metrics that show a problem."""
         if "heldout_loss" in record:
             self.run.show({"step": record["step"], "samples": [asdict(sample) for sample in self.samples]})
         for warning in self.doctor.diagnose(record) + self._too_often(record):

@@ -23,7 +23,7 @@ from electra.recipes.convert import config_of
 
 RATE_SHARE = 0.2  # of the learning rate from random weights, so that less is forgotten
 COMPARISON = "comparison.json"
-SENTENCES = 400  # on which two models are compared
+FEWEST_SENTENCES, SENTENCES = 3, 400  # on which two models are compared: two similarities always correlate
 FEWEST_WORDS, MOST_WORDS = 5, 30  # in such a sentence
 SIMILAR = 0.9  # correlation of similarities before and after training, below which sentence vectors have changed
 
@@ -88,11 +88,15 @@ def compare(start: str | Path, run: Path, names: Sequence[str], old: Pairs, read
         yield f"forgetting: on the old text, the original of a sentence beats a copy with a replaced word in {shares}"
     elif old:
         yield "forgetting: not measured, since the model had no head that scores text"
-    if sentence_head(before.network):
-        found["similarity"] = _agreement(before, after, list(_sentences(names, reading)))
+    sentences = list(_sentences(names, reading)) if sentence_head(before.network) else None
+    if sentences and len(sentences) >= FEWEST_SENTENCES:
+        found["similarity"] = _agreement(before, after, sentences)
         said = f"similarities of sentences correlate by {found['similarity']:.2f} with those before training"
         advice = "; fine-tune it again: electra finetune similarity" if found["similarity"] < SIMILAR else ""
         yield f"{'warning: ' if advice else ''}{said}{advice}"
+    elif sentences is not None:
+        few = f"fewer than {FEWEST_SENTENCES} sentences of {FEWEST_WORDS} to {MOST_WORDS} words"
+        yield f"similarities: not compared, since the text has {few}"
     write_json(run / COMPARISON, found)
 
 

@@ -242,7 +242,7 @@ def _recall(
         "sources": [*map(os.path.abspath, plan.sources)] != [*map(os.path.abspath, names)],
         "overrides": sorted(plan.overrides) != sorted(overrides),
         **{name: getattr(plan, name) != value for name, value in asked.items()},
-        "text": plan.text_known and not begun(folder) and measure_text(names, reading=reading)[0] != plan.text_bytes,
+        "text": plan.text_known and not begun(folder) and measure_text(names, reading=reading).size != plan.text_bytes,
     }
     changed = [name for name, different in differs.items() if different]
     if not FIXED.isdisjoint(changed) or (changed and begun(folder)):

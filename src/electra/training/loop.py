@@ -58,7 +58,7 @@ class Training(ABC):
         return {}
 
     def enough(self) -> bool:
-        """Return whether more training would not help; asked after evaluations."""
+        """Return whether more training would not help; asked before every update."""
         return False
 
     def finish(self) -> None:  # noqa: B027
@@ -137,7 +137,7 @@ class _Trainer:
         self.optimizer.skipped.fill_(state.skipped)
         self.check_every = training.every.log if processes.device.type == "cuda" else 1  # reading it waits for the GPU
         self.started = time.monotonic() - state.seconds
-        self.saved_at = state.step or -1
+        self.saved_at = state.step or None  # the step of the newest checkpoint
         self.logged = (time.monotonic(), state.tokens)
 
     def _restored(self) -> State:
@@ -178,7 +178,7 @@ class _Trainer:
             training.begin()
         if state.evaluated < state.step and self._is_evaluated(progress):  # the run was stopped before it
             self._evaluate()
-            self.saved_at = -1  # the checkpoint says that it was not evaluated
+            self.saved_at = None  # the checkpoint says that it was not evaluated
         while progress < 1 and not training.enough() and not self._is_stopped():
             began = time.monotonic()
             tokens, micro_batches = next(updates)
@@ -196,17 +196,17 @@ class _Trainer:
             if self._is_evaluated(progress):
                 self._evaluate()
                 progress = self._progress()  # evaluating took time
-            if state.step % training.every.checkpoint == 0 and not self._astray():
+            if state.step % training.every.checkpoint == 0 and not self._latest_is_skipped():
                 self._save()
         self._end(progress)
 
     def _end(self, progress: float) -> None:
         """Write the result; raise an error unless the run is complete."""
-        training, state, astray = self.training, self.state, self._astray()
-        if not astray:
+        training, state, skipped = self.training, self.state, self._latest_is_skipped()
+        if not skipped:
             self._save()
         self.checkpoints.wait()
-        if not astray and state.step:
+        if not skipped and state.step:
             self.update.weights.complete()
             if self.processes.first:
                 training.finish()
@@ -215,7 +215,7 @@ class _Trainer:
             again = "resumes it" if self.checkpoints.hold_updates() else "starts it again"
             message = f"{self.run.folder}: stopped at step {state.step:,}; the same command {again}"
             raise Stopped(message, self.stop.signal or signal.SIGTERM)  # None: another process received it
-        if astray:
+        if skipped:
             raise ElectraError(f"the loss was not finite at the end, step {state.step:,}: {training.remedy}")
 
     def _is_stopped(self) -> bool:
@@ -234,7 +234,7 @@ class _Trainer:
         allowed = max(self.config.hours * 3600 - self.state.ending - self.state.latest_update, 1e-9)
         return self.processes.largest((time.monotonic() - self.started) / allowed)
 
-    def _astray(self) -> bool:
+    def _latest_is_skipped(self) -> bool:
         """Return whether the latest update was skipped: such weights are not worth saving."""
         return self.optimizer.skipped_in_a_row.item() > 0
 
@@ -280,9 +280,9 @@ class _Trainer:
         """Evaluate on held-out data."""
         began = time.monotonic()
         try:
-            found = self.training.evaluate(self._judge)
+            found = self.training.evaluate(self._call)
         except _Interrupted:
-            return  # it is made up for when the run resumes
+            return  # the resumed run evaluates this step
         self.state.evaluated = self.state.step
         position = self._position()  # afterwards: the time may be over by now
         if found:
@@ -294,7 +294,7 @@ class _Trainer:
                 self._save(best=True)
         self.logged = (self.logged[0] + time.monotonic() - began, self.logged[1])
 
-    def _judge(self, *inputs: Any) -> Any:
+    def _call(self, *inputs: Any) -> Any:
         """Call the module without an update, unless a signal arrived: an evaluation may take long."""
         if self._is_stopped():
             raise _Interrupted

@@ -47,9 +47,9 @@ class Optimizer(ABC):
     def adopt(self, tensors: dict[str, Tensor]) -> None:
         """Continue from a state as `tensors` returns it, and from weights that were changed in place."""
 
-    def fill(self, tensor: Tensor, whole: Tensor) -> None:
-        """Copy to a weight or a tensor of the state what this process has of it."""
-        tensor.copy_(whole)
+    def fill(self, tensor: Tensor, complete: Tensor) -> None:
+        """Fill a weight or a tensor of the state, or this process's share of it, from the complete one."""
+        tensor.copy_(complete)
 
     @abstractmethod
     def _gradient_norm(self) -> Tensor:

@@ -1,11 +1,11 @@
-"""Find out which process is gone: each one counts in a store that all can reach, and a dead one no longer does."""
+"""Heartbeats: each process increments a counter in a shared store, and one whose counter stops is gone."""
 
 import threading
 import time
 from typing import Protocol
 
-BEAT = 1.0  # seconds between two counts
-PATIENCE = 5  # beats without a count before a process is believed dead
+BEAT = 1.0  # seconds between two increments
+PATIENCE = 5  # beats without an increment after which a process counts as gone
 
 
 class Store(Protocol):
@@ -16,7 +16,7 @@ class Store(Protocol):
 
 
 class Pulse:
-    """Counts for this process in the background, and looks at the counts of the others."""
+    """Increments the counter of this process in the background, and reads those of the others."""
 
     def __init__(self, store: Store, rank: int, ranks: int) -> None:
         self.store, self.rank, self.ranks = store, rank, ranks
@@ -24,11 +24,11 @@ class Pulse:
         threading.Thread(target=self._count, name="pulse", daemon=True).start()
 
     def stop(self) -> None:
-        """Stop counting."""
+        """Stop the heartbeat of this process."""
         self.ended.set()
 
     def lost(self) -> list[int]:
-        """Return the ranks of the processes that are gone, after some seconds of looking."""
+        """Return the ranks of the processes whose counters do not change within a few seconds."""
         try:
             before = self._counts()
             time.sleep(PATIENCE * BEAT)

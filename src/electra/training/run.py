@@ -126,10 +126,10 @@ class Run:
             raise ConfigError(f"{self.folder} was started with {stored}; use the same settings or choose another out")
 
     def rewind(self, step: int) -> None:
-        """Drop the metrics and samples of later steps, which will be repeated."""
-        for path in (self.metrics, self.samples):
+        """Drop the metrics, samples and paces of later steps, which will be repeated."""
+        for path, line in ((self.metrics, _Line), (self.samples, _Line), (self.ranks, _Paces)):
             if path.is_file():
-                kept = [to_json(record) + "\n" for record in read_records(path) if record["step"] <= step]
+                kept = [to_json(record) + "\n" for record in read_records(path, line) if record["step"] <= step]
                 write_atomically(path, "".join(kept))
             elif path.exists():  # writing to a named pipe would wait for a reader
                 raise CheckpointError(f"{path} is not a file; remove it and run the same command again")
@@ -161,13 +161,20 @@ class _Line(BaseModel):
     samples: Sequence[dict[str, Any]] = ()
 
 
-def read_records(path: Path) -> list[Record]:
+class _Paces(BaseModel):
+    """A line of `ranks.jsonl`."""
+
+    step: int
+    seconds: list[FiniteFloat]
+
+
+def read_records(path: Path, line: type[BaseModel] = _Line) -> list[Record]:
     """Read a log of a run, skipping damaged lines; return an empty list if there is none."""
     found = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else ():
+    for text in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else ():
         with suppress(ValueError, RecursionError):
-            record = json.loads(line)
-            _Line.model_validate(record, strict=True)
+            record = json.loads(text)
+            line.model_validate(record, strict=True)
             found.append(record)
     return found
 

@@ -57,8 +57,8 @@ class ShardedWeights:
         for owner in self.module.modules():
             for name, own in owner._parameters.items():
                 if isinstance(own, DTensor):
-                    whole = own.full_tensor().detach()
-                    owner._parameters[name] = nn.Parameter(whole.cpu()) if self.processes.first else own
+                    full = own.full_tensor().detach()
+                    owner._parameters[name] = nn.Parameter(full.cpu()) if self.processes.first else own
         if self.processes.first:
             for part in _divided(self.module):
                 part._forward_pre_hooks.clear()
@@ -85,11 +85,11 @@ class ShardedOptimizer(Optimizer):
     def adopt(self, tensors: dict[str, Tensor]) -> None:
         """Do nothing: `tensors` returns the state itself."""
 
-    def fill(self, tensor: Tensor, whole: Tensor) -> None:
+    def fill(self, tensor: Tensor, complete: Tensor) -> None:
         if isinstance(tensor, DTensor):
-            here = whole.to(self.processes.device)
-            whole = distribute_tensor(here, tensor.device_mesh, tensor.placements, src_data_rank=None)
-        tensor.copy_(whole)
+            here = complete.to(self.processes.device)
+            complete = distribute_tensor(here, tensor.device_mesh, tensor.placements, src_data_rank=None)
+        tensor.copy_(complete)
 
     def _gradient_norm(self) -> Tensor:
         square = torch.stack([norm(_gradient(own).flatten()) for own in self.own.values()]).square().sum()

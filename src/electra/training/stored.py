@@ -38,10 +38,10 @@ class Stored:
     def read(self) -> Tensor:
         """Return the complete tensor."""
         parts = [piece.file.get_tensor(piece.key) for piece in self.pieces]
-        whole = torch.empty(self.shape, dtype=parts[0].dtype)
+        tensor = torch.empty(self.shape, dtype=parts[0].dtype)
         for piece, part in zip(self.pieces, parts, strict=True):
-            whole[piece.place] = part
-        return whole
+            tensor[piece.place] = part
+        return tensor
 
 
 def find_tensors(folder: Path, files: Iterable[str]) -> dict[str, dict[str, Stored]]:
@@ -49,12 +49,12 @@ def find_tensors(folder: Path, files: Iterable[str]) -> dict[str, dict[str, Stor
     found: dict[str, dict[str, Stored]] = {kind: {} for kind in KINDS}
     info, offsets = WHERE
     for name in files:
-        file, whole = open_safe(folder / name), name.removesuffix(SUFFIX)
+        file, stem = open_safe(folder / name), name.removesuffix(SUFFIX)
         begins = json.loads((file.metadata() or {}).get(info, "{}"))
         for key in file.keys():  # noqa: SIM118
             sizes = file.get_slice(key).get_shape()
             starts = begins[key][offsets] if key in begins else [0] * len(sizes)
             place = tuple(slice(start, start + size) for start, size in zip(starts, sizes, strict=True))
-            kind, _, tensor = (f"{whole}.{key}" if whole in found else key).partition(".")
+            kind, _, tensor = (f"{stem}.{key}" if stem in found else key).partition(".")
             found[kind].setdefault(tensor, Stored()).pieces.append(Piece(file, key, place))
     return found

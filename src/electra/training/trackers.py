@@ -31,8 +31,9 @@ def trackers(folder: Path, log: LogConfig) -> list[Listener]:
             import wandb
         except ImportError:
             raise ConfigError("log.wandb needs an extra: pip install '.[track]' in the checkout") from None
-        wandb.init(dir=str(folder), name=folder.name, resume="allow", id=_own_id(folder / ".wandb-id"))
-        found.append(lambda record: wandb.log(record, step=record["step"]))
+        own = {"id": _own_id(folder / ".wandb-id"), "resume": "allow", "reinit": "create_new"}
+        run = wandb.init(dir=str(folder), name=folder.name, **own)  # by default, a process has a single run
+        found.append(lambda record: run.log(record, step=record["step"]))
     return found
 
 
