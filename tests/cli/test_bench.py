@@ -74,3 +74,11 @@ def test_an_unknown_size_gets_a_suggestion():
     result = electra_bench("--size", "smal")
     assert isinstance(result.exception, ConfigError)
     assert "did you mean small?" in str(result.exception)
+
+
+def test_a_size_whose_objective_hugging_face_lacks_is_timed_by_itself():
+    result = CliRunner().invoke(app, "bench --device cpu --seconds 0 --size nano --batch 1 --length 16 --json".split())
+    assert [json.loads(line)["variant"] for line in result.stdout.splitlines()] == ["electra"]
+    refused = electra_bench("--size", "nano", "--batch", "1", "--length", "16", "--against", "hf")
+    assert isinstance(refused.exception, ConfigError)
+    assert "warming up" not in refused.stderr

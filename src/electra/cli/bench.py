@@ -54,7 +54,8 @@ def bench(
     ] = None,
     seconds: Annotated[float, Option(min=0, max=86_400, help="Seconds to measure each batch size.")] = 40.0,
     against: Annotated[
-        Literal["hf", "none"] | None, Option(help="What to compare with.  [default: hf if transformers is installed]")
+        Literal["hf", "none"] | None,
+        Option(help="What to compare with.  [default: hf if transformers is installed and has such a step]"),
     ] = None,
     device: Annotated[Literal["auto", "cuda", "mps", "cpu"], Option(help="Device to run on.")] = "auto",
     profile: Annotated[bool, Option("--profile", help="Also time each part of our step.")] = False,
@@ -65,7 +66,7 @@ def bench(
     from electra.training.processes import joined
 
     measure = partial(_choose(work, profile, text, model), seconds=seconds, say=partial(echo, err=True))
-    against = against or ("hf" if find_spec("transformers") else "none")
+    against = against or _usual(work, size)
     length = length or load_config(size).train.length
     with joined(device) as processes:
         batches = batch or (USUAL_BATCH if model else BATCHES[work][processes.device.type])
@@ -76,6 +77,15 @@ def bench(
     _print_table([row for measured in found for row in measured.rows])
     for measured in found:
         _print_parts(measured)
+
+
+def _usual(work: str, size: str) -> Literal["hf", "none"]:
+    """Return what the work is compared with by default."""
+    from electra.config.load import load_config
+    from electra.recipes.bench.huggingface import comparable
+
+    possible = work == "encode" or comparable(load_config(size).objective)
+    return "hf" if possible and find_spec("transformers") else "none"
 
 
 def _choose(work: str, profiled: bool, text: Path | None, models: list[str] | None) -> "Callable[..., Bench]":

@@ -278,7 +278,7 @@ def test_words_have_the_pieces_that_they_have_in_a_text(change):
     tokenizer = framed(backend)
     (words,) = tokenizer.encode_words([["the", "chef", "the"]])
     assert words.ids == tokenizer.encode(["the chef the"])[0].ids
-    assert words.word_ids[0] == 0 and words.word_ids[-1] == 2
+    assert sorted({*words.word_ids}) == [0, 1, 2]
 
 
 def test_offsets_of_byte_level_pieces_are_trimmed_if_the_file_says_so(tmp_path):

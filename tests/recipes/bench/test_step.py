@@ -112,10 +112,9 @@ def count(module: torch.nn.Module) -> int:
     return sum(parameter.numel() for parameter in module.parameters())
 
 
-def test_another_objective_is_not_compared(config):
-    other = load_config("tiny", ["objective.name=mlm"])
+def test_another_objective_is_not_compared():
     with pytest.raises(ConfigError, match="--against hf supports only the objective electra"):
-        TypicalGlue(other, TOKENIZER.mask_id)
+        bench_step("nano", 1, 16, seconds=0, against="hf", device=CPU)
 
 
 def test_without_transformers_the_comparison_says_what_to_do(config, monkeypatch):

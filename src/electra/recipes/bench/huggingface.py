@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from electra.config.bodies import ModelConfig
 from electra.config.objectives import ElectraObjective, MaskedLMGenerator
 from electra.config.schema import PretrainConfig
-from electra.errors import ConfigError, ElectraError
+from electra.errors import ElectraError
 from electra.model.bodies import BODIES
 from electra.model.heads import find_head
 from electra.model.precision import autocast
@@ -25,14 +25,19 @@ TABLES = {"word_embeddings", "position_embeddings", "tok_embeddings"}  # what bo
 HEADS = {"electra": ("generator_predictions", "generator_lm_head"), "modern": ("head", "decoder")}
 
 
+def comparable(objective: object) -> bool:
+    """Return whether a step with this objective can be made of Hugging Face's modules."""
+    return isinstance(objective, ElectraObjective) and isinstance(objective.generator, MaskedLMGenerator)
+
+
 class Glue(nn.Module):
     """A generator and a discriminator of `transformers` that share embeddings; maps ids (B, L) to the joint loss."""
 
     def __init__(self, config: PretrainConfig, mask_id: int) -> None:
         super().__init__()
         objective = config.objective
-        if not isinstance(objective, ElectraObjective) or not isinstance(objective.generator, MaskedLMGenerator):
-            raise ConfigError("--against hf supports only the objective electra with a masked-LM generator")
+        assert isinstance(objective, ElectraObjective)
+        assert isinstance(objective.generator, MaskedLMGenerator)
         self.objective, self.mask_id = objective, mask_id
         self.generator, self.discriminator = _networks(objective.generator.model(config.model), config.model)
         self.predict = nn.Sequential(*(getattr(self.generator, name) for name in HEADS[config.model.body]))

@@ -9,7 +9,8 @@ from electra.config.load import load_config
 from electra.config.schema import PretrainConfig
 from electra.data.mix import mix
 from electra.data.tokens.tokenizer import SPECIAL_TOKENS
-from electra.recipes.bench.huggingface import CarefulGlue, HuggingFaceStep, TypicalGlue
+from electra.errors import ConfigError
+from electra.recipes.bench.huggingface import CarefulGlue, HuggingFaceStep, TypicalGlue, comparable
 from electra.recipes.bench.profile import profile
 from electra.recipes.bench.timing import Against, Bench, Build, measured, take_turns
 from electra.recipes.flops import count_flops
@@ -49,6 +50,8 @@ def _variants(config: PretrainConfig, device: torch.device, against: Against) ->
     """Return how each variant is built; a careful user compiles for a GPU."""
     variants: dict[str, Build[Tensor]] = {"electra": lambda: JointStep(config, device)}
     if against == "hf":
+        if not comparable(config.objective):
+            raise ConfigError("--against hf supports only the objective electra with a masked-LM generator; use none")
         mask_id, compiled = TOKENIZER.mask_id, device.type == "cuda"
         variants["hf_typical"] = lambda: HuggingFaceStep(TypicalGlue(config, mask_id), config, device, compiled=False)
         variants["hf_careful"] = lambda: HuggingFaceStep(CarefulGlue(config, mask_id), config, device, compiled)
