@@ -167,7 +167,11 @@ def test_a_network_of_theirs_is_read(kind, layout, ids, tmp_path):
         ({"layer_types": ["sliding_attention"] * 7}, "layer_types: only a global layer first"),
         ({"rope_scaling": {"factor": 2.0}}, "rope_scaling is not supported"),
         ({"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "rope_type 'yarn' is not supported"),
-        ({"classifier_pooling": "max"}, "impossible model: classifier_pooling Input should be 'first' or 'mean'"),
+        ({"rope_parameters": {"rope_type": "linear", "factor": 2.0}}, "rope_parameters: factor is not supported"),
+        ({"rope_parameters": {"full_attention": 5000.0}}, "rope_parameters: expected an object with full_attention"),
+        ({"is_causal": True}, "is_causal = True is not supported"),
+        ({"classifier_pooling": ["cls"]}, "is not supported, only cls or mean"),
+        ({"classifier_pooling": "max"}, "classifier_pooling = 'max' is not supported, only cls or mean"),
         ({"num_hidden_layers": 8, "layer_types": None}, r"lack layers\.7\."),
     ],
 )

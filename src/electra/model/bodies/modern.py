@@ -164,13 +164,14 @@ class ModernBody(Body):
 
     @classmethod
     def read_config(cls, described: Mapping[str, Any]) -> ModernModel:
-        check_settings(described, REQUIRED)
+        check_settings(described, REQUIRED | {"is_causal": False})
         values = {ours: described.get(theirs, default) for ours, (theirs, default) in CONFIG_KEYS.items()}
         values |= _read_positions(described)
-        pooling = described.get("classifier_pooling", "cls")
-        values["pooling"] = {theirs: ours for ours, theirs in POOLINGS.items()}.get(pooling, pooling)
-        names = {ours: theirs for ours, (theirs, _) in CONFIG_KEYS.items()} | {"pooling": "classifier_pooling"}
-        config = validated(ModernModel, values, names)
+        poolings = {theirs: ours for ours, theirs in POOLINGS.items()}
+        if (pooling := described.get("classifier_pooling", "cls")) not in POOLINGS.values():
+            raise CheckpointError(f"classifier_pooling = {pooling!r} is not supported, only {' or '.join(poolings)}")
+        values["pooling"] = poolings[pooling]
+        config = validated(ModernModel, values, {ours: theirs for ours, (theirs, _) in CONFIG_KEYS.items()})
         if "layer_types" in described and described["layer_types"] != _layer_types(config):
             raise CheckpointError("layer_types: only a global layer first and then every so many layers is supported")
         return config
@@ -317,12 +318,15 @@ def _read_positions(described: Mapping[str, Any]) -> dict[str, Any]:
     """Read the keys that transformers 5 writes in another form: bases of the rotations, and kinds of layers."""
     values: dict[str, Any] = {}
     rope = described.get("rope_parameters") or {}
+    if not isinstance(rope, dict) or not all(isinstance(rope.get(kind, {}), dict) for kind in (GLOBAL, LOCAL)):
+        raise CheckpointError(f"rope_parameters: expected an object with {GLOBAL} and {LOCAL}, each an object")
+    if odd := rope.keys() - {GLOBAL, LOCAL}:
+        raise CheckpointError(f"rope_parameters: {min(odd)} is not supported, only {GLOBAL} and {LOCAL}")
     for ours, kind in (("global_theta", GLOBAL), ("local_theta", LOCAL)):
-        found = rope.get(kind) if isinstance(rope, dict) else None
-        if isinstance(found, dict):
-            if found.get("rope_type", "default") != "default":
-                raise CheckpointError(f"rope_parameters: rope_type {found['rope_type']!r} is not supported")
-            values |= {ours: found["rope_theta"]} if "rope_theta" in found else {}
+        found = rope.get(kind, {})
+        if found.get("rope_type", "default") != "default":
+            raise CheckpointError(f"rope_parameters: rope_type {found['rope_type']!r} is not supported")
+        values |= {ours: found["rope_theta"]} if "rope_theta" in found else {}
     if described.get("rope_scaling") is not None:
         raise CheckpointError("rope_scaling is not supported")
     kinds = described.get("layer_types")
