@@ -177,6 +177,11 @@ def test_shell_completion_is_offered(electra):
         (["export", "./nowhere", "--out", "/tmp/x"], "no file or folder ./nowhere"),
         (["export", "./nowhere"], "Missing option '--out'"),
         (["config", "small", "--bla"], "No such option: --bla; settings are given as KEY=VALUE, without dashes"),
+        (["train", "--hours", "1", "--bla"], "No such option: --bla; set keys with --set KEY=VALUE"),
+        (
+            ["train", "text", "--hours", "1", "--out", "run", "train.steps=5"],
+            "train.steps=5 is a setting, not text; give it as --set train.steps=5",
+        ),
         (["evaluate", "runs/x", "--split", "half"], "'--split': 'half' is not one of 'train', 'dev', 'test'"),
     ],
 )

@@ -75,9 +75,14 @@ def _show_warning(
 def _settings_hint(error: BaseException) -> str:
     """Return how settings are given, for an unknown option of a command that takes them."""
     context = getattr(error, "ctx", None)
-    known = context and {parameter.name for parameter in context.command.params}
-    unknown = getattr(error, "option_name", None) and not getattr(error, "possibilities", None)
-    return "; settings are given as KEY=VALUE, without dashes" if unknown and known and "overrides" in known else ""
+    if not context or not getattr(error, "option_name", None) or getattr(error, "possibilities", None):
+        return ""
+    kinds = {parameter.name: parameter.param_type_name for parameter in context.command.params}
+    hints = {
+        "argument": "; settings are given as KEY=VALUE, without dashes",
+        "option": "; set keys with --set KEY=VALUE",
+    }
+    return hints.get(kinds.get("overrides", ""), "")
 
 
 def _show(error: BaseException) -> int:
