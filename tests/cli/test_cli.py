@@ -176,12 +176,24 @@ def test_shell_completion_is_offered(electra):
         (["detect", "./nowhere", "text"], "no file or folder ./nowhere"),
         (["export", "./nowhere", "--out", "/tmp/x"], "no file or folder ./nowhere"),
         (["export", "./nowhere"], "Missing option '--out'"),
-        (["config", "small", "--bla"], "No such option: --bla"),
+        (["config", "small", "--bla"], "No such option: --bla; settings are given as KEY=VALUE, without dashes"),
+        (["train", "--hours", "1", "--bla"], "No such option: --bla; set keys with --set KEY=VALUE"),
+        (
+            ["train", "text", "--hours", "1", "--out", "run", "train.steps=5"],
+            "train.steps=5 is a setting, not text; give it as --set train.steps=5",
+        ),
         (["evaluate", "runs/x", "--split", "half"], "'--split': 'half' is not one of 'train', 'dev', 'test'"),
     ],
 )
 def test_wrong_input_is_a_one_line_error_with_exit_code_2(electra, arguments, message):
     assert_refused(electra(*arguments), message)
+
+
+@pytest.mark.parametrize("arguments", [["vocab", "--bla"], ["flops", "small", "--tabel"]])
+def test_a_command_without_settings_and_a_typo_get_no_hint_at_settings(electra, arguments):
+    result = electra(*arguments)
+    assert_refused(result, "No such option: --")
+    assert "KEY=VALUE" not in result.stderr
 
 
 def test_wrong_input_fails_the_same_way_in_a_new_process():
@@ -271,6 +283,10 @@ def test_detect_reads_an_argument_or_standard_input(electra, tiny_folder):
     assert found["text"] == "the chef ate"
     assert [token["token"] for token in found["tokens"]] == ["the", "chef", "ate"]
     assert found["tokens"][1].keys() == {"token", "probability", "start", "end"}
+
+
+def test_the_json_of_detect_keeps_text_readable(electra, tiny_folder):
+    assert electra("detect", str(tiny_folder), "the café ate", "--json").stdout.startswith('{"text": "the café ate"')
 
 
 def test_detect_prints_one_line_per_token_outside_a_terminal(electra, tiny_folder):

@@ -25,9 +25,9 @@ def build(*options: str) -> str:
 
 def test_a_build_prints_what_was_read_kept_and_dropped(folder):
     printed = build("--min-characters", "3", "--duplicates", "exact", "--heldout", "0")
-    assert "8 tokens of 2 documents in 1 sequences of 16 (sentences)" in printed
+    assert "8 tokens of 2 documents in 1 sequence of 16 (sentences)" in printed
     assert "read      60 documents" in printed
-    assert "documents: between blank lines (1 sources)" in printed
+    assert "documents: between blank lines (1 source)" in printed
     assert "dropped   20 documents, 20 characters: too short" in printed
     assert "such as: a b c d" in printed
 
@@ -35,6 +35,14 @@ def test_a_build_prints_what_was_read_kept_and_dropped(folder):
 def test_a_build_prints_how_much_is_repeated(folder):
     (folder / "a.txt").write_text("a b c d e f g. h a b c d e f. g h")
     assert "kept      all tokens; 33.3% are repeated, so that sequences begin at sentences" in build("--heldout", "0")
+
+
+def test_many_unknown_tokens_come_with_advice(folder):
+    advice = "a larger vocabulary of this text has fewer, one with --model bpe none"
+    assert advice not in build("--heldout", "0")
+    (folder / "a.txt").write_text("a b ? d\n\n" * 20)
+    printed = build("--heldout", "0", "--out", "other")
+    assert f"unknown   25.00% of the tokens are not in the vocabulary; {advice}" in printed
 
 
 def test_an_existing_corpus_is_reported_as_such(folder):

@@ -32,6 +32,16 @@ def test_finetune_prints_the_score_with_its_protocol(run):
     assert "sst-2: accuracy " in printed
     assert "(1 seed), protocol single" in printed
     assert f"{out}: wrote results.json" in printed
+    assert printed.endswith(f"\nNext: electra predict {out} FILE --out predictions.jsonl\n")
+
+
+def test_finetune_prints_the_median_of_each_learning_rate(run, tmp_path):
+    _, keys, _ = run
+    keys = [*(key for key in keys if not key.startswith("learning_rate")), "learning_rates=[1e-7,2e-3]"]
+    printed = command("finetune", "glue", *keys, f"out={tmp_path / 'sweep'}", "--quiet")
+    sweep = json.loads((tmp_path / "sweep/results.json").read_text())["sweep"]
+    medians = " · ".join(f"{rate} {100 * medians['accuracy']:.2f}" for rate, medians in sweep.items())
+    assert f"\nlearning rates: {medians}\n" in f"\n{printed}"
 
 
 def test_the_docs_list_every_field_of_the_results(run):

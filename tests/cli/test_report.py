@@ -29,7 +29,7 @@ def test_a_warning_shared_by_two_runs_counts_once(electra, tmp_path):
         write_run(tmp_path / name)
         with (tmp_path / name / "metrics.jsonl").open("a") as stream:
             stream.write(json.dumps({"step": 5, "warning": "the generator is too strong: 97% of its samples"}) + "\n")
-    assert electra("report", "one", "two").stdout == "report.html: 2 run(s), 1 kind(s) of warnings\n"
+    assert electra("report", "one", "two").stdout == "report.html: 2 runs, 1 kind of warnings\n"
 
 
 def test_only_a_page_is_overwritten(electra, tmp_path):

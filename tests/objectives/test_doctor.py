@@ -15,7 +15,12 @@ def of(preset: str, *overrides: str):
 
 
 def measured(auc: float, tokens: float, progress: float = 1.0) -> dict[str, float]:
-    return {"step": 9, "tokens": int(tokens), "progress": progress, "heldout_discriminator_auc": auc}
+    return {
+        "step": int(tokens) // 128**2,
+        "tokens": int(tokens),
+        "progress": progress,
+        "heldout_discriminator_auc": auc,
+    }
 
 
 @pytest.mark.parametrize(
@@ -71,6 +76,11 @@ def test_advice_is_not_what_the_run_does_already(settings, advice):
     (warning,) = of("small", *settings).diagnose(measured(0.5, 5e8))
     assert warning.startswith("the run is behind: learned nothing")
     assert warning.partition("; ")[2].startswith(advice)
+
+
+def test_advised_short_sequences_end_after_a_tenth_of_a_short_run():
+    record = measured(0.7, 1e6) | {"step": 60, "progress": 0.5}
+    assert of("nano").verdict(record).sentence.endswith("; try train.start_length=16 train.length_warmup_steps=12")
 
 
 def test_a_run_that_learns_slowly_is_not_slowed_down():

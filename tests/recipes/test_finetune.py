@@ -121,6 +121,7 @@ def test_a_seed_that_answers_all_alike_is_named(tune, tmp_path):
     assert [seed["constant"] for seed in results["seeds"]] == [True]
     (warning,) = [record["warning"] for record in told if "warning" in record]
     assert warning.startswith("seed 0: every example of dev gets the same answer")
+    assert "try other rates, 'learning_rates=[1e-4, 3e-4, 1e-3]'" in warning
     assert "same answer" in (tmp_path / "run/seeds/0/metrics.jsonl").read_text()
     told.clear()
     assert [seed["constant"] for seed in tune(*FRESH, out="learned", listeners=[told.append])["seeds"]] == [False]

@@ -70,7 +70,7 @@ def test_electric_adds_its_energies(tiny_config, tokenizer):
 
 
 def test_a_bare_encoder_scores_nothing(tiny_config, tokenizer):
-    with pytest.raises(CheckpointError, match="cannot score texts: ElectraBody neither detects nor predicts tokens"):
+    with pytest.raises(CheckpointError, match="cannot score texts: the model neither detects nor predicts tokens"):
         Pretrained(build_body(tiny_config.model), tokenizer).score(["a cat"])
 
 
@@ -117,6 +117,20 @@ def test_pairs_need_a_place(tiny_folder, tmp_path):
         electra.evaluate(tiny_folder, ["task=blimp"])
     with pytest.raises(TaskError, match=r"no \.jsonl file in"):
         electra.evaluate(tiny_folder, ["task=blimp", f"data={tmp_path}"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["task=blimp", "batch_size=8"], "task=blimp has no setting batch_size; it takes data=DIR and device=DEVICE"),
+        (["task=blimp", "device=gpu"], "device = "),
+        (["task=blmp"], "no task 'blmp'; did you mean blimp"),
+    ],
+)
+def test_settings_that_pairs_do_not_have_are_refused(tiny_folder, tmp_path, settings, message):
+    write_pairs(tmp_path / "one.jsonl", ("a cat", "cat a"))
+    with pytest.raises(electra.ElectraError, match=message):
+        electra.evaluate(tiny_folder, [*settings, f"data={tmp_path}"])
 
 
 def test_scores_are_the_same_in_any_company(tiny_model):

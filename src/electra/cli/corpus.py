@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option, echo
 
 from electra.cli.options import TEXTS, Column, Documents, Format, Heldout, Invalid, Json, OnCluster
+from electra.cli.outcome import counted
 from electra.data.files import to_json
 from electra.data.settings import Building, Cleaning, Controls, Cut, Duplicates, Reading, Unicode
 from electra.errors import DataError
@@ -24,6 +25,7 @@ EXAMPLES = (
 
 REPETITION = "Drop documents in which more than this share of five-word runs is repeated."
 CUTS = "Begin sequences at sentences; packed: where the last ended; paper: as in the original code."
+FEWER_UNKNOWN = "a larger vocabulary of this text has fewer, one with --model bpe none: electra vocab"
 DOCUMENTS = {"blank": "between blank lines", "line": "one per line", "file": "one per file", "record": "one per record"}
 
 
@@ -130,19 +132,19 @@ def _summary(path: str, manifest: "Manifest") -> str:
     heldout = manifest.splits["heldout"]
     lines = [
         f"{path}: {manifest.tokens:,} tokens of {manifest.documents:,} documents "
-        f"in {manifest.sequences:,} sequences of {manifest.length} ({manifest.cut})",
+        f"in {counted(manifest.sequences, 'sequence')} of {manifest.length} ({manifest.cut})",
         f"  read      {report['documents_read']:,} documents, {report['characters_read']:,} characters; documents: "
-        + ", ".join(f"{DOCUMENTS[kind]} ({count} sources)" for kind, count in report["sources_by_document"].items())
+        + ", ".join(f"{DOCUMENTS[kind]} ({counted(n, 'source')})" for kind, n in report["sources_by_document"].items())
         + (f"; text in the column {', '.join(columns)}" if (columns := report.get("columns")) else ""),
         _kept(manifest.tokens / report["tokens_read"]),
-        f"  held out  {sum(shard.documents for shard in heldout):,} documents, "
-        f"{sum(shard.sequences for shard in heldout):,} sequences",
+        f"  held out  {counted(sum(shard.documents for shard in heldout), 'document')}, "
+        f"{counted(sum(shard.sequences for shard in heldout), 'sequence')}",
     ]
     for reason, dropped in report["dropped"].items():
         lines.append(f"  dropped   {dropped['documents']:,} documents, {dropped['characters']:,} characters: {reason}")
         lines += [f"            such as: {example}" for example in dropped["examples"]]
     if unknown := report.get("unknown_tokens", 0) / max(1, report["tokens_read"]):
-        hint = "; train a vocabulary on this text with: electra vocab" if unknown > MOST_UNKNOWN else ""
+        hint = f"; {FEWER_UNKNOWN}" if unknown > MOST_UNKNOWN else ""
         lines.append(f"  unknown   {unknown:.2%} of the tokens are not in the vocabulary{hint}")
     if report["invalid_places"]:
         lines.append(f"  invalid   {report['invalid_places']:,} places were not valid UTF-8")

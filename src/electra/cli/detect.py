@@ -44,7 +44,7 @@ def detect(
             {"token": token, "probability": probability, "start": start, "end": end}
             for token, probability, (start, end) in detections
         ]
-        echo(to_json({"text": text, "tokens": tokens}))
+        echo(to_json({"text": text, "tokens": tokens}, ensure_ascii=False))
     elif shows_colors():
         from rich.console import Console
         from rich.text import Text

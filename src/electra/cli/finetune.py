@@ -1,5 +1,6 @@
 """`electra finetune`: fine-tune a model on a task."""
 
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Option, echo
@@ -45,7 +46,7 @@ def finetune(
             echo(f"# {plan_line}")
         return
     from electra.recipes.finetune import finetune as run
-    from electra.recipes.results import describe
+    from electra.recipes.results import describe, swept
     from electra.training.progress import LiveLine
 
     with LiveLine(quiet) as line:
@@ -56,8 +57,11 @@ def finetune(
     for split, notes in results["notes"].items():
         for what, count in notes.items():
             echo(f"{split}: {count:,} {what}")
+    if "sweep" in results:
+        echo("learning rates: " + " · ".join(f"{rate} {medians}" for rate, medians in swept(results)))
     echo(describe(results))
     echo(f"{config.out}: wrote results.json and model/ (seed {results['kept']}, {config.keep})")
+    echo(f"Next: electra predict {quote(str(config.out))} FILE --out predictions.jsonl")
 
 
 def _plan(tuning: "Tuning") -> list[str]:

@@ -6,6 +6,11 @@ from shlex import quote
 from typer import echo
 
 
+def counted(number: int, what: str) -> str:
+    """Return a number with its noun: 1 run, 2 runs."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
 def show_outcome(out: str | Path) -> None:
     """Print the verdict on a run and the next command: its use only if it has learned something."""
     from electra.config.load import load_config

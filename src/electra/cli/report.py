@@ -6,6 +6,7 @@ from typing import Annotated
 from typer import Argument, Option, echo
 
 from electra.cli.options import Json
+from electra.cli.outcome import counted
 from electra.data.files import to_json
 
 EXAMPLES = ("electra report runs/small --out report.html", "electra report runs/small runs/base runs/suite --json")
@@ -24,5 +25,5 @@ def report(
     page = out if out or as_json else Path("report.html")
     data = write(runs, page)
     kinds = {warning["meaning"] or warning["text"] for run in data["runs"] for warning in run["warnings"]}
-    text = f"{page}: {len(data['runs'])} run(s), {len(kinds)} kind(s) of warnings"
+    text = f"{page}: {counted(len(data['runs']), 'run')}, {counted(len(kinds), 'kind')} of warnings"
     echo(to_json(data) if as_json else text)

@@ -72,6 +72,19 @@ def _show_warning(
     sys.stderr.write(text)
 
 
+def _settings_hint(error: BaseException) -> str:
+    """Return how settings are given, for an unknown option of a command that takes them."""
+    context = getattr(error, "ctx", None)
+    if not context or not getattr(error, "option_name", None) or getattr(error, "possibilities", None):
+        return ""
+    kinds = {parameter.name: parameter.param_type_name for parameter in context.command.params}
+    hints = {
+        "argument": "; settings are given as KEY=VALUE, without dashes",
+        "option": "; set keys with --set KEY=VALUE",
+    }
+    return hints.get(kinds.get("overrides", ""), "")
+
+
 def _show(error: BaseException) -> int:
     """Print an error in one line and return the exit code."""
     parsed = getattr(error, "format_message", None)  # of the parser: an unknown option, a missing argument
@@ -83,7 +96,7 @@ def _show(error: BaseException) -> int:
         traceback.print_exception(error)
         return code
     if parsed:
-        message = parsed().replace("Value error, ", "")
+        message = parsed().replace("Value error, ", "") + _settings_hint(error)
     elif isinstance(error, ElectraError):
         message = str(error)
     else:

@@ -7,6 +7,7 @@ from typer import Argument, Option, echo
 from electra.cli.options import Cased, Heldout, Invalid, Quiet
 from electra.cli.outcome import show_outcome
 from electra.data.settings import Building, Reading, Vocabulary
+from electra.errors import ConfigError
 
 EXAMPLES = (
     "electra train my_texts/ --hours 1 --out runs/mine",
@@ -45,12 +46,16 @@ def train(
     Trains a vocabulary, builds a corpus, plans for the machine and the time, and pre-trains. With --init, continues a
     model instead. Run the same command again to resume. RUN/model is a Hugging Face folder.
     """
+    from electra.config.keys import known_keys
+    from electra.config.schema import PretrainConfig
     from electra.data.storage import local_path
     from electra.recipes.plan import describe
     from electra.recipes.train import planned
     from electra.recipes.train import train as run
     from electra.training.progress import LiveLine
 
+    if settings := [name for name in sources if "=" in name and name.partition("=")[0] in known_keys(PretrainConfig)]:
+        raise ConfigError(f"{settings[0]} is a setting, not text; give it as --set {settings[0]}")
     chosen: dict[str, Any] = {"hours": hours, "overrides": overrides or [], "heldout": heldout}
     chosen |= {"lowercase": lowercase, "invalid": invalid, "init": init, "new_vocabulary": new_vocabulary}
     if dry_run:

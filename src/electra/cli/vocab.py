@@ -27,8 +27,8 @@ SAMPLE = "Train on an even sample of at most this many characters."
 
 def vocab(
     sources: Annotated[list[str], Argument(metavar="TEXT", help=f"{TEXTS}.")],
-    size: Annotated[int, Option(help="Vocabulary size, including special tokens.")],
-    out: Annotated[str, Option(metavar="DIR", help="Tokenizer folder to write.")],
+    size: Annotated[int, Option(help="Pieces, with special tokens; about one per 2,000 bytes.")],
+    out: Annotated[str, Option(metavar="DIR", help="Tokenizer folder to write; replaces an earlier one.")],
     model: Annotated[Model, Option(help=MODELS)] = Vocabulary.model,
     lowercase: Cased = Vocabulary.lowercase,
     accents: Annotated[Accents, Option(help=ACCENTS)] = Vocabulary.accents,

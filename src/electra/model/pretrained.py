@@ -139,7 +139,9 @@ class Pretrained:
             return [float(add(-scores).sum()) for scores in framed]
         if isinstance(network, MaskedLM):
             return self._pseudo_likelihoods(network, windows)
-        raise CheckpointError(f"cannot score texts: {type(network).__name__} neither detects nor predicts tokens")
+        raise CheckpointError(
+            "cannot score texts: the model neither detects nor predicts tokens; name one that is not fine-tuned"
+        )
 
     def _pseudo_likelihoods(self, network: MaskedLM, windows: Sequence[Sequence[int]]) -> list[float]:
         """Return the sum of log-probabilities of each window's tokens, each masked in a copy of its own."""

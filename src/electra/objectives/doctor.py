@@ -1,5 +1,6 @@
 """Judge a run by its held-out metrics: warnings on the way, a verdict at the end, and advice for both."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +14,7 @@ from electra.objectives.expected import Band, expected_band, guessing, metric_of
 SETTLED, UNKNOWN = 0.1, 0.5  # share of the budget after which a run is judged; without similar runs
 TOO_EARLY = 10  # times fewer tokens than similar runs need: too few to judge by
 CLEARLY = 0.1  # above guessing: what a run without similar ones should reach, and what shows that runs have learned
+LENGTH_WARMUP = 1000  # at most; a short run takes a tenth of its updates, as in the plans of `electra train`
 SHOWN = {"discriminator_auc": "AUC {:.2f}", "mlm_hidden_accuracy": "{:.0%} of the hidden tokens predicted"}
 
 
@@ -40,7 +42,8 @@ class Doctor:
 
     def verdict(self, record: Mapping[str, Any]) -> Verdict | None:
         """Return what the run has learned, or None if the record does not show it."""
-        metric, tokens = metric_of(self.objective), record.get("tokens", 0)
+        metric, tokens, progress = metric_of(self.objective), record.get("tokens", 0), record.get("progress")
+        updates = record["step"] / progress if progress else math.inf  # of the complete run
         value = record.get(f"heldout_{metric}")
         if value is None:
             return None
@@ -52,11 +55,11 @@ class Doctor:
             when = "by now" if judged == tokens else f"after {amount(judged)}"
             found += f", where runs of this size reach {low:.2f} to {high:.2f} {when}"
         if value <= guessing(self.objective):
-            return Verdict("nothing", f"Learned nothing: {found}; {self._advice(tokens, learning=False)}")
+            return Verdict("nothing", f"Learned nothing: {found}; {self._advice(tokens, updates, learning=False)}")
         if self.band and tokens < self.band.needed / TOO_EARLY:  # what an untrained generator writes is easy to detect
-            return Verdict("little", f"Too short to have learned much: {found}; {self._advice(tokens)}")
+            return Verdict("little", f"Too short to have learned much: {found}; {self._advice(tokens, updates)}")
         if value < low:
-            return Verdict("little", f"Learned little: {found}; {self._advice(tokens)}")
+            return Verdict("little", f"Learned little: {found}; {self._advice(tokens, updates)}")
         how = ("Learned as expected" if value <= high else "Learned well") if self.band else "Reached"
         return Verdict("enough", f"{how}: {found}")
 
@@ -94,16 +97,17 @@ class Doctor:
         """Return whether a run should have learned something by now."""
         return tokens >= self.band.needed if self.band else progress >= UNKNOWN
 
-    def _advice(self, tokens: float, *, learning: bool = True) -> str:
+    def _advice(self, tokens: float, updates: float = math.inf, *, learning: bool = True) -> str:
         """Return what to try, leaving out what the run does already; a lower rate only helps a run that is stuck."""
         if self.band and tokens < self.band.needed:
             return f"train on at least {amount(self.band.needed)} tokens"
         if self.start == "model":  # what helps random weights over a slow start does not suit it
             return "train longer"
         model, train = self.model, self.train
+        warmup = max(1, round(min(LENGTH_WARMUP, updates / 10)))
         followed = {
             "embeddings=cooccurrence": self.start == "cooccurrence",
-            "train.start_length=16 train.length_warmup_steps=1000": train.start_length,
+            f"train.start_length=16 train.length_warmup_steps={warmup}": train.start_length,
             "model.dropout=0.0 model.attention_dropout=0.0": not (model.dropout or model.attention_dropout),
             "objective.prior=0.13": getattr(self.objective, "prior", True),
         }

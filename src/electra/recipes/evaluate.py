@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from electra.config.finetune import FinetuneConfig
+from electra.config.keys import did_you_mean
 from electra.config.load import Settings, gather, validate
 from electra.data.cluster import absolute, connected
 from electra.data.tokens.tokenizer import Tokenizer
@@ -25,7 +26,7 @@ from electra.recipes.results import Evaluation, scored
 from electra.recipes.tuning import check_length, check_types
 from electra.tasks.base import AnyTask, Feature, Notes, Output, Prediction, Split
 from electra.tasks.batches import evaluation_order, make_batch
-from electra.tasks.build import build_task, serve
+from electra.tasks.build import TASKS, build_task, serve
 
 FOREIGN = {"head": "huggingface"}  # settings of a model that another program fine-tuned
 ROWS, BLOCK = 64, 1024  # examples in an evaluation batch, and in memory at a time during prediction
@@ -64,8 +65,15 @@ def evaluate(run: str | Path, overrides: Iterable[str] = (), split: Split = "dev
         raise TaskError(f"split={split!r}: choose {', '.join(get_args(Split))}")
     overrides = list(overrides)
     settings = gather(FinetuneConfig, FOREIGN, overrides)
-    if "task" in settings and settings["task"].value == BLIMP:
-        return compare_pairs(run, settings["data"].value if "data" in settings else None)
+    wanted = settings["task"].value if "task" in settings else None
+    if wanted == BLIMP:
+        said = {key for key, setting in settings.items() if setting.origin == "command line"}
+        if unused := sorted(said - {"task", "data", "device"}):
+            raise TaskError(f"task={BLIMP} has no setting {unused[0]}; it takes data=DIR and device=DEVICE")
+        config = validate(FinetuneConfig, settings)
+        return compare_pairs(run, config.data, config.device)
+    if wanted is not None and wanted not in TASKS:
+        raise TaskError(f"no task {wanted!r}{did_you_mean(str(wanted), [*TASKS, BLIMP])}")
     tuned = load_tuned(run, overrides)
     task, notes = tuned.task, Notes()
     examples = task.read(split, notes)

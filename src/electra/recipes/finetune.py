@@ -36,7 +36,8 @@ from electra.training.update import Network
 
 BEST = "best.json"
 CONSTANT = (
-    "every example of dev gets the same answer, so nothing was learned: lower learning_rate, or train more epochs"
+    "every example of dev gets the same answer, so nothing was learned: try other rates, "
+    "'learning_rates=[1e-4, 3e-4, 1e-3]', or more epochs"
 )
 
 

@@ -38,14 +38,14 @@ def read_pairs(data: str | Path) -> Iterator[Pair]:
             yield Pair(good, bad, str(cells.get(PHENOMENON) or file.stem))
 
 
-def compare_pairs(model: str | Path, data: str | None) -> Evaluation:
+def compare_pairs(model: str | Path, data: str | None, device: str = "auto") -> Evaluation:
     """Compare the scores of each pair; a tie counts half. The accuracy is that of all pairs, then by phenomenon."""
     if data is None:
         raise TaskError("which pairs? set data=DIR, a folder with the files of BLiMP, or data=FILE")
     pairs = list(read_pairs(data))
     if not pairs:
         raise TaskError(f"no pairs in {data}; each line has {' and '.join(COLUMNS)}")
-    scores = load(model).score([text for pair in pairs for text in (pair.good, pair.bad)]).reshape(-1, 2)
+    scores = load(model, device).score([text for pair in pairs for text in (pair.good, pair.bad)]).reshape(-1, 2)
     right = defaultdict[str, list[float]](list)
     predictions = []
     for pair, (good, bad) in zip(pairs, scores.tolist(), strict=True):

@@ -97,9 +97,15 @@ def describe(results: Results) -> str:
     constant = constant_seeds(results)
     failed = f", {constant} of {count} seeds predict the same for every example" if constant else ""
     start = "" if results["start"] == "pretrained" else f", start {results['start']}"
-    swept = results.get("sweep", ())
-    rate = f", learning_rate {results['learning_rate']:g} (best of {len(swept)})" if swept else ""
+    tried = len(results.get("sweep", ()))
+    rate = f", learning_rate {results['learning_rate']:g} (best of {tried})" if tried else ""
     return f"{results['task']}: {scores}{spread}{rate}, protocol {results['protocol']}{start}{failed}"
+
+
+def swept(results: Results) -> list[tuple[str, str]]:
+    """Return each learning rate that was tried, with its median score."""
+    metric = results["metric"]
+    return [(rate, percent(metric, medians[metric])) for rate, medians in results.get("sweep", {}).items()]
 
 
 def constant_seeds(results: Results) -> int:
