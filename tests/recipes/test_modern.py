@@ -121,10 +121,10 @@ def test_a_tuned_classifier_answers_in_a_pipeline(run, folder):
 
 
 @pytest.mark.parametrize("preset", ["glue", "squad", "tagging"])
-def test_its_usual_head_is_that_of_transformers(run, preset):
+def test_its_usual_head_is_that_of_transformers(run, tiny_folder, preset):
     config = electra.load_finetune_config(preset, ["task=mrpc"])
     assert with_head(config, electra.load(run)).head == "huggingface"
-    assert with_head(config, electra.load("embedded")).head == "paper"
+    assert with_head(config, electra.load(tiny_folder)).head == "paper"
 
 
 def test_the_papers_head_on_it_is_trained_but_not_exported(run, folder):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from entries import RESULTS, points, records
+from entries import RESULTS, csv_rows, points
 from safetensors.torch import load_file
 
 import electra
@@ -23,7 +23,7 @@ EMBEDDED = find_folder("embedded")
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "runs" / "embedded.sh"
 LIMIT = 8_000_000
-ENTRY = RESULTS / "2026-11-15-embedded"
+ENTRY = RESULTS / "2026-11-18-package"
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def test_each_file_of_the_embedded_model_stores_tied_embeddings_once():
     for file in (EMBEDDED / "model.safetensors", EMBEDDED / "generator" / "model.safetensors"):
         tensors = load_file(file)
         vocabulary = [name for name, tensor in tensors.items() if 8000 in tensor.shape and tensor.ndim == 2]
-        assert vocabulary == ["electra.embeddings.word_embeddings.weight"]
+        assert vocabulary == ["model.embeddings.tok_embeddings.weight"]
         assert {tensor.dtype for tensor in tensors.values()} == {torch.bfloat16}
 
 
@@ -76,6 +76,13 @@ def test_the_embedded_model_detects_a_wrong_word_but_not_the_right_one(model):
     assert max(suspicion(model, "I think that you are right.").values()) < 0.2
 
 
+def test_the_embedded_model_notices_a_noun_that_makes_no_sense(model):
+    wrong = suspicion(model, "the cat sat on the government")
+    assert max(wrong, key=wrong.get) == "government"
+    assert wrong["government"] > 0.5
+    assert max(suspicion(model, "the cat sat on the chair").values()) < 0.5
+
+
 def test_the_embedded_models_generator_guesses_a_hidden_word(model):
     encoding = model.tokenizer.encode(["He shook his head and said nothing."])[0]
     place = encoding.tokens.index("head")
@@ -84,14 +91,10 @@ def test_the_embedded_models_generator_guesses_a_hidden_word(model):
 
 def test_the_embedded_models_card_agrees_with_the_ledger():
     (tuned,) = points(ENTRY)
-    heldout = records(ENTRY / "metrics.jsonl")[-1]
     measured = {
-        f"{heldout['heldout_discriminator_auc']:.3f}",
-        f"{heldout['heldout_discriminator_recall']:.0%}",
-        f"{heldout['heldout_discriminator_precision']:.0%}",
-        f"{heldout['heldout_generator_hidden_accuracy']:.1%}",
-        tuned.cell("sst-2"),
-        tuned.cell("mrpc").removesuffix(" (5)"),
+        *csv_rows(ENTRY / "heldout.csv")[1][1:],
+        *(tuned.cell(task).removesuffix(" (3)") for task in ("cola", "sst-2", "mrpc", "sts-b")),
+        csv_rows(ENTRY / "blimp.csv")[-1][-1],
     }
     card = (EMBEDDED / "README.md").read_text(encoding="utf-8")
     scores = re.findall(r"\| ([^|]+) \|$", card.partition("## Scores")[2].partition("## Limits")[0], re.MULTILINE)
