@@ -1,10 +1,11 @@
 """The body `modern` through every command, and its exports in the pipelines of `transformers`."""
 
 import json
+import math
 
 import pytest
 import torch
-from transformers import AutoModel, AutoTokenizer, pipeline
+from transformers import AutoModel, AutoTokenizer, ModernBertForMultipleChoice, ModernBertForQuestionAnswering, pipeline
 
 import electra
 from electra.config.load import load_config
@@ -118,6 +119,79 @@ def test_a_tuned_classifier_answers_in_a_pipeline(run, folder):
     ours = next(iter(electra.predict(folder / "tuned", folder / "one.csv")))
     assert answer["label"] == ours["label"]
     assert answer["score"] == pytest.approx(ours["probabilities"][ours["label"]], abs=1e-4)
+
+
+def tuned_and_exported(run, folder, preset, *keys):
+    """Return a fine-tuned run, and the folder that it is exported to."""
+    out = folder / preset
+    fast = ["epochs=2.0", "batch_size=4", "learning_rate=1e-2", "pooling=mean"]
+    electra.finetune(electra.load_finetune_config(preset, [f"model={run}", f"out={out}", *fast, *keys]))
+    return out, electra.export(out, folder / f"{preset}-exported")
+
+
+def test_a_tuned_tagger_answers_in_a_pipeline(run, folder):
+    (folder / "words").mkdir()
+    for split in ("train", "dev"):
+        (folder / "words" / f"{split}.txt").write_text("the D\ncat N\nsat V\n\nthe D\nchef N\nate V\n\n" * 8)
+    tuned, exported = tuned_and_exported(run, folder, "tagging", "task=pos", f"data={folder / 'words'}")
+    (folder / "sentence.txt").write_text("the cat ate the meal\n")
+    (ours,) = electra.predict(tuned, folder / "sentence.txt")
+    theirs = pipeline("token-classification", model=str(exported), ignore_labels=[])("the cat ate the meal")
+    assert [found["entity"] for found in theirs] == ours["tags"]
+    assert [found["score"] for found in theirs] == pytest.approx(ours["probabilities"], abs=1e-5)
+    assert json.loads((exported / "config.json").read_text())["architectures"] == ["ModernBertForTokenClassification"]
+
+
+def test_a_tuned_chooser_answers_in_transformers(run, folder):
+    (folder / "choices").mkdir()
+    row = {"context": "the chef", "options": ["sat on the cat", "ate"], "label": 1}
+    for split in ("train", "dev"):
+        (folder / "choices" / f"{split}.jsonl").write_text((json.dumps(row) + "\n") * 8)
+    tuned, exported = tuned_and_exported(run, folder, "choice", f"data={folder / 'choices'}")
+    (ours,) = electra.predict(tuned, first_line(folder / "choices" / "dev.jsonl"))
+    pairs = [[row["context"], option] for option in row["options"]]
+    tokens = AutoTokenizer.from_pretrained(exported)(pairs, padding=True, return_tensors="pt")
+    model = ModernBertForMultipleChoice.from_pretrained(exported)
+    with torch.no_grad():
+        theirs = model(**{name: rows[None] for name, rows in tokens.items()}).logits.softmax(-1)
+    assert ours["probabilities"] == pytest.approx(theirs[0].tolist(), abs=1e-5)
+    assert max(ours["probabilities"]) > 0.6  # the options differ
+
+
+def test_a_tuned_reader_answers_in_transformers(run, folder):
+    (folder / "read").mkdir()
+    context = "the chef ate the soup and the cat sat on the mat ."
+    pairs = [("the chef ate", "the soup"), ("the cat sat on", "the mat")] * 8
+    asked = [
+        {"id": str(number), "question": question, "answers": [{"text": text, "answer_start": context.index(text)}]}
+        for number, (question, text) in enumerate(pairs)
+    ]
+    for split in ("train", "dev"):
+        tree = {"data": [{"title": "", "paragraphs": [{"context": context, "qas": asked}]}]}
+        (folder / "read" / f"{split}.json").write_text(json.dumps(tree))
+    tuned, exported = tuned_and_exported(run, folder, "squad", "task=squad-1.1", f"data={folder / 'read'}")
+    (folder / "asked.jsonl").write_text(json.dumps({"question": "the chef ate", "context": context}) + "\n")
+    (ours,) = electra.predict(tuned, folder / "asked.jsonl")
+    tokens = AutoTokenizer.from_pretrained(exported)("the chef ate", context, return_tensors="pt")
+    with torch.no_grad():
+        scores = ModernBertForQuestionAnswering.from_pretrained(exported)(**tokens)
+    inside = [place for place, part in enumerate(tokens.sequence_ids()) if part == 1]
+    texts = {}
+    for first in inside:
+        for last in inside[inside.index(first) :]:
+            text = context[tokens.token_to_chars(first).start : tokens.token_to_chars(last).end]
+            score = (scores.start_logits[0, first] + scores.end_logits[0, last]).item()
+            texts[text] = max(score, texts.get(text, score))
+    best, second = sorted(texts, key=texts.__getitem__, reverse=True)[:2]
+    assert [answer["text"] for answer in ours["best"][:2]] == [best, second]
+    odds = ours["best"][0]["probability"] / ours["best"][1]["probability"]
+    assert odds == pytest.approx(math.exp(texts[best] - texts[second]), rel=1e-3)
+
+
+def first_line(path):
+    """Write the first line of a file to one of its own."""
+    path.with_stem("first").write_text(path.read_text().splitlines()[0] + "\n")
+    return path.with_stem("first")
 
 
 @pytest.mark.parametrize("preset", ["glue", "squad", "tagging"])
