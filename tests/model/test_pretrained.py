@@ -227,6 +227,16 @@ def test_a_hub_name_is_found_in_the_local_cache(tiny_folder, tmp_path, monkeypat
         load("someone/else")
 
 
+def test_a_mistyped_folder_gets_a_suggestion(tmp_path, monkeypatch):
+    import huggingface_hub.constants
+
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "mine").mkdir(parents=True)
+    with pytest.raises(CheckpointError, match=r"no folder runs/mien, .*; did you mean runs/mine\?"):
+        load("runs/mien")
+
+
 def test_a_generator_folder_without_a_generator_is_refused(tiny_folder, tmp_path):
     copy = shutil.copytree(tiny_folder, tmp_path / "copy")
     shutil.copy(copy / "model.safetensors", copy / "generator")

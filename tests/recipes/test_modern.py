@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import pytest
 import torch
@@ -77,6 +78,16 @@ def test_a_pipeline_finds_replaced_tokens_with_our_probability(exported, run):
     verdicts = pipeline("token-classification", model=str(exported), ignore_labels=[])(text)
     theirs = [found["score"] if found["entity"] == "replaced" else 1 - found["score"] for found in verdicts]
     assert theirs == pytest.approx(ours, abs=1e-5)
+
+
+@pytest.mark.parametrize("body", ["modern", "electra"])
+def test_the_code_of_the_card_gives_our_probability(exported, tiny_folder, tmp_path, body):
+    folder = exported if body == "modern" else electra.export(tiny_folder, tmp_path / "electra")
+    code = re.search(r"```python\n(.+?)```", (folder / "README.md").read_text(), re.DOTALL)[1]
+    found = {"FOLDER": str(folder)}
+    exec(code, found)
+    ours = [token.probability for token in electra.load(folder).detect("the chef ate the meal")]
+    assert found["replaced"][0, 1:-1].tolist() == pytest.approx(ours, abs=1e-5)
 
 
 def test_a_pipeline_fills_masks_with_the_generator(exported):

@@ -131,6 +131,8 @@ class DiscriminatorHead(
 ):
     """Hidden states to one score per token: positive for replaced."""
 
+    example = f"{EXAMPLE}\nreplaced = outputs.logits.sigmoid()  # probability of each token"
+
     def __init__(self, config: ElectraModel) -> None:
         super().__init__()
         self.dense = normal_linear(config.hidden_size, config.hidden_size, config.initializer_std)
@@ -206,6 +208,7 @@ class ModernDiscriminatorHead(
     """
 
     described = label_config(("original", "replaced"))
+    example = f"{EXAMPLE}\nreplaced = outputs.logits.softmax(-1)[..., 1]  # probability of each token"
 
     def __init__(self, config: ModernModel) -> None:
         super().__init__(config, 1)

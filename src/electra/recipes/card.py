@@ -17,7 +17,7 @@ from electra.training.run import read_part, read_records
 
 USES = {
     TaskNetwork: "Fine-tuned on a task: see `task.json` and the labels in `config.json`.",
-    Discriminator: "Scores every token; a positive score means that it looks replaced. Intended for fine-tuning.",
+    Discriminator: "Estimates for every token the probability that it was replaced. Intended for fine-tuning.",
     EnergyModel: "Trained with Electric: every token gets an energy, low if it fits. Intended for fine-tuning.",
     MaskedLM: "A masked language model: it predicts the tokens at [MASK].",
 }

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from electra.config.keys import did_you_mean
 from electra.data.checksums import CHECKSUMS
 from electra.data.files import exists
 from electra.data.storage import fetch_folder, is_remote
@@ -38,7 +39,12 @@ def locate(name: str | Path, patterns: Sequence[str], error: type[ElectraError])
         unreached = isinstance(problem, LocalEntryNotFoundError)
         hub = "the Hugging Face Hub cannot be reached" if unreached else "no such model on the Hugging Face Hub"
         said = str(problem.__cause__ if unreached and problem.__cause__ else problem).strip().splitlines()[0]
-        raise error(f"no folder {name}, and {hub}: {said}") from None
+        raise error(f"no folder {name}, and {hub}: {said}{did_you_mean(str(name), _neighbors(path))}") from None
+
+
+def _neighbors(path: Path) -> list[str]:
+    """Return what is in the folder that a path would be in."""
+    return [str(path.with_name(place.name)) for place in path.parent.iterdir()] if path.parent.is_dir() else []
 
 
 def _fetched(address: str, patterns: Sequence[str]) -> Path:
