@@ -1,6 +1,6 @@
 """How fast one joint step is, compared with the same step made of Hugging Face's modules."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -30,11 +30,8 @@ def bench_step(
     say: Callable[[str], None] = lambda line: None,
 ) -> Bench:
     """Time the joint step of a preset on random ids for about `seconds`, and profile ours if asked to."""
-    longest = max(length, load_config(size).model.max_length)
-    lengths = [f"train.length={length}", f"train.start_length={length}", "train.length_warmup_steps=1"]
-    config = load_config(size, [f"train.batch_size={batch}", *lengths, f"model.max_length={longest}"])
-    torch.manual_seed(mix(config.seed))
-    ids = torch.randint(len(SPECIAL_TOKENS), config.model.vocab_size, (batch, length), device=device)
+    config = config_of_step(size, batch, length)
+    ids = random_ids(config, device)
     with fitting(f"{batch} x {length} tokens of {size}", "lower --batch"):
         variants = _variants(config, device, against)
         trials = take_turns(variants, ids, device, seconds, f"{size} {batch} x {length}", say)
@@ -44,6 +41,21 @@ def bench_step(
     peak_seconds = count_flops(config.model, config.objective, length).train * batch / peak if peak else None
     rows = list(measured(trials, "pretrain", size, batch, length, tokens=batch * length, peak_seconds=peak_seconds))
     return Bench(rows, profile(ours, ids), ours.operations()) if profiled else Bench(rows, [], {})
+
+
+def config_of_step(size: str, batch: int, length: int, overrides: Sequence[str] = ()) -> PretrainConfig:
+    """Return a preset's config for batches of this shape, also where it begins with others."""
+    longest = max(length, load_config(size).model.max_length)
+    lengths = [f"train.length={length}", f"train.start_length={length}", "train.length_warmup_steps=1"]
+    shape = [f"train.batch_size={batch}", *lengths, f"model.max_length={longest}"]
+    return load_config(size, [*shape, *overrides])
+
+
+def random_ids(config: PretrainConfig, device: torch.device) -> Tensor:
+    """Return a batch of random ids (B, L)."""
+    torch.manual_seed(mix(config.seed))
+    shape = config.train.batch_size, config.train.length
+    return torch.randint(len(SPECIAL_TOKENS), config.model.vocab_size, shape, device=device)
 
 
 def _variants(config: PretrainConfig, device: torch.device, against: Against) -> dict[str, Build[Tensor]]:
