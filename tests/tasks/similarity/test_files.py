@@ -108,6 +108,15 @@ def test_raw_text_becomes_pairs(make_task, tmp_path, kind):
     assert (task.metric, task.detected()[0]) == ("ndcg_10", f"{2 * counts[kind]} pairs of passages of raw text")
 
 
+def test_the_last_passage_of_a_long_text_has_a_neighbor(make_task, tmp_path):
+    for name in "ab":
+        lines = [f"This is sentence number {n} of the text {name}." for n in range(33)]
+        (tmp_path / f"{name}.txt").write_text("\n".join(lines) + "\n")
+    pairs = [example.texts for example in read(make_task(f"data={tmp_path}"))[0]]
+    assert len(pairs) == 32
+    assert all(one != two for one, two in pairs)
+
+
 def test_a_table_of_documents_is_raw_text(make_task, tmp_path):
     text = "The cat sat on the mat all day. " * 20
     write(tmp_path / "t.jsonl", [{"id": n, "text": f"{n} {text}", "url": "x"} for n in range(4)])

@@ -11,7 +11,7 @@ from electra.errors import TaskError
 
 SHORTEST, LONGEST = 20, 250  # characters of a passage; sentences are joined until it has this many
 TITLE = 80  # most characters of a title
-SECTION = 32  # passages of a document that are held out together
+SECTION = 32  # passages of a document that are held out together; the last section may have one more
 MOST = 250_000  # pairs
 
 
@@ -39,6 +39,8 @@ def _pairs(text: str, where: str, kind: TextPairs | None) -> Iterator[Row]:
     titled = 0 < len(title) <= TITLE and title[-1] not in ".!?…。！？,;:" and bool(rest.strip())
     passages = split_passages(rest if titled else text)
     sections = [passages[start : start + SECTION] for start in range(0, len(passages), SECTION)]
+    if len(passages) > SECTION and len(sections[-1]) == 1:
+        sections[-2:] = [sections[-2] + sections[-1]]  # a passage alone would have no neighbor
     for number, section in enumerate(sections):
         pairs: list[tuple[str, str]] = []
         if kind in ("titles", None) and titled and number == 0:
