@@ -67,6 +67,17 @@ def test_different_texts_become_negatives(make_task, tmp_path, numbers):
     assert read(task, "dev") == ([cat], neither | seen)
 
 
+@pytest.mark.parametrize("labeled", [True, False])
+def test_negatives_that_are_left_out_are_counted(make_task, tmp_path, labeled):
+    pair, others = {"sentence1": "the cat", "sentence2": "a cat"}, [f"dog {n}" for n in range(10)]
+    rows = [pair | {"label": 1}, *({**pair, "sentence2": other, "label": 0} for other in others)]
+    for split in ("train", "dev"):
+        write(tmp_path / f"{split}.jsonl", rows if labeled else [pair | {"negatives": others}] * 2)
+    examples, notes = read(make_task(f"data={tmp_path}"))
+    assert examples[0].texts == ("the cat", "a cat", *others[:7])
+    assert notes == {"negatives beyond 7 of an example": 3 if labeled else 6}
+
+
 def test_squad_and_semeval_are_read_as_published(make_task, fresh, tmp_path):
     (tmp_path / "squad").mkdir()
     qas = [{"id": f"{n}", "question": f"{n} ate it", "answers": [{"text": "cat", "answer_start": 4}]} for n in (1, 2)]

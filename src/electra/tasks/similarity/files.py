@@ -39,6 +39,7 @@ ENTAILMENT = {  # labels of these columns are numbers on the hub
 STS = re.compile(r"(20\d\d)\..+\.tsv")  # SemEval's files, one for each source of a year
 SQUAD = re.compile(rb'\s*\{\s*"(data|version)"\s*:')  # how its files begin
 MOST_NEGATIVES = 7  # of one example
+BEYOND = f"negatives beyond {MOST_NEGATIVES} of an example"
 
 Kind = Literal["pairs", "scored", "labeled"]
 
@@ -87,7 +88,7 @@ class Columns:
                 found.append(Similar((first,), id=find_id(row, self.id)))
                 continue
             seconds, negatives = others[0], [text for texts in others[1:] for text in texts]
-            notes.add(f"negatives beyond {MOST_NEGATIVES} of an example", max(0, len(negatives) - MOST_NEGATIVES))
+            notes.add(BEYOND, max(0, len(negatives) - MOST_NEGATIVES))
             for second in seconds:
                 texts = (first, second, *negatives[:MOST_NEGATIVES])
                 found.append(Similar(texts, ranked=True, id=find_id(row, self.id)))
@@ -131,6 +132,8 @@ class Columns:
             similar += [Similar((text, text), ranked=True) for text in different if text in lonely]
         else:
             notes.add("texts with only different ones, not searched for", len(lonely))
+        for text in {example.texts[0] for example in similar}:
+            notes.add(BEYOND, max(0, len(different[text]) - MOST_NEGATIVES))
         return [one._replace(texts=(*one.texts, *different[one.texts[0]][:MOST_NEGATIVES])) for one in similar]
 
     def _pair(self, row: Row) -> tuple[str, str]:
