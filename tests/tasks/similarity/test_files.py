@@ -174,6 +174,15 @@ def test_invalid_rows_are_one_line(make_task, tmp_path, rows, keys, message):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("scores", [[2.5], [2.5, 2.5, ""], [""]])
+def test_dev_scores_that_are_all_the_same_are_refused(make_task, tmp_path, scores):
+    pair = {"sentence1": "the cat", "sentence2": "a cat"}
+    write(tmp_path / "train.jsonl", [pair | {"score": score} for score in (0.5, 2.5, 4.5)])
+    write(tmp_path / "dev.jsonl", [pair | {"score": score} for score in scores])
+    with pytest.raises(TaskError, match=r"dev.jsonl line 1: fewer than two different scores in column 'score'"):
+        read(make_task(f"data={tmp_path}"), "dev")
+
+
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [

@@ -104,6 +104,10 @@ class Columns:
             score = Value(0, 1).parse(raw, row.where)
             group = str(row.cells.get("year", "")) if STS.match(Path(row.where).name) else ""  # also a column of STS-B
             found.append(Similar(self._pair(row), score, group=group, id=find_id(row, self.id)))
+        for group in dict.fromkeys(example.group for example in found) or [""]:
+            if len({example.score for example in found if example.group == group}) < 2:
+                few = f"fewer than two different scores{f' of {group}' if group else ''} in column {self.label!r}"
+                raise TaskError(f"{rows[0].where}: {few}, so there is nothing to compare; add rows with other scores")
         return found
 
     def _labeled(self, rows: Sequence[Row], notes: Notes, training: bool) -> list[Similar]:
