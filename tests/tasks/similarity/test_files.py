@@ -137,6 +137,58 @@ def test_a_table_of_documents_is_raw_text(make_task, tmp_path):
     assert read(task, "dev")[0][0].texts == ("the cat", "a cat")
 
 
+TEXT = "The cat sat on the mat all day. It was grey. " * 20
+
+
+@pytest.mark.parametrize(
+    ("others", "keys"),
+    [
+        (["id", "author"], ["table.text=body"]),
+        (["author"], ["table.text=body"]),
+        (["title"], ["table.text=body"]),  # although title and body are a usual pair
+        (["id", "author"], ["similarity.text_pairs=neighbors"]),
+        (["url"], []),
+        (["source"], []),  # by its addresses
+        (["label"], []),
+    ],
+)
+def test_one_column_of_a_table_is_raw_text(make_task, tmp_path, others, keys):
+    cells = {"source": "https://a.b/c?d={n}", "url": "/d/{n}.html", "label": "{n}"}
+    rows = [{name: cells.get(name, "one {n}").format(n=n) for name in others} | {"body": f"{n} {TEXT}"} for n in "1234"]
+    task = make_task(f"data={write(tmp_path / 't.csv', rows)}", *keys)
+    assert "pairs of passages of raw text" in task.detected()[0]
+    assert all(text.startswith(("The cat", *"1234")) for example in read(task)[0] for text in example.texts)
+
+
+def test_other_files_may_have_pairs_where_a_column_is_raw_text(make_task, tmp_path):
+    docs = write(tmp_path / "t.csv", [{"id": n, "body": f"{n} {TEXT}"} for n in range(4)])
+    dev = write(tmp_path / "pairs.jsonl", [row | {"score": n / 2} for n, row in enumerate(PAIRS)])
+    keys = ["table.text=body", "similarity.text_pairs=neighbors"]
+    task = make_task(f"data={docs}", f"dev_file={dev}", *keys)
+    assert task.metric == "spearman"
+    assert read(task, "dev")[0][1] == Similar(("the dog", "a dog"), 0.5)
+    assert [example.texts for example in task.inputs(str(dev), Notes())] == [("the cat", "a cat"), ("the dog", "a dog")]
+
+
+@pytest.mark.parametrize(
+    ("rows", "keys", "found"),
+    [
+        (PAIRS, [], "table.text=query table.pair=answer"),
+        (NLI, [], "table.text=premise table.pair=hypothesis table.label=label"),
+        ([{"x": "a", "y": "b", "z": "c"}] * 2, ["table.text=x", "table.pair=y"], "table.text=x table.pair=y"),
+    ],
+)
+def test_pairs_of_raw_text_are_not_made_of_files_of_pairs(make_task, tmp_path, rows, keys, found):
+    file = write(tmp_path / "t.jsonl", rows)
+    with pytest.raises(TaskError, match=f"line 1: similarity.text_pairs is for raw text, but found {found}; drop it"):
+        make_task(f"data={file}", "similarity.text_pairs=dropout", *keys)
+
+
+def test_a_column_of_pairs_may_be_called_section(make_task, tmp_path):
+    rows = [{"anchor": f"the cat {n}", "positive": "a cat", "section": "x"} for n in range(4)]
+    assert make_task(f"data={write(tmp_path / 't.csv', rows)}").detected()[1] == "pairs of similar texts"
+
+
 @pytest.mark.parametrize("files", [["train_part.jsonl", "dev_part.jsonl"], ["text.txt", "dev.jsonl"]])
 def test_a_folder_without_a_training_file_is_not_trained_on_all_its_files(make_task, tmp_path, files):
     for name in files:

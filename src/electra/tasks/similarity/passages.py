@@ -7,21 +7,23 @@ from electra.config.tasks import TextPairs
 from electra.data.reading.records import Row
 from electra.data.reading.sentences import split_sentences
 from electra.data.reading.text import read_documents
+from electra.data.settings import Reading
 from electra.errors import TaskError
 
 SHORTEST, LONGEST = 20, 250  # characters of a passage; sentences are joined until it has this many
 TITLE = 80  # most characters of a title
 SECTION = 32  # passages of a document that are held out together; the last section may have one more
 MOST = 250_000  # pairs
+COLUMNS = ("text", "like", "section")  # of the pairs, as a table of them would have
 
 
-def read_pairs(source: str, kind: TextPairs | None) -> Iterator[Row]:
+def read_pairs(source: str, column: str | None, kind: TextPairs | None) -> Iterator[Row]:
     """Read documents, and yield pairs of one kind: a passage and the next, a title and its text, a passage twice.
 
-    By default, all pairs of the first two kinds, and passages without a neighbor twice.
+    By default, all pairs of the first two kinds, and passages without a neighbor twice. `column` is that of a table.
     """
     text, documents, found = "", 0, 0
-    for part in read_documents([source]):
+    for part in read_documents([source], Reading(column=column)):
         text = part.text if part.first else f"{text}\n{part.text}"
         if part.last:
             documents += 1
@@ -50,7 +52,7 @@ def _pairs(text: str, where: str, kind: TextPairs | None) -> Iterator[Row]:
         if kind == "dropout" or (kind is None and not pairs):
             pairs += zip(section, section, strict=True)
         for pair in pairs:
-            yield Row(where, {"text": pair[0], "like": pair[1], "section": f"{where} {number}"})
+            yield Row(where, dict(zip(COLUMNS, (*pair, f"{where} {number}"), strict=True)))
 
 
 def split_passages(text: str) -> list[str]:

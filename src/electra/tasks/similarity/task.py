@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from electra.config.finetune import FinetuneConfig
+from electra.config.tasks import TableConfig
 from electra.data.reading.records import Row, read_lines, read_rows
 from electra.data.reading.sentences import split_sentences
 from electra.data.reading.sources import find_sources
@@ -39,9 +40,9 @@ from electra.tasks.base import (
     encode,
 )
 from electra.tasks.shown import Block, Field, Headline, Shares
-from electra.tasks.similarity.files import Columns, Pairs, Similar, find_columns, find_inputs
+from electra.tasks.similarity.files import Columns, Pairs, Similar, find_columns, find_inputs, is_raw_text
 from electra.tasks.similarity.losses import contrast, of_sizes, rank
-from electra.tasks.similarity.passages import MOST
+from electra.tasks.similarity.passages import COLUMNS, MOST
 from electra.tasks.similarity.retrieval import find_ranks, score_ranks
 from electra.tasks.texts.task import frame
 
@@ -83,7 +84,10 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
             raise TaskError("head does not apply to sentence vectors, which are pooled states; drop it")
         rows = self._table.read_training_file()
         columns = self._columns = find_columns(rows, self._config.table)
-        self._table.texts = ("section",) if "section" in rows[0].cells else columns.texts
+        self._table.texts = COLUMNS[2:] if is_raw_text(rows[0]) else columns.texts
+        if self._settings.text_pairs and not self._raw:
+            advice = "drop it, or set table.text without table.pair to the column of raw text"
+            raise TaskError(f"{rows[0].where}: similarity.text_pairs is for raw text, but found {columns}; {advice}")
         self._table.learn(rows)
         examples = columns.read(rows, Notes(), training=True)
         self.group = 2 if self._scored else ceil(fmean(len(example.texts) for example in examples))
@@ -95,7 +99,7 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
         given = sum(len(example.texts) - 2 for example in examples)
         negatives = f", with {given:,} negatives" if given else ""
         self._detected = [str(columns), f"{kinds[columns.kind]}{negatives}"]
-        if self._table.texts != columns.texts:
+        if self._raw:
             rest = "; the rest of the text is not read" if len(rows) == MOST else ""
             self._detected = [f"{len(rows):,} pairs of passages of raw text{rest}"]
             self._learn_twins(examples, on_dev.read(dev, Notes()))
@@ -111,6 +115,10 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
             self._detected.append("dev: a passage that has to find itself says nothing; set dev_file to real pairs")
 
     @property
+    def _raw(self) -> bool:
+        return tuple(self._table.texts) == COLUMNS[2:]
+
+    @property
     def _scored(self) -> bool:
         return self._columns is not None and self._columns.kind == "scored"
 
@@ -119,7 +127,13 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
         columns = self._columns
         if columns and {*columns.texts, columns.label or columns.text} <= rows[0].cells.keys():
             return columns
-        return find_columns(rows, self._config.table)
+        return find_columns(rows, self._settings_of(rows[0]))
+
+    def _settings_of(self, row: Row) -> TableConfig:
+        """Return the names of columns that are set; that of raw text for training does not name one of pairs."""
+        settings = self._config.table
+        raw = self._raw and not settings.pair and settings.text not in row.cells
+        return settings.model_copy(update={"text": None}) if raw else settings
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -167,7 +181,7 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
         known: dict[tuple[str, ...], Columns] = {}
         for row in read_rows(source):
             names = tuple(row.cells)
-            columns = known[names] = known.get(names) or find_inputs(row, self._config.table)
+            columns = known[names] = known.get(names) or find_inputs(row, self._settings_of(row))
             for example in columns.read([row], notes):
                 yield example._replace(ranked=False)
 
