@@ -160,6 +160,20 @@ def test_one_column_of_a_table_is_raw_text(make_task, tmp_path, others, keys):
     assert all(text.startswith(("The cat", *"1234")) for example in read(task)[0] for text in example.texts)
 
 
+def test_short_passages_are_counted_and_short_rows_kept(make_task, tmp_path):
+    text = "Chapter 1\n\nThe cat sat on the mat all day.\nIt ate.\nThe dog slept in the house.\n\n"
+    (tmp_path / "t.txt").write_text(text + "The chef cooked a soup.\nThe soup was very good.\n")
+    examples, notes = read(task := make_task(f"data={tmp_path / 't.txt'}"))
+    assert (len(examples), notes) == (1, {"passages of fewer than 20 characters, left out": 2})
+    assert read(task, "dev")[1] == {"rows are held out from the training file": 1}
+    rows = [{"text": f"red shoe {n}"} for n in range(20)] + [{"text": "Shoes\nbig. red."}] * 2
+    dev = write(tmp_path / "dev.jsonl", PAIRS)
+    examples, notes = read(make_task(f"data={write(tmp_path / 't.csv', rows)}", f"dev_file={dev}"))
+    assert (len(examples), notes) == (22, {})
+    assert examples[0].texts == ("red shoe 0", "red shoe 0")
+    assert examples[-1].texts == ("Shoes", "big. red.")
+
+
 def test_other_files_may_have_pairs_where_a_column_is_raw_text(make_task, tmp_path):
     docs = write(tmp_path / "t.csv", [{"id": n, "body": f"{n} {TEXT}"} for n in range(4)])
     dev = write(tmp_path / "pairs.jsonl", [row | {"score": n / 2} for n, row in enumerate(PAIRS)])

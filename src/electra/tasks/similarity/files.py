@@ -249,8 +249,9 @@ class Pairs(Table):
     """The rows of each split; a folder of raw text is a training split, one of SemEval's files a dev and test split."""
 
     def __init__(self, config: FinetuneConfig, known: Known) -> None:
+        self._notes: dict[str, Notes] = defaultdict(Notes)  # of each file
         # Raw text takes a while, and each split reads the training file.
-        super().__init__(config, known, cache(lambda source: list(read_file(source, config))))
+        super().__init__(config, known, cache(lambda source: list(read_file(source, config, self._notes[source]))))
         self._config = config
 
     def find(self, split: Split) -> str | None:
@@ -260,13 +261,18 @@ class Pairs(Table):
         is_split = split != "train" if _sts_files(folder) else split == "train" and self._is_text(folder)
         return str(folder) if is_split else None
 
+    def read(self, split: Split, notes: Notes) -> list[Row]:
+        rows = super().read(split, notes)
+        notes.counts.update(self._notes[self.find(split) or ""].counts)
+        return rows
+
     def _is_text(self, folder: Path) -> bool:
         """Return whether all of a folder is raw text, rather than the files of several splits."""
         others = (Table.find(self, split) for split in ("dev", "test"))
         return folder not in {Path(file).parent for file in others if file} and _is_raw(str(folder), self._config)
 
 
-def read_file(source: str, config: FinetuneConfig) -> Iterator[Row]:
+def read_file(source: str, config: FinetuneConfig, notes: Notes) -> Iterator[Row]:
     """Read the rows of a table, SQuAD, SemEval's STS, or pairs of raw text."""
     path = Path(source).expanduser()
     if files := _sts_files(path):
@@ -278,7 +284,7 @@ def read_file(source: str, config: FinetuneConfig) -> Iterator[Row]:
     ):
         return _read_squad(source)
     if _is_raw(source, config):
-        return islice(read_pairs(source, config.table.text, config.similarity.text_pairs), MOST)
+        return islice(read_pairs(source, config.table.text, config.similarity.text_pairs, notes), MOST)
     return read_rows(source)
 
 
