@@ -266,6 +266,11 @@ class Pairs(Table):
         notes.counts.update(self._notes[self.find(split) or ""].counts)
         return rows
 
+    def _held_out(self, rows: Sequence[Row]) -> frozenset[bytes]:
+        """Hold out none of the passages that are paired with themselves, if there are others."""
+        others = [row for row in rows if not is_raw_text(row) or row.cells[COLUMNS[0]] != row.cells[COLUMNS[1]]]
+        return super()._held_out(others if len(set(map(self._spelled, others))) > 1 else rows)
+
     def _is_text(self, folder: Path) -> bool:
         """Return whether all of a folder is raw text, rather than the files of several splits."""
         others = (Table.find(self, split) for split in ("dev", "test"))
@@ -283,7 +288,7 @@ def read_file(source: str, config: FinetuneConfig, notes: Notes) -> Iterator[Row
         and SQUAD.match(next(read_chunks(Source(source, "jsonl")), b""))
     ):
         return _read_squad(source)
-    if _is_raw(source, config):
+    if source != "-" and _is_raw(source, config):  # of standard input, lines of JSON are read, once
         return islice(read_pairs(source, config.table.text, config.similarity.text_pairs, notes), MOST)
     return read_rows(source)
 

@@ -93,7 +93,7 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
         self.group = 2 if self._scored else ceil(fmean(len(example.texts) for example in examples))
         if self.group == 2 and self._config.batch_size == 1:
             raise TaskError("batch_size=1 has no other pair to compare a pair with; use at least 2")
-        on_dev = self._columns_of(dev := self._table.read("dev", Notes()))
+        on_dev = self._columns_of(self._table.read("dev", Notes()))
         self.metric = "spearman" if on_dev.kind == "scored" else "ndcg_10"
         kinds = {"scored": "pairs with a score", "labeled": "pairs with a label", "pairs": "pairs of similar texts"}
         given = sum(len(example.texts) - 2 for example in examples)
@@ -102,17 +102,18 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
         if self._raw:
             rest = "; the rest of the text is not read" if len(rows) == MOST else ""
             self._detected = [f"{len(rows):,} pairs of passages of raw text{rest}"]
-            self._learn_twins(examples, on_dev.read(dev, Notes()))
+            self._learn_twins(examples)
         if on_dev != columns:
             self._detected.append(f"dev: {on_dev}, {kinds[on_dev.kind]}")
 
-    def _learn_twins(self, examples: Sequence[Similar], dev: Sequence[Similar]) -> None:
+    def _learn_twins(self, examples: Sequence[Similar]) -> None:
         """Turn dropout on if most passages are paired with themselves: nothing else makes their vectors differ."""
-        if 2 * sum(map(_is_twin, examples)) > len(examples):
+        twins = sum(map(_is_twin, examples))
+        if 2 * twins > len(examples):
             self.defaults = self.defaults._replace(dropout=SIMCSE_DROPOUT)
-            self._detected.append(f"most are a passage twice, which dropout={SIMCSE_DROPOUT} tells apart")
-        if any(map(_is_twin, dev)):
-            self._detected.append("dev: a passage that has to find itself says nothing; set dev_file to real pairs")
+            chance = SIMCSE_DROPOUT if self._config.dropout is None else self._config.dropout
+            said = f"dropout={chance:g} tells apart" if chance else f"nothing tells apart: set dropout={SIMCSE_DROPOUT}"
+            self._detected.append(f"{twins:,} are a passage twice, which {said}")
 
     @property
     def _raw(self) -> bool:
@@ -167,7 +168,14 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
         examples = columns.read(rows, notes, training=split == "train")
         if split == "test" and self._scored and columns.kind == "pairs":  # hidden scores
             return [example._replace(ranked=False) for example in examples]
-        return examples
+        if split == "train":
+            return examples
+        kept = [example for example in examples if not (example.ranked and _is_twin(example))]
+        notes.add("pairs of a text and itself, not scored", len(examples) - len(kept))
+        if not kept:
+            found = "each text is paired with itself, and that it finds itself says nothing"
+            raise TaskError(f"{rows[0].where}: {found}; set {split}_file to pairs of different texts")
+        return kept
 
     def inputs(self, source: str, notes: Notes) -> Iterator[Similar]:
         """Read lines with one text, for its vector, or more, separated by tabs, to compare; or a table of them."""
@@ -330,7 +338,7 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
 
     def is_constant(self, examples: Sequence[Similar], predictions: Sequence[Prediction]) -> bool:
         values = [prediction["similarity"] for prediction in predictions]
-        return len(values) > 1 and max(values) - min(values) < FLAT and not all(map(_is_twin, examples))
+        return len(values) > 1 and max(values) - min(values) < FLAT
 
     def is_labeled(self, example: Similar) -> bool:
         return example.ranked or example.score is not None
