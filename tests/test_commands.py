@@ -71,7 +71,8 @@ def world(tmp_path, tasks_folder, tiny_folder, monkeypatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ELECTRA_CACHE", str(tmp_path / "cache"))
     fsspec.filesystem("memory").pipe_file("/bucket/text/a.txt", f"{ENGLISH}\n\n".encode() * 400)
-    for name, text in {"my_texts": ENGLISH, "my_domain": ENGLISH, "korean": KOREAN, "japanese": JAPANESE}.items():
+    lines = ENGLISH.replace(". ", ".\n")  # documents of several passages
+    for name, text in {"my_texts": lines, "my_domain": ENGLISH, "korean": KOREAN, "japanese": JAPANESE}.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "a.txt").write_text(f"{text}\n\n" * 400)
     (tmp_path / "wiki").mkdir()

@@ -134,12 +134,14 @@ def test_predict_writes_one_line_per_example(run, tmp_path):
     assert [set(line) for line in lines] == [{"label", "probabilities"}] * 2
 
 
-def test_predict_of_a_file_with_only_a_header_says_so(run, tmp_path):
+@pytest.mark.parametrize("name", ["new.csv", "new.txt"])
+def test_predict_refuses_a_file_without_examples(run, tmp_path, name):
     out, *_ = run
-    (tmp_path / "new.csv").write_text("sentence\n")
-    result = CliRunner().invoke(app, ["predict", str(out), str(tmp_path / "new.csv")])
-    assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr == f"{tmp_path / 'new.csv'}: nothing to predict\n"
+    (tmp_path / name).write_text("sentence\n" if name == "new.csv" else "")
+    (tmp_path / "earlier.jsonl").write_text("{}\n")
+    with pytest.raises(ElectraError, match=f"{name} has no examples, so there is nothing to predict"):
+        command("predict", out, tmp_path / name, "--out", tmp_path / "earlier.jsonl")
+    assert (tmp_path / "earlier.jsonl").read_text() == "{}\n"
 
 
 def test_glue_prints_its_plan_in_a_dry_run(tiny_folder, tasks_folder, tmp_path):

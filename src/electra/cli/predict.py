@@ -36,8 +36,8 @@ def predict(
         for prediction in run_over(run, source, overrides or [], notes, cluster):
             target.write(to_json(prediction, ensure_ascii=False) + "\n")
             count += 1
-    if not count:
-        echo(f"{source}: nothing to predict", err=True)
+        if not count:
+            raise DataError(f"{source} has no examples, so there is nothing to predict; add rows or lines to it")
     for what, number in notes.counts.items():
         echo(f"{number:,} {what}", err=True)
     if out:

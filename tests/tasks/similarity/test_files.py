@@ -67,6 +67,17 @@ def test_different_texts_become_negatives(make_task, tmp_path, numbers):
     assert read(task, "dev") == ([cat], neither | seen)
 
 
+@pytest.mark.parametrize("labeled", [True, False])
+def test_negatives_that_are_left_out_are_counted(make_task, tmp_path, labeled):
+    pair, others = {"sentence1": "the cat", "sentence2": "a cat"}, [f"dog {n}" for n in range(10)]
+    rows = [pair | {"label": 1}, *({**pair, "sentence2": other, "label": 0} for other in others)]
+    for split in ("train", "dev"):
+        write(tmp_path / f"{split}.jsonl", rows if labeled else [pair | {"negatives": others}] * 2)
+    examples, notes = read(make_task(f"data={tmp_path}"))
+    assert examples[0].texts == ("the cat", "a cat", *others[:7])
+    assert notes == {"negatives beyond 7 of an example": 3 if labeled else 6}
+
+
 def test_squad_and_semeval_are_read_as_published(make_task, fresh, tmp_path):
     (tmp_path / "squad").mkdir()
     qas = [{"id": f"{n}", "question": f"{n} ate it", "answers": [{"text": "cat", "answer_start": 4}]} for n in (1, 2)]
@@ -99,13 +110,23 @@ def test_raw_text_becomes_pairs(make_task, tmp_path, kind):
     for name in "ab":
         (tmp_path / f"{name}.txt").write_text("# All about cats\n" + f" {name}\n".join(passages) + "\n")
     task = make_task(f"data={tmp_path}", *([f"similarity.text_pairs={kind}"] if kind else []))
-    examples, dev = read(task)[0], read(task, "dev")[0]
+    examples, dev = read(task)[0], [] if kind == "dropout" else read(task, "dev")[0]
     counts = {None: 8, "neighbors": 7, "titles": 1, "dropout": 8}
-    assert (len(examples), len(dev)) == (counts[kind], counts[kind])  # one document is held out
+    assert len(examples) == counts[kind]  # one document is held out
+    assert len(dev) == (0 if kind == "dropout" else counts[kind])
     pairs = [example.texts for example in examples]
     assert (("All about cats", passages[0] + f" {pairs[0][1][-1]}") in pairs) == (kind in (None, "titles"))
     assert all(one == two for one, two in pairs) == (kind == "dropout")
     assert (task.metric, task.detected()[0]) == ("ndcg_10", f"{2 * counts[kind]} pairs of passages of raw text")
+
+
+def test_the_last_passage_of_a_long_text_has_a_neighbor(make_task, tmp_path):
+    for name in "ab":
+        lines = [f"This is sentence number {n} of the text {name}." for n in range(33)]
+        (tmp_path / f"{name}.txt").write_text("\n".join(lines) + "\n")
+    pairs = [example.texts for example in read(make_task(f"data={tmp_path}"))[0]]
+    assert len(pairs) == 32
+    assert all(one != two for one, two in pairs)
 
 
 def test_a_table_of_documents_is_raw_text(make_task, tmp_path):
@@ -115,6 +136,72 @@ def test_a_table_of_documents_is_raw_text(make_task, tmp_path):
     task = make_task(f"data={tmp_path / 't.jsonl'}", f"dev_file={tmp_path / 'dev.jsonl'}")
     assert all(250 > len(text) > 100 for example in read(task)[0] for text in example.texts)
     assert read(task, "dev")[0][0].texts == ("the cat", "a cat")
+
+
+TEXT = "The cat sat on the mat all day. It was grey. " * 20
+
+
+@pytest.mark.parametrize(
+    ("others", "keys"),
+    [
+        (["id", "author"], ["table.text=body"]),
+        (["author"], ["table.text=body"]),
+        (["title"], ["table.text=body"]),  # although title and body are a usual pair
+        (["id", "author"], ["similarity.text_pairs=neighbors"]),
+        (["url"], []),
+        (["source"], []),  # by its addresses
+        (["label"], []),
+    ],
+)
+def test_one_column_of_a_table_is_raw_text(make_task, tmp_path, others, keys):
+    cells = {"source": "https://a.b/c?d={n}", "url": "/d/{n}.html", "label": "{n}"}
+    rows = [{name: cells.get(name, "one {n}").format(n=n) for name in others} | {"body": f"{n} {TEXT}"} for n in "1234"]
+    task = make_task(f"data={write(tmp_path / 't.csv', rows)}", *keys)
+    assert "pairs of passages of raw text" in task.detected()[0]
+    assert all(text.startswith(("The cat", *"1234")) for example in read(task)[0] for text in example.texts)
+
+
+def test_short_passages_are_counted_and_short_rows_kept(make_task, tmp_path):
+    text = "Chapter 1\n\nThe cat sat on the mat all day.\nIt ate.\nThe dog slept in the house.\n\n"
+    (tmp_path / "t.txt").write_text(text + "The chef cooked a soup.\nThe soup was very good.\n")
+    examples, notes = read(task := make_task(f"data={tmp_path / 't.txt'}"))
+    assert (len(examples), notes) == (1, {"passages of fewer than 20 characters, left out": 2})
+    assert read(task, "dev")[1] == {"rows are held out from the training file": 1}
+    rows = [{"text": f"red shoe {n}"} for n in range(20)] + [{"text": "Shoes\nbig. red."}] * 2
+    dev = write(tmp_path / "dev.jsonl", PAIRS)
+    examples, notes = read(make_task(f"data={write(tmp_path / 't.csv', rows)}", f"dev_file={dev}"))
+    assert (len(examples), notes) == (22, {})
+    assert examples[0].texts == ("red shoe 0", "red shoe 0")
+    assert examples[-1].texts == ("Shoes", "big. red.")
+
+
+def test_other_files_may_have_pairs_where_a_column_is_raw_text(make_task, tmp_path):
+    docs = write(tmp_path / "t.csv", [{"id": n, "body": f"{n} {TEXT}"} for n in range(4)])
+    dev = write(tmp_path / "pairs.jsonl", [row | {"score": n / 2} for n, row in enumerate(PAIRS)])
+    keys = ["table.text=body", "similarity.text_pairs=neighbors"]
+    task = make_task(f"data={docs}", f"dev_file={dev}", *keys)
+    assert task.metric == "spearman"
+    assert read(task, "dev")[0][1] == Similar(("the dog", "a dog"), 0.5)
+    assert [example.texts for example in task.inputs(str(dev), Notes())] == [("the cat", "a cat"), ("the dog", "a dog")]
+
+
+@pytest.mark.parametrize(
+    ("rows", "keys", "found"),
+    [
+        (PAIRS, [], "table.text=query table.pair=answer"),
+        (NLI, [], "table.text=premise table.pair=hypothesis table.label=label"),
+        ([{"x": "a", "y": "b", "z": "c"}] * 2, ["table.text=x", "table.pair=y"], "table.text=x table.pair=y"),
+    ],
+)
+def test_pairs_of_raw_text_are_not_made_of_files_of_pairs(make_task, tmp_path, rows, keys, found):
+    file = write(tmp_path / "t.jsonl", rows)
+    with pytest.raises(TaskError, match=f"line 1: similarity.text_pairs is for raw text, but found {found}; drop it"):
+        make_task(f"data={file}", "similarity.text_pairs=dropout", *keys)
+
+
+def test_a_column_of_pairs_may_be_called_section(make_task, tmp_path):
+    rows = [{"anchor": f"the cat {n}", "positive": "a cat", "section": "x"} for n in range(4)]
+    assert make_task(f"data={write(tmp_path / 't.csv', rows)}").detected()[1] == "pairs of similar texts"
 
 
 @pytest.mark.parametrize("files", [["train_part.jsonl", "dev_part.jsonl"], ["text.txt", "dev.jsonl"]])
@@ -152,6 +239,15 @@ def test_invalid_rows_are_one_line(make_task, tmp_path, rows, keys, message):
     with pytest.raises((TaskError, DataError), match=message) as caught:
         make_task(f"data={tmp_path}", *keys)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("scores", [[2.5], [2.5, 2.5, ""], [""]])
+def test_dev_scores_that_are_all_the_same_are_refused(make_task, tmp_path, scores):
+    pair = {"sentence1": "the cat", "sentence2": "a cat"}
+    write(tmp_path / "train.jsonl", [pair | {"score": score} for score in (0.5, 2.5, 4.5)])
+    write(tmp_path / "dev.jsonl", [pair | {"score": score} for score in scores])
+    with pytest.raises(TaskError, match=r"dev.jsonl line 1: fewer than two different scores in column 'score'"):
+        read(make_task(f"data={tmp_path}"), "dev")
 
 
 @pytest.mark.parametrize(

@@ -75,25 +75,36 @@ CAT, DOG = "The cat sat on the mat, and it was a grey cat.", "The dog ran throug
 
 
 @pytest.mark.parametrize(
-    ("text", "keys", "dropout"),
+    ("text", "keys", "dropout", "said"),
     [
-        (f"{CAT}\n{DOG}\n\n{DOG}\n{CAT}\n", [], None),
-        (f"{CAT}\n{DOG}\n\n{DOG}\n{CAT}\n", ["similarity.text_pairs=dropout"], 0.1),
-        (f"{CAT}\n\n{DOG}\n", [], 0.1),
+        (f"{CAT}\n{DOG}\n\n{DOG}\n{CAT}\n", [], None, []),
+        (f"{CAT}\n{DOG}\n\n{DOG}\n{CAT}\n", ["similarity.text_pairs=dropout"], 0.1, ["4 {twice}=0.1 tells apart"]),
+        (f"{CAT}\n\n{DOG}\n", [], 0.1, ["2 {twice}=0.1 tells apart"]),
+        (f"{CAT}\n\n{DOG}\n", ["dropout=0.2"], 0.1, ["2 {twice}=0.2 tells apart"]),
+        (f"{CAT}\n\n{DOG}\n", ["dropout=0.0"], 0.1, ["2 {nothing}: set dropout=0.1"]),
     ],
-    ids=["neighbors", "asked for", "texts of one passage"],
+    ids=["neighbors", "asked for", "texts of one passage", "more dropout", "no dropout"],
 )
-def test_only_dropout_tells_a_passage_from_itself(make_task, tmp_path, text, keys, dropout):
+def test_only_dropout_tells_a_passage_from_itself(make_task, tmp_path, text, keys, dropout, said):
     (tmp_path / "text.txt").write_text(text)
     task = make_task(f"data={tmp_path / 'text.txt'}", *keys)
     assert (task.defaults.max_length, task.defaults.dropout) == (512, dropout)
-    said = "\n".join(task.detected())
-    assert ("a passage twice, which dropout=0.1 tells apart" in said) is bool(dropout)
-    assert ("has to find itself says nothing; set dev_file" in said) is bool(dropout)
-    twins = [Similar((CAT, CAT), ranked=True), Similar((DOG, DOG), ranked=True)]
-    same = [{"similarity": 1.0}, {"similarity": 1.0}]
-    assert not task.is_constant(twins, same)  # however good the vectors are
-    assert task.is_constant([Similar((CAT, DOG)), Similar((DOG, CAT))], same)
+    words = {"twice": "are a passage twice, which dropout", "nothing": "are a passage twice, which nothing tells apart"}
+    assert task.detected()[1:] == [line.format(**words) for line in said]
+    if dropout:
+        with pytest.raises(TaskError, match="itself says nothing; set dev_file to pairs of different texts"):
+            task.read("dev", Notes())
+
+
+def test_a_passage_does_not_have_to_find_itself(make_task, tmp_path):
+    (tmp_path / "text.txt").write_text("".join(f"{CAT} {n}\n\n" for n in range(50)) + f"{CAT}\n{DOG}\n\n{DOG}\n{CAT}\n")
+    task = make_task(f"data={tmp_path / 'text.txt'}")
+    assert all(set(example.texts) == {CAT, DOG} for example in task.read("dev", Notes()))
+    write(tmp_path / "dev.jsonl", [{"anchor": CAT, "positive": DOG}, {"anchor": DOG, "positive": DOG}])
+    notes = Notes()
+    examples = make_task(f"data={tmp_path / 'text.txt'}", f"dev_file={tmp_path / 'dev.jsonl'}").read("dev", notes)
+    assert [example.texts for example in examples] == [(CAT, DOG)]
+    assert dict(notes.counts) == {"pairs of a text and itself, not scored": 1}
 
 
 def test_a_text_is_not_compared_with_itself(make_task, tmp_path):
@@ -282,12 +293,12 @@ def test_a_task_is_made_again_from_what_a_model_knows_of_it(make_task, tmp_path)
 @pytest.mark.parametrize("prompts", [[], ["similarity.query_prompt='the '"]])
 def test_a_query_is_not_its_own_nearest_passage(make_task, tmp_path, prompts):
     rows = [{"anchor": "a cat", "positive": "a dog"}, {"anchor": "a dog", "positive": "a mat"}]
-    write(tmp_path / "train.jsonl", [*rows, {"anchor": "soup", "positive": "soup"}])
+    write(tmp_path / "train.jsonl", rows)
     task = make_task(f"data={tmp_path / 'train.jsonl'}", f"dev_file={tmp_path / 'train.jsonl'}", *prompts)
     examples = task.read("dev", Notes())
-    near = {"cat": [1.0, 0.1, 0], "dog": [1, 0, 0], "mat": [1, -0.2, 0], "soup": [0, 0, 1]}
+    near = {"cat": [1.0, 0.1], "dog": [1, 0], "mat": [1, -0.2]}
     outputs = [{"vectors": np.array(near[key.split()[-1]])} for key in task._prompted(examples)]
-    assert [found["ranks"] for found in task.predictions(examples, [], outputs)] == [[1], [1], [1]]
+    assert [found["ranks"] for found in task.predictions(examples, [], outputs)] == [[1], [1]]
 
 
 def test_a_model_of_others_reads_no_more_than_its_longest_input(tuned, tmp_path):

@@ -17,9 +17,9 @@ from electra.data.reading.sources import Source, find_sources, read_chunks
 from electra.errors import TaskError
 from electra.tasks.answering.files import read_questions
 from electra.tasks.base import Known, Notes, Split
-from electra.tasks.similarity.passages import MOST, read_pairs
+from electra.tasks.similarity.passages import COLUMNS, MOST, read_pairs
 from electra.tasks.table.columns import find_cell, find_id, is_number, write_columns
-from electra.tasks.table.detect import IDS, LABELS, PAIRS, QUESTIONS, column_names, usual_column, usual_columns
+from electra.tasks.table.detect import IDS, LABELS, PAIRS, QUESTIONS, SAMPLE, column_names, usual_column, usual_columns
 from electra.tasks.table.files import Table
 from electra.tasks.texts.labels import Value
 
@@ -29,6 +29,8 @@ ANCHORS = (  # columns of a text and of one like it
     *(*QUESTIONS, *PAIRS),
 )
 NEGATIVE = re.compile(r"(hard[ _-]?)?neg(ative)?s?([ _-]?\d+)?", re.IGNORECASE)
+NAMED = re.compile(r"(.*[\W_])?(id|idx|index|guid|uuid|url|uri|link|href|file|path)", re.IGNORECASE)  # and no text
+ADDRESS = re.compile(r"([a-z]+://|www\.)\S+|[\w.+-]+@[\w-]+\.[\w.-]+", re.IGNORECASE)
 SIMILAR = ("entailment", "1", "true", "yes", "duplicate", "similar", "paraphrase", "equivalent", "same", "relevant")
 DIFFERENT = ("contradiction", "not_entailment", "0", "false", "no", "not_duplicate", "different", "unrelated")
 NEITHER = ("neutral", "-")  # of natural language inference: neither similar nor different enough
@@ -39,6 +41,7 @@ ENTAILMENT = {  # labels of these columns are numbers on the hub
 STS = re.compile(r"(20\d\d)\..+\.tsv")  # SemEval's files, one for each source of a year
 SQUAD = re.compile(rb'\s*\{\s*"(data|version)"\s*:')  # how its files begin
 MOST_NEGATIVES = 7  # of one example
+BEYOND = f"negatives beyond {MOST_NEGATIVES} of an example"
 
 Kind = Literal["pairs", "scored", "labeled"]
 
@@ -87,7 +90,7 @@ class Columns:
                 found.append(Similar((first,), id=find_id(row, self.id)))
                 continue
             seconds, negatives = others[0], [text for texts in others[1:] for text in texts]
-            notes.add(f"negatives beyond {MOST_NEGATIVES} of an example", max(0, len(negatives) - MOST_NEGATIVES))
+            notes.add(BEYOND, max(0, len(negatives) - MOST_NEGATIVES))
             for second in seconds:
                 texts = (first, second, *negatives[:MOST_NEGATIVES])
                 found.append(Similar(texts, ranked=True, id=find_id(row, self.id)))
@@ -103,6 +106,10 @@ class Columns:
             score = Value(0, 1).parse(raw, row.where)
             group = str(row.cells.get("year", "")) if STS.match(Path(row.where).name) else ""  # also a column of STS-B
             found.append(Similar(self._pair(row), score, group=group, id=find_id(row, self.id)))
+        for group in dict.fromkeys(example.group for example in found) or [""]:
+            if len({example.score for example in found if example.group == group}) < 2:
+                few = f"fewer than two different scores{f' of {group}' if group else ''} in column {self.label!r}"
+                raise TaskError(f"{rows[0].where}: {few}, so there is nothing to compare; add rows with other scores")
         return found
 
     def _labeled(self, rows: Sequence[Row], notes: Notes, training: bool) -> list[Similar]:
@@ -131,6 +138,8 @@ class Columns:
             similar += [Similar((text, text), ranked=True) for text in different if text in lonely]
         else:
             notes.add("texts with only different ones, not searched for", len(lonely))
+        for text in {example.texts[0] for example in similar}:
+            notes.add(BEYOND, max(0, len(different[text]) - MOST_NEGATIVES))
         return [one._replace(texts=(*one.texts, *different[one.texts[0]][:MOST_NEGATIVES])) for one in similar]
 
     def _pair(self, row: Row) -> tuple[str, str]:
@@ -155,7 +164,9 @@ class Columns:
 
 
 def find_columns(rows: Sequence[Row], settings: TableConfig) -> Columns:
-    """Return the columns that are set, and for the others those with usual names."""
+    """Return the columns that are set, and for the others those with usual names; pairs of raw text have their own."""
+    if is_raw_text(rows[0]):
+        return Columns("pairs", *COLUMNS[:1], COLUMNS[1:2])
     text, *pair = find_texts(rows, settings)
     names = [name for name in column_names(rows, {}) if name not in (text, *pair)]
     label = settings.label or usual_column(names, LABELS)
@@ -168,10 +179,11 @@ def find_texts(rows: Sequence[Row], settings: TableConfig) -> tuple[str, ...]:
     wanted = settings.model_dump(include={"text", "label", "id"}, exclude_none=True)
     set_pair = tuple(name.strip() for name in (settings.pair or "").split(",") if name.strip())
     names = column_names(rows, {key: [column] for key, column in wanted.items()} | {"pair": set_pair})
-    texts = (settings.text, *set_pair) if settings.text and set_pair else _usual_pair(names, settings)
+    texts = (settings.text, *set_pair) if settings.text and set_pair else _find_pair(rows, settings)
     if not texts:
         found = f"found {', '.join(names) or 'none'}"
-        raise TaskError(f"{rows[0].where}: which columns hold the two texts? set table.text and table.pair; {found}")
+        advice = "set table.text and table.pair, or table.text alone to read raw text"
+        raise TaskError(f"{rows[0].where}: which columns hold the two texts? {advice}; {found}")
     negatives = () if set_pair else [name for name in names if NEGATIVE.fullmatch(name)]
     text, pair = settings.text or texts[0], set_pair or texts[1:]
     if text in pair:
@@ -183,16 +195,31 @@ def find_inputs(row: Row, settings: TableConfig) -> Columns:
     """Return the columns of texts to compare, or of a single text; labels are not needed for that."""
     id_column = settings.id if settings.id in row.cells else usual_column(list(row.cells), IDS)
     settings = settings.model_copy(update={"label": None, "id": id_column})
-    if settings.pair or _usual_pair(list(row.cells), settings):
+    if settings.pair or _find_pair([row], settings):
         text, *pair = find_texts([row], settings)
         return Columns("pairs", text, tuple(pair), id=id_column)
     return Columns("pairs", find_column(row.cells, settings.text, row.where), (), id=id_column)
 
 
-def _usual_pair(names: Sequence[str], settings: TableConfig) -> tuple[str, ...]:
-    """Return the columns of two texts: those with usual names, or the only two if none of them is an identifier."""
-    identified = settings.id in names or usual_column(names, IDS)
-    return usual_columns(names, ANCHORS) or (tuple(names) if len(names) == 2 and not identified else ())
+def _find_pair(rows: Sequence[Row], settings: TableConfig) -> tuple[str, ...]:
+    """Return the columns of two texts: those with usual names, or the only two if both hold texts.
+
+    Where only table.text is set, it has to be the first of two with usual names.
+    """
+    names = column_names(rows, {})
+    first = settings.text if settings.text in names and not settings.pair else None
+    usual = (usual_columns(names, [pair]) for pair in ANCHORS)
+    found = next((pair for pair in usual if pair and first in (None, pair[0])), ())
+    if found or first or len(names) != 2 or settings.id in names or any(_identifies(rows, name) for name in names):
+        return found
+    return tuple(names)
+
+
+def _identifies(rows: Sequence[Row], name: str) -> bool:
+    """Return whether a column holds identifiers, numbers or addresses, as its name or all of its cells say."""
+    values = [str(value).strip() for value in (row.cells.get(name) for row in rows[:SAMPLE]) if value not in (None, "")]
+    plain = values and all(is_number(value) or ADDRESS.fullmatch(value) for value in values)
+    return bool(NAMED.fullmatch(name) or plain)
 
 
 def _find_kind(rows: Sequence[Row], label: str, pair: tuple[str, str]) -> Kind:
@@ -222,9 +249,10 @@ class Pairs(Table):
     """The rows of each split; a folder of raw text is a training split, one of SemEval's files a dev and test split."""
 
     def __init__(self, config: FinetuneConfig, known: Known) -> None:
+        self._notes: dict[str, Notes] = defaultdict(Notes)  # of each file
         # Raw text takes a while, and each split reads the training file.
-        super().__init__(config, known, cache(lambda source: list(read_file(source, config))))
-        self._settings = config.table
+        super().__init__(config, known, cache(lambda source: list(read_file(source, config, self._notes[source]))))
+        self._config = config
 
     def find(self, split: Split) -> str | None:
         found, folder = super().find(split), Path(self._data or "-").expanduser()
@@ -233,13 +261,23 @@ class Pairs(Table):
         is_split = split != "train" if _sts_files(folder) else split == "train" and self._is_text(folder)
         return str(folder) if is_split else None
 
+    def read(self, split: Split, notes: Notes) -> list[Row]:
+        rows = super().read(split, notes)
+        notes.counts.update(self._notes[self.find(split) or ""].counts)
+        return rows
+
+    def _held_out(self, rows: Sequence[Row]) -> frozenset[bytes]:
+        """Hold out none of the passages that are paired with themselves, if there are others."""
+        others = [row for row in rows if not is_raw_text(row) or row.cells[COLUMNS[0]] != row.cells[COLUMNS[1]]]
+        return super()._held_out(others if len(set(map(self._spelled, others))) > 1 else rows)
+
     def _is_text(self, folder: Path) -> bool:
         """Return whether all of a folder is raw text, rather than the files of several splits."""
         others = (Table.find(self, split) for split in ("dev", "test"))
-        return folder not in {Path(file).parent for file in others if file} and _is_raw(str(folder), self._settings)
+        return folder not in {Path(file).parent for file in others if file} and _is_raw(str(folder), self._config)
 
 
-def read_file(source: str, config: FinetuneConfig) -> Iterator[Row]:
+def read_file(source: str, config: FinetuneConfig, notes: Notes) -> Iterator[Row]:
     """Read the rows of a table, SQuAD, SemEval's STS, or pairs of raw text."""
     path = Path(source).expanduser()
     if files := _sts_files(path):
@@ -250,18 +288,28 @@ def read_file(source: str, config: FinetuneConfig) -> Iterator[Row]:
         and SQUAD.match(next(read_chunks(Source(source, "jsonl")), b""))
     ):
         return _read_squad(source)
-    if path.exists() and _is_raw(source, config.table):
-        return islice(read_pairs(source, config.similarity.text_pairs), MOST)
+    if source != "-" and _is_raw(source, config):  # of standard input, lines of JSON are read, once
+        return islice(read_pairs(source, config.table.text, config.similarity.text_pairs, notes), MOST)
     return read_rows(source)
 
 
-def _is_raw(source: str, settings: TableConfig) -> bool:
-    """Return whether a source is text, or a table with a single column of text."""
+def _is_raw(source: str, config: FinetuneConfig) -> bool:
+    """Return whether a source is text, or a table with a column of text, but none of pairs.
+
+    A single column of text is set by table.text, asked for by similarity.text_pairs, or has a usual name.
+    """
     if any(found.format == "text" for found in find_sources([source])[0]):
         return True
-    names = [str(name) for row in islice(read_rows(source), 1) for name in row.cells]
-    has_text = len(names) == 1 or usual_column(names, TEXT_COLUMNS) is not None
-    return has_text and not settings.pair and not _usual_pair(names, settings)
+    rows, settings, asked = list(islice(read_rows(source), SAMPLE)), config.table, config.similarity.text_pairs
+    names = column_names(rows, {})
+    if settings.pair or (_find_pair(rows, settings) and not (asked and settings.text in names)):
+        return False
+    return bool(names and (settings.text or asked or len(names) == 1 or usual_column(names, TEXT_COLUMNS)))
+
+
+def is_raw_text(row: Row) -> bool:
+    """Return whether a row is a pair of passages that was made of raw text."""
+    return tuple(row.cells) == COLUMNS
 
 
 def _sts_files(path: Path) -> list[Path]:

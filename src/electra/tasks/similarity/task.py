@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from electra.config.finetune import FinetuneConfig
+from electra.config.tasks import TableConfig
 from electra.data.reading.records import Row, read_lines, read_rows
 from electra.data.reading.sentences import split_sentences
 from electra.data.reading.sources import find_sources
@@ -39,9 +40,9 @@ from electra.tasks.base import (
     encode,
 )
 from electra.tasks.shown import Block, Field, Headline, Shares
-from electra.tasks.similarity.files import Columns, Pairs, Similar, find_columns, find_inputs
+from electra.tasks.similarity.files import Columns, Pairs, Similar, find_columns, find_inputs, is_raw_text
 from electra.tasks.similarity.losses import contrast, of_sizes, rank
-from electra.tasks.similarity.passages import MOST
+from electra.tasks.similarity.passages import COLUMNS, MOST
 from electra.tasks.similarity.retrieval import find_ranks, score_ranks
 from electra.tasks.texts.task import frame
 
@@ -83,32 +84,40 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
             raise TaskError("head does not apply to sentence vectors, which are pooled states; drop it")
         rows = self._table.read_training_file()
         columns = self._columns = find_columns(rows, self._config.table)
-        self._table.texts = ("section",) if "section" in rows[0].cells else columns.texts
+        self._table.texts = COLUMNS[2:] if is_raw_text(rows[0]) else columns.texts
+        if self._settings.text_pairs and not self._raw:
+            advice = "drop it, or set table.text without table.pair to the column of raw text"
+            raise TaskError(f"{rows[0].where}: similarity.text_pairs is for raw text, but found {columns}; {advice}")
         self._table.learn(rows)
         examples = columns.read(rows, Notes(), training=True)
         self.group = 2 if self._scored else ceil(fmean(len(example.texts) for example in examples))
         if self.group == 2 and self._config.batch_size == 1:
             raise TaskError("batch_size=1 has no other pair to compare a pair with; use at least 2")
-        on_dev = self._columns_of(dev := self._table.read("dev", Notes()))
+        on_dev = self._columns_of(self._table.read("dev", Notes()))
         self.metric = "spearman" if on_dev.kind == "scored" else "ndcg_10"
         kinds = {"scored": "pairs with a score", "labeled": "pairs with a label", "pairs": "pairs of similar texts"}
         given = sum(len(example.texts) - 2 for example in examples)
         negatives = f", with {given:,} negatives" if given else ""
         self._detected = [str(columns), f"{kinds[columns.kind]}{negatives}"]
-        if self._table.texts != columns.texts:
+        if self._raw:
             rest = "; the rest of the text is not read" if len(rows) == MOST else ""
             self._detected = [f"{len(rows):,} pairs of passages of raw text{rest}"]
-            self._learn_twins(examples, on_dev.read(dev, Notes()))
+            self._learn_twins(examples)
         if on_dev != columns:
             self._detected.append(f"dev: {on_dev}, {kinds[on_dev.kind]}")
 
-    def _learn_twins(self, examples: Sequence[Similar], dev: Sequence[Similar]) -> None:
+    def _learn_twins(self, examples: Sequence[Similar]) -> None:
         """Turn dropout on if most passages are paired with themselves: nothing else makes their vectors differ."""
-        if 2 * sum(map(_is_twin, examples)) > len(examples):
+        twins = sum(map(_is_twin, examples))
+        if 2 * twins > len(examples):
             self.defaults = self.defaults._replace(dropout=SIMCSE_DROPOUT)
-            self._detected.append(f"most are a passage twice, which dropout={SIMCSE_DROPOUT} tells apart")
-        if any(map(_is_twin, dev)):
-            self._detected.append("dev: a passage that has to find itself says nothing; set dev_file to real pairs")
+            chance = SIMCSE_DROPOUT if self._config.dropout is None else self._config.dropout
+            said = f"dropout={chance:g} tells apart" if chance else f"nothing tells apart: set dropout={SIMCSE_DROPOUT}"
+            self._detected.append(f"{twins:,} are a passage twice, which {said}")
+
+    @property
+    def _raw(self) -> bool:
+        return tuple(self._table.texts) == COLUMNS[2:]
 
     @property
     def _scored(self) -> bool:
@@ -119,7 +128,13 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
         columns = self._columns
         if columns and {*columns.texts, columns.label or columns.text} <= rows[0].cells.keys():
             return columns
-        return find_columns(rows, self._config.table)
+        return find_columns(rows, self._settings_of(rows[0]))
+
+    def _settings_of(self, row: Row) -> TableConfig:
+        """Return the names of columns that are set; that of raw text for training does not name one of pairs."""
+        settings = self._config.table
+        raw = self._raw and not settings.pair and settings.text not in row.cells
+        return settings.model_copy(update={"text": None}) if raw else settings
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -153,7 +168,14 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
         examples = columns.read(rows, notes, training=split == "train")
         if split == "test" and self._scored and columns.kind == "pairs":  # hidden scores
             return [example._replace(ranked=False) for example in examples]
-        return examples
+        if split == "train":
+            return examples
+        kept = [example for example in examples if not (example.ranked and _is_twin(example))]
+        notes.add("pairs of a text and itself, not scored", len(examples) - len(kept))
+        if not kept:
+            found = "each text is paired with itself, and that it finds itself says nothing"
+            raise TaskError(f"{rows[0].where}: {found}; set {split}_file to pairs of different texts")
+        return kept
 
     def inputs(self, source: str, notes: Notes) -> Iterator[Similar]:
         """Read lines with one text, for its vector, or more, separated by tabs, to compare; or a table of them."""
@@ -167,7 +189,7 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
         known: dict[tuple[str, ...], Columns] = {}
         for row in read_rows(source):
             names = tuple(row.cells)
-            columns = known[names] = known.get(names) or find_inputs(row, self._config.table)
+            columns = known[names] = known.get(names) or find_inputs(row, self._settings_of(row))
             for example in columns.read([row], notes):
                 yield example._replace(ranked=False)
 
@@ -316,7 +338,7 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
 
     def is_constant(self, examples: Sequence[Similar], predictions: Sequence[Prediction]) -> bool:
         values = [prediction["similarity"] for prediction in predictions]
-        return len(values) > 1 and max(values) - min(values) < FLAT and not all(map(_is_twin, examples))
+        return len(values) > 1 and max(values) - min(values) < FLAT
 
     def is_labeled(self, example: Similar) -> bool:
         return example.ranked or example.score is not None
