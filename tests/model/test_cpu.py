@@ -1,9 +1,14 @@
 import math
+import os
+import platform
+import subprocess
+import sys
 
 import pytest
 import torch
 import torch.nn.functional as F
 
+from electra.model.cpu import MALLOC
 from electra.model.ops import Dropout, attend, choose
 
 SHAPE = (2, 3, 7, 5)  # B, heads, L, D
@@ -106,3 +111,21 @@ def test_bf16_takes_pytorchs_own_path():
     found = Dropout(0.5).train()(hidden)
     torch.manual_seed(5)
     assert torch.equal(found, F.dropout(hidden, 0.5))
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only GNU's C library has these settings")
+@pytest.mark.parametrize(("given", "kept"), [({}, True), ({"MALLOC_TRIM_THRESHOLD_": "131072"}, False)])
+def test_freed_memory_is_kept_unless_the_environment_says_otherwise(given, kept):
+    code = """
+import resource
+import electra.model.cpu
+faults = []
+for _ in range(5):
+    large = [b"1" * 2**24, b"2" * 2**24]  # two, since the library keeps as much as the largest one by itself
+    del large
+    faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
+print(faults[-1] - faults[1])
+"""
+    environment = {name: value for name, value in os.environ.items() if name not in MALLOC} | given
+    shown = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert (int(shown.stdout) < 1000) is kept

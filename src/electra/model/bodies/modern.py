@@ -258,8 +258,9 @@ def rotate(states: Tensor, view: View) -> Tensor:
         cos, sin = view.cos[0, 0], view.sin[0, 0]
         return ops.split_heads(torch.onnx.ops.rotary_embedding(joined, cos, sin, positions, num_heads=heads), heads)
     first, second = states.float().chunk(2, dim=-1)
-    turned = (first * view.cos - second * view.sin, second * view.cos + first * view.sin)
-    return torch.cat(turned, dim=-1).to(states.dtype)
+    left = torch.addcmul(first * view.cos, second, view.sin, value=-1)
+    right = torch.addcmul(second * view.cos, first, view.sin)
+    return torch.cat([left, right], dim=-1).to(states.dtype)
 
 
 def _attend_in_blocks(query: Tensor, key: Tensor, value: Tensor, view: View, dropout: ops.Dropout) -> Tensor:
