@@ -146,7 +146,12 @@ def test_a_finished_run_that_is_run_again_stays_as_it_is(config, records, weight
     made = [run / "config.toml", run / "environment.json"]
     made[1].write_text(made[1].read_text().replace("CPU", "GPU"))
     how = [path.read_bytes() for path in made]
-    assert (records(pretrain(config("train.steps=5", "train.learning_rate=1e-5"))), weights(run)) == before
+    told: list[dict] = []
+    assert (
+        records(pretrain(config("train.steps=5", "train.learning_rate=1e-5"), [told.append])),
+        weights(run),
+    ) == before
+    assert told[-1]["detected"].startswith("the run was complete, so nothing was trained")
     assert [path.read_bytes() for path in made] == how
 
 

@@ -88,6 +88,8 @@ def _pretrain(config: PretrainConfig, processes: Processes, listeners: Sequence[
             with first.opened():
                 first.work()
         final.work()
+        if not final.trained:
+            final.announce("the run was complete, so nothing was trained; a larger budget trains it further")
 
 
 def check_division(config: PretrainConfig, processes: Processes) -> None:
@@ -134,6 +136,7 @@ class Pretraining(Training):
         self.text_tokens = corpora.lasting_tokens(config.train.length)
         self.warnings = self._repetition()
         self.doctor = doctor(config)
+        self.trained = False  # in this process
         self.samples: list[Sample] = []  # of the latest evaluation
 
     @contextmanager
@@ -155,7 +158,7 @@ class Pretraining(Training):
     def work(self) -> None:
         """Run the loop until the budget is spent."""
         if self.stage.announcement:
-            self._announce(self.stage.announcement)
+            self.announce(self.stage.announcement)
         if (self.run.folder / "model").is_dir() and not self.checkpoints.hold_updates():
             raise CheckpointError(f"{self.run.folder} has a model but no checkpoint to resume from; choose another out")
         size = self.config.train.smallest_batch
@@ -164,10 +167,11 @@ class Pretraining(Training):
             self.module = self._objective()
             self.heldout = self._heldout()
             if self.heldout and not self.checkpoints.hold_updates():
-                self._announce("measuring the held-out loss before the first update")
+                self.announce("measuring the held-out loss before the first update")
             train(self, self.config.train, self.run, self.checkpoints, self.processes)
 
-    def _announce(self, what: str) -> None:
+    def announce(self, what: str) -> None:
+        """Show a line of progress."""
         tell(self.listeners if self.processes.first else (), {"step": 0, "detected": what})
 
     def _objective(self) -> Objective:
@@ -201,6 +205,7 @@ class Pretraining(Training):
         return self.corpora.token_pairs(self.config.model.vocab_size, self.processes.device if one_gpu else "cpu")
 
     def begin(self) -> None:
+        self.trained = True
         if self.processes.first:
             self.run.write_config(self.config)
             record_environment(self.run.folder, self.processes)
