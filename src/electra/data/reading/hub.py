@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from electra.config.keys import did_you_mean
 from electra.data.checksums import CHECKSUMS
 from electra.data.files import exists
 from electra.data.storage import fetch_folder, is_remote
@@ -38,6 +37,8 @@ def locate(name: str | Path, patterns: Sequence[str], error: type[ElectraError])
     except (HfHubHTTPError, HFValidationError, OSError) as problem:
         unreached = isinstance(problem, LocalEntryNotFoundError)
         hub = "the Hugging Face Hub cannot be reached" if unreached else "no such model on the Hugging Face Hub"
+        from electra.config.keys import did_you_mean
+
         said = str(problem.__cause__ if unreached and problem.__cause__ else problem).strip().splitlines()[0]
         raise error(f"no folder {name}, and {hub}: {said}{did_you_mean(str(name), _neighbors(path))}") from None
 
