@@ -76,3 +76,10 @@ def split_passages(text: str) -> list[str]:
         if held:
             passages.append(held)
     return passages
+
+
+def halves(text: str) -> tuple[str, str]:
+    """Split a text in the middle: between words, or between characters where it has no spaces."""
+    parts, space = (words, " ") if len(words := text.split()) > 1 else (list(text), "")
+    middle = (len(parts) + 1) // 2
+    return space.join(parts[:middle]), space.join(parts[middle:])

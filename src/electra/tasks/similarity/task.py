@@ -42,7 +42,7 @@ from electra.tasks.base import (
 from electra.tasks.shown import Block, Field, Headline, Shares
 from electra.tasks.similarity.files import Columns, Pairs, Similar, find_columns, find_inputs, is_raw_text
 from electra.tasks.similarity.losses import contrast, of_sizes, rank
-from electra.tasks.similarity.passages import COLUMNS, MOST
+from electra.tasks.similarity.passages import COLUMNS, MOST, halves
 from electra.tasks.similarity.retrieval import find_ranks, score_ranks
 from electra.tasks.texts.task import frame
 
@@ -171,6 +171,10 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
         if split == "train":
             return examples
         kept = [example for example in examples if not (example.ranked and _is_twin(example))]
+        if not kept and is_raw_text(rows[0]):
+            pairs = (halves(example.texts[0]) for example in examples)
+            kept = [Similar(pair, ranked=True) for pair in pairs if all(pair)]
+            notes.add("texts whose halves find each other, for want of other pairs", len(kept))
         notes.add("pairs of a text and itself, not scored", len(examples) - len(kept))
         if not kept:
             found = "each text is paired with itself, and that it finds itself says nothing"
