@@ -17,7 +17,7 @@ from torch import Tensor
 from electra.model import ops
 from electra.model.bodies import electra_stack, modern_stack
 from electra.model.bodies.modern import View, rotate
-from electra.model.kernels import attention, gate, gelu, long_attention, muon, norm, prenorm, products
+from electra.model.kernels import attention, gate, gelu, long_attention, norm, prenorm
 from electra.model.kernels.attention import Drop, Sight
 
 Change = tuple[dict[str, Any], str, Any]  # a table of names, such as a module's, the name, and its new value
@@ -187,11 +187,6 @@ def weight_gradients(to_outputs: Tensor, inputs: Tensor) -> Tensor:
     return found
 
 
-def sum_rows(partial: Tensor, dtype: torch.dtype) -> Tensor:
-    """Sum partial sums over rows, (layers, rows, width) to (layers, width)."""
-    return partial.sum(1).to(dtype)
-
-
 def _named(module: ModuleType, **functions: Any) -> list[Change]:
     return [(vars(module), name, function) for name, function in functions.items()]
 
@@ -203,8 +198,6 @@ def _attention(stack: ModuleType, choose: Callable[[Tensor, int], Any]) -> list[
 PLAIN_ATTENTION = SimpleNamespace(
     attend=attend, attend_backward=attend_backward, backward_programs=attention.backward_programs
 )
-USERS = (electra_stack, modern_stack, norm, prenorm, products, muon)  # of the sum over rows
-SUMS = [change for module in USERS for change in _named(module, sum_rows=sum_rows)]
 PARTS: dict[str, dict[str, list[Change]]] = {  # of each fused stack
     "pre_norm_stack": {
         "gate": _named(gate, gate=gate_forward, gate_backward=gate_backward),
@@ -212,14 +205,12 @@ PARTS: dict[str, dict[str, list[Change]]] = {  # of each fused stack
         "rotation": _attention(modern_stack, RotatedApart),
         "attention": _attention(modern_stack, lambda projected, heads: PLAIN_ATTENTION),
         "weight gradients": _named(modern_stack, weight_gradients=weight_gradients),
-        "sums over rows": SUMS,
     },
     "post_norm_stack": {
         "bias and gelu": _named(gelu, bias_gelu=bias_gelu, bias_gelu_backward=bias_gelu_backward),
         "dropout, sum and norm": _named(norm, add_and_norm=add_and_norm, add_and_norm_backward=add_and_norm_backward),
         "attention": _attention(electra_stack, lambda projected, heads: PLAIN_ATTENTION),
         "weight gradients": _named(electra_stack, weight_gradients=weight_gradients),
-        "sums over rows": SUMS,
     },
 }
 

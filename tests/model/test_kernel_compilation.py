@@ -13,7 +13,6 @@ KERNELS = {
     "attention": ["_attention_forward", "_attention_backward"],
     "gate": ["_gate_forward", "_gate_backward"],
     "gelu": ["_gelu_forward", "_gelu_backward"],
-    "launch": ["_sum_rows"],
     "long_attention": ["_long_forward", "_to_queries", "_to_keys_and_values"],
     "muon": ["_direct", "_apply"],
     "norm": ["_norm_forward", "_norm_backward"],
@@ -32,7 +31,7 @@ TYPES = (  # of arguments that are not pointers to bf16
     | {"bounds": "*i32", "seeds": "*i32", "sharpness": "fp32"}
 )
 CONSTANTS = {
-    "ADDS": True, "BLOCK": 1024, "BLOCKS": 30, "BRANCH": True, "COLUMNS": 16, "COUNT": 32, "D": 64, "DROPS": True,
+    "ADDS": True, "BLOCK": 1024, "BLOCKS": 30, "BRANCH": True, "COUNT": 32, "D": 64, "DROPS": True,
     "F": 1024, "FORBIDS": True, "H": 256, "HEADS": 4, "KEYS": 32, "L": 128, "PRECISION": "tf32", "QUERIES": 128,
     "RAGGED": True, "REACH": 64, "ROTATES": True, "ROWS": 8, "SUMS": True, "TEXTS": True, "TURNS": 2, "V": 30522,
     "WIDTH": 256,

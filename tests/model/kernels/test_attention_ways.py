@@ -7,6 +7,8 @@ OURS = {"ours", "ours, rotating", "padded"}
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without")
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method:DeprecationWarning")  # what torch.compile imports
+@pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS, but there was no current CUDA context")
 @pytest.mark.parametrize("reach", [0, 16])
 @pytest.mark.parametrize("lengths", [[20, 20], [70, 1, 60], [140]])  # short rows, packed texts, a long row
 def test_every_way_computes_attention(lengths, reach, device):

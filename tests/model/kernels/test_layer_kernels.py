@@ -6,7 +6,6 @@ import torch
 from electra.model.body import bounds_of
 from electra.model.kernels import SHORT, attention, gelu, long_attention, norm
 from electra.model.kernels.attention import Drop, Sight
-from electra.model.kernels.launch import sum_rows
 
 from . import plain
 
@@ -17,10 +16,6 @@ def floats(*tensors):
 
 def details(*tensors):
     return [tensor.detach().clone() for tensor in tensors]
-
-
-def summed(partial):
-    return sum_rows(partial[None], torch.float32)[0]
 
 
 @pytest.mark.parametrize(("tokens", "hidden", "chance"), [(37, 48, 0.1), (64, 64, 0.0), (5, 256, 0.3), (40, 768, 0.1)])
@@ -36,7 +31,7 @@ def test_add_and_norm_equals_the_reference(normal, seeds, agree, tokens, hidden,
     agree([out], [expected])
     partial = moments.new_empty(norm.backward_programs(tokens, hidden, added.device), 3 * hidden)
     to_residual = norm.add_and_norm_backward(gradient.detach(), added, g, moments, seeds, chance, to_branch, partial)
-    agree([to_residual, to_branch, *summed(partial).view(3, hidden)], to_all)
+    agree([to_residual, to_branch, *partial.sum(0).view(3, hidden)], to_all)
 
 
 @pytest.mark.parametrize("chance", [0.0, 0.1])
@@ -64,7 +59,7 @@ def test_gelu_equals_the_reference(normal, agree, tokens, width):
     agree([active], [expected])
     partial = torch.empty(gelu.backward_programs(tokens, width, x.device), width, device=x.device)
     gelu.bias_gelu_backward(d, wide, b, partial)
-    agree([d * 3, summed(partial)], to_all)
+    agree([d * 3, partial.sum(0)], to_all)
 
 
 @pytest.mark.parametrize(
@@ -102,4 +97,4 @@ def test_attention_is_correct(normal, seeds, agree, dtype, device, kernels, leng
     found = torch.empty_like(states)
     partial = log_sum.new_empty(kernels.backward_programs(2, length), states.size(2))
     kernels.attend_backward(d, states, out, log_sum, heads, sight, drop, found, partial)
-    agree([found, summed(partial)], [to_projected, to_projected.float().sum((0, 1))])
+    agree([found, partial.sum(0)], [to_projected, to_projected.float().sum((0, 1))])

@@ -1,19 +1,10 @@
-"""Weight gradients and totals of partial sums, for several layers at once."""
+"""Weight gradients of several layers at once."""
 
 import pytest
 import torch
 
 from electra.model.kernels import products
-from electra.model.kernels.launch import sum_rows
 from electra.model.kernels.products import count_parts, weight_gradients
-
-
-@pytest.mark.parametrize(("layers", "rows", "width"), [(1, 5, 40), (3, 300, 17), (2, 1, 3000)])
-def test_each_layer_is_summed_separately(device, dtype, agree, layers, rows, width):
-    partial = torch.randn(layers, rows, width, generator=torch.Generator().manual_seed(0)).to(device)
-    total = sum_rows(partial, dtype)
-    assert total.dtype == dtype
-    agree([total], [partial.sum(1)])
 
 
 @pytest.mark.parametrize("processors", [1, 1000])  # tokens in one part, or in eight

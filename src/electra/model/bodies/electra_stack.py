@@ -16,7 +16,6 @@ from torch import Tensor
 from electra.model.bodies.stack import group_layers, into_blocks, needs_gradient, room_like
 from electra.model.kernels import gelu, norm
 from electra.model.kernels.attention import Drop, Sight
-from electra.model.kernels.launch import sum_rows
 from electra.model.kernels.long_attention import attention_for
 from electra.model.kernels.products import weight_gradients
 
@@ -209,16 +208,16 @@ def _backward(
 def _finish(kept: _Kept, found: _Gradients) -> list[Tensor]:
     """Return the weight gradients of some layers, layer by layer."""
     dtype, hidden = kept.wide.dtype, kept.middle.size(2)
-    vectors = sum_rows(found.of_norms.flatten(0, 1), dtype).view(-1, 2, 3, hidden)
+    vectors = found.of_norms.sum(2).to(dtype).view(-1, 2, 3, hidden)
     gradients = Block(
         qkv=weight_gradients(found.to_projected, kept.states),
-        qkv_bias=sum_rows(found.of_projected, dtype),
+        qkv_bias=found.of_projected.sum(1).to(dtype),
         output=weight_gradients(found.to_attended, kept.mixed),
         output_bias=vectors[:, 0, 2],
         attention_gain=vectors[:, 0, 0],
         attention_shift=vectors[:, 0, 1],
         expand=weight_gradients(found.to_wide, kept.middle),
-        expand_bias=sum_rows(found.of_wide, dtype),
+        expand_bias=found.of_wide.sum(1).to(dtype),
         contract=weight_gradients(found.to_contracted, kept.active),
         contract_bias=vectors[:, 1, 2],
         feed_forward_gain=vectors[:, 1, 0],

@@ -15,7 +15,6 @@ from torch import Tensor
 from electra.model.bodies.stack import group_layers, into_blocks, needs_gradient, room_like
 from electra.model.kernels import gate, prenorm
 from electra.model.kernels.attention import Drop, Sight
-from electra.model.kernels.launch import sum_rows
 from electra.model.kernels.long_attention import attention_for
 from electra.model.kernels.products import weight_gradients
 
@@ -224,8 +223,7 @@ def _backward(
 
 def _finish(kept: _Kept, found: _Gradients) -> list[Tensor]:
     """Return the weight gradients of some layers, layer by layer."""
-    layers, _, hidden = kept.middle.shape
-    gains = sum_rows(found.of_norms.flatten(0, 1), kept.wide.dtype).view(layers, 2, hidden)
+    gains = found.of_norms.sum(2).to(kept.wide.dtype)
     gradients = Block(
         qkv=weight_gradients(found.to_projected, kept.attended),
         output=weight_gradients(found.to_attended, kept.mixed),

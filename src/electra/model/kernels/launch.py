@@ -1,4 +1,4 @@
-"""How kernels are split into programs and launched, and the sum over their partial results."""
+"""How kernels are split into programs and launched."""
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -43,28 +43,3 @@ def processors(device: torch.device) -> int:
 def on_device(tensor: Tensor) -> AbstractContextManager[object]:
     """Return a context that launches kernels on the device of a tensor, which may not be the current one."""
     return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()
-
-
-@triton.jit
-def _sum_rows(partial, total, rows, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr, TURNS: tl.constexpr):
-    columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
-    layer = tl.program_id(1).to(tl.int64)
-    summed = tl.zeros((ROWS, COLUMNS), tl.float32)
-    for turn in range(TURNS):
-        row = turn * ROWS + tl.arange(0, ROWS)
-        inside = (row < rows)[:, None] & (columns < width)[None, :]
-        summed += tl.load(partial + (layer * rows + row)[:, None] * width + columns[None, :], mask=inside, other=0.0)
-    tl.store(total + layer * width + columns, tl.sum(summed, 0).to(total.dtype.element_ty), mask=columns < width)
-
-
-def sum_rows(partial: Tensor, dtype: torch.dtype) -> Tensor:
-    """Sum each layer's float32 partial sums over rows, (layers, rows, width) to (layers, width), in a fixed order."""
-    layers, rows, width = partial.shape
-    total = torch.empty(layers, width, dtype=dtype, device=partial.device)
-    down = min(128, triton.next_power_of_2(rows))
-    across = 2048 // down
-    with on_device(partial):
-        _sum_rows[(triton.cdiv(width, across), layers)](
-            partial, total, rows, width, ROWS=down, COLUMNS=across, TURNS=triton.cdiv(rows, down), num_warps=4
-        )
-    return total

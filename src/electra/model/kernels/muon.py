@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from electra.model.kernels.launch import on_device, sum_rows
+from electra.model.kernels.launch import on_device
 
 BLOCK = 4096  # numbers per program
 WARPS = 8
@@ -49,13 +49,13 @@ def directions(gradient: Tensor, means: Tensor, scale: Tensor, bad: Tensor, mome
     count, size = len(gradient), gradient[0].numel()
     blocks = triton.cdiv(size, BLOCK)
     ahead = torch.empty_like(gradient, dtype=torch.bfloat16 if gradient.is_cuda else gradient.dtype)
-    squares = torch.empty(count, blocks, 1, dtype=torch.float32, device=gradient.device)
+    squares = torch.empty(count, blocks, dtype=torch.float32, device=gradient.device)
     with on_device(gradient):
         _direct[(count, blocks)](
             gradient, means, ahead, squares, scale, bad, momentum, size, blocks, BLOCK=BLOCK, num_warps=WARPS
         )
-    norms = sum_rows(squares, torch.float32).sqrt_().add_(1e-12)
-    return ahead.div_(norms[..., None])
+    norms = squares.sum(1).sqrt_().add_(1e-12)
+    return ahead.div_(norms[:, None, None])
 
 
 def apply(

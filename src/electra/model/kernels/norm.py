@@ -11,7 +11,7 @@ import triton.language as tl
 from torch import Tensor, nn
 
 from electra.model.kernels.dropout import keeps, threshold
-from electra.model.kernels.launch import AHEAD, Layout, on_device, sum_rows
+from electra.model.kernels.launch import AHEAD, Layout, on_device
 
 FORWARD = Layout(numbers=2048, warps=4)
 BACKWARD = Layout(numbers=2048, warps=2, programs=4)
@@ -154,7 +154,7 @@ class _Normalize(torch.autograd.Function):
         partial = moments.new_empty(backward_programs(tokens, hidden, flat.device), 3 * hidden)
         to_out = gradient.contiguous().flatten(0, 1)
         to_summed = add_and_norm_backward(to_out, flat, gain, moments, seeds, context.chance, None, partial)
-        to_gain, to_shift, _ = sum_rows(partial[None], gain.dtype).view(3, hidden)
+        to_gain, to_shift, _ = partial.sum(0).to(gain.dtype).view(3, hidden)
         return to_summed.view_as(gradient), to_gain, to_shift, None, None, None
 
 

@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from electra.model.kernels.launch import AHEAD, Layout, on_device, sum_rows
+from electra.model.kernels.launch import AHEAD, Layout, on_device
 
 FORWARD = Layout(numbers=2048, warps=4)
 BACKWARD = Layout(numbers=2048, warps=2, programs=4)
@@ -116,7 +116,7 @@ class _Prenorm(torch.autograd.Function):
         to_x = torch.empty_like(x)
         partial = moments.new_empty(backward_programs(len(x), x.size(1), x.device), x.size(1))
         prenorm_backward(gradient.contiguous(), None, x, gain, moments, to_x, partial)
-        return to_x, sum_rows(partial[None], gain.dtype)[0], None
+        return to_x, partial.sum(0).to(gain.dtype), None
 
 
 def normalize(x: Tensor, gain: Tensor, eps: float) -> Tensor:

@@ -7,7 +7,7 @@ import torch
 import triton
 from torch import Tensor
 
-from electra.model.kernels.launch import processors, sum_rows
+from electra.model.kernels.launch import processors
 
 TILE = 128  # rows and columns of a product per program, about what cuBLAS chooses
 SHORTEST = 256  # tokens per part: with fewer, a product takes longer to write than to compute
@@ -30,7 +30,7 @@ def weight_gradients(to_outputs: Tensor, inputs: Tensor) -> Tensor:
         products = torch.bmm(left, right, out_dtype=torch.float32)
     else:  # CPU products have no out_dtype
         products = torch.bmm(left.float(), right.float())
-    return sum_rows(products.view(layers, parts, -1), inputs.dtype).view(layers, width, -1)
+    return products.view(layers, parts, width, -1).sum(1).to(inputs.dtype)
 
 
 def count_parts(tiles: int, tokens: int, processors: int) -> int:

@@ -18,7 +18,7 @@ PARTS = {  # by substrings of the name; the first match counts
     "norms": ("norm",),
     "activation": ("gelu", "erf"),
     "embeddings": ("embedding", "gather", "scatter", "sort", "index"),
-    "sums": ("_sum_rows", "reduce_kernel", "::sum"),
+    "sums": ("reduce_kernel", "::sum"),
     "copies": ("copy", "emcpy", "emset", "fill", "CatArray"),
 }
 
