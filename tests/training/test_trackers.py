@@ -41,3 +41,25 @@ def test_two_stages_in_one_process_are_two_runs_in_weights_and_biases(tmp_path, 
     first({"step": 5, "loss": 1.0})
     last({"step": 1, "loss": 2.0})
     assert [(name, steps) for name, steps, _ in runs] == [("run", [1]), ("first_stage", [5])]
+
+
+def test_steps_that_a_resumed_run_repeats_are_dropped_from_tensorboard(tmp_path, monkeypatch):
+    seen = []
+
+    class Writer:
+        def __init__(self, folder, purge_step):
+            seen[:] = [(name, step) for name, step in seen if step < purge_step]
+
+        def add_scalar(self, name, value, step):
+            seen.append((name, step))
+
+        def flush(self):
+            pass
+
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", SimpleNamespace(SummaryWriter=Writer))
+    for steps in ((1, 2, 3), (3, 4)):  # resumed after step 2
+        (log,) = trackers(tmp_path, LogConfig(tensorboard=True))
+        log({"step": 0, "detected": "a checkpoint"})
+        for step in steps:
+            log({"step": step, "loss": 1.0})
+    assert seen == [("loss", step) for step in (1, 2, 3, 4)]

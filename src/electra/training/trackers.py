@@ -17,13 +17,17 @@ def trackers(folder: Path, log: LogConfig) -> list[Listener]:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             raise ConfigError("log.tensorboard needs an extra: pip install '.[track]' in the checkout") from None
-        writer = SummaryWriter(str(folder / "tensorboard"))
+        writers: list[SummaryWriter] = []
 
         def to_tensorboard(record: Record) -> None:
-            for name, value in record.items():
-                if isinstance(value, int | float):
-                    writer.add_scalar(name, value, record["step"])
-            writer.flush()
+            step = record["step"]
+            values = {name: value for name, value in record.items() if isinstance(value, int | float) and name != "step"}
+            if values and not writers:  # a resumed run repeats steps: what it had logged of them is to be dropped
+                writers.append(SummaryWriter(str(folder / "tensorboard"), purge_step=step))
+            for name, value in values.items():
+                writers[0].add_scalar(name, value, step)
+            for writer in writers:
+                writer.flush()
 
         found.append(to_tensorboard)
     if log.wandb:
