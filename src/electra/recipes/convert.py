@@ -147,7 +147,8 @@ def _check_options(precision: str, format: str, int8: bool) -> None:
 def _write_onnx(model: Pretrained, folder: Path, int8: bool, task: Mapping[str, Any], facts: Mapping[str, str]) -> str:
     """Write graph, tokenizer and model card, read the graph back, and return what comparing it found."""
     difference = write_onnx(model.network, folder, model.tokenizer, int8)
-    found = f"outputs of onnxruntime differ from PyTorch's by at most {difference:.2g}"
+    whole = "their norm" if int8 else "the largest"
+    found = f"outputs of onnxruntime differ from PyTorch's by at most {difference:.2g} of {whole}"
     (folder / "README.md").write_text(onnx_card(model, int8, found, facts), encoding="utf-8")
     if task:
         write_json(folder / TASK, task)

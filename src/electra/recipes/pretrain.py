@@ -162,8 +162,11 @@ class Pretraining(Training):
         if (self.run.folder / "model").is_dir() and not self.checkpoints.hold_updates():
             raise CheckpointError(f"{self.run.folder} has a model but no checkpoint to resume from; choose another out")
         size = self.config.train.smallest_batch
-        halved = f"{self.command} train.micro_batch_size={max(1, size // 2)}"
-        with fitting(f"micro-batches of {size} x {self.config.train.length} tokens", f"halve them: {halved}"):
+        smaller = next(
+            (part for part in range(size // 2, 0, -1) if size % part == 0), 1
+        )  # one that divides the batches
+        advice = f"make them smaller: {self.command} train.micro_batch_size={smaller}"
+        with fitting(f"micro-batches of {size} x {self.config.train.length} tokens", advice):
             self.module = self._objective()
             self.heldout = self._heldout()
             if self.heldout and not self.checkpoints.hold_updates():

@@ -21,7 +21,9 @@ def trackers(folder: Path, log: LogConfig) -> list[Listener]:
 
         def to_tensorboard(record: Record) -> None:
             step = record["step"]
-            values = {name: value for name, value in record.items() if isinstance(value, int | float) and name != "step"}
+            values = {
+                name: value for name, value in record.items() if isinstance(value, int | float) and name != "step"
+            }
             if values and not writers:  # a resumed run repeats steps: what it had logged of them is to be dropped
                 writers.append(SummaryWriter(str(folder / "tensorboard"), purge_step=step))
             for name, value in values.items():

@@ -151,14 +151,22 @@ TEXT = "The cat sat on the mat all day. It was grey. " * 20
         (["url"], []),
         (["source"], []),  # by its addresses
         (["label"], []),
+        (["category"], []),  # by its name and its repeated cells
     ],
 )
 def test_one_column_of_a_table_is_raw_text(make_task, tmp_path, others, keys):
-    cells = {"source": "https://a.b/c?d={n}", "url": "/d/{n}.html", "label": "{n}"}
+    cells = {"source": "https://a.b/c?d={n}", "url": "/d/{n}.html", "label": "{n}", "category": "pets"}
     rows = [{name: cells.get(name, "one {n}").format(n=n) for name in others} | {"body": f"{n} {TEXT}"} for n in "1234"]
     task = make_task(f"data={write(tmp_path / 't.csv', rows)}", *keys)
     assert "pairs of passages of raw text" in task.detected()[0]
     assert all(text.startswith(("The cat", *"1234")) for example in read(task)[0] for text in example.texts)
+
+
+def test_two_columns_are_a_pair_although_one_is_named_like_a_label(make_task, tmp_path):
+    rows = [{"question": f"who {n}", "answer": f"it is {n}"} for n in range(6)] + [
+        {"question": "why", "answer": "yes"}
+    ] * 2
+    assert make_task(f"data={write(tmp_path / 't.csv', rows)}").detected()[0].startswith("table.text=question")
 
 
 def test_short_passages_are_counted_and_short_rows_kept(make_task, tmp_path):

@@ -210,16 +210,17 @@ def _find_pair(rows: Sequence[Row], settings: TableConfig) -> tuple[str, ...]:
     first = settings.text if settings.text in names and not settings.pair else None
     usual = (usual_columns(names, [pair]) for pair in ANCHORS)
     found = next((pair for pair in usual if pair and first in (None, pair[0])), ())
-    if found or first or len(names) != 2 or settings.id in names or any(_identifies(rows, name) for name in names):
+    if found or first or len(names) != 2 or settings.id in names or any(_is_no_text(rows, name) for name in names):
         return found
     return tuple(names)
 
 
-def _identifies(rows: Sequence[Row], name: str) -> bool:
-    """Return whether a column holds identifiers, numbers or addresses, as its name or all of its cells say."""
+def _is_no_text(rows: Sequence[Row], name: str) -> bool:
+    """Return whether a column holds labels, identifiers, numbers or addresses, as its name or its cells say."""
     values = [str(value).strip() for value in (row.cells.get(name) for row in rows[:SAMPLE]) if value not in (None, "")]
+    labels = usual_column([name], LABELS) and 2 * len(set(values)) <= len(values)  # answers repeat less often
     plain = values and all(is_number(value) or ADDRESS.fullmatch(value) for value in values)
-    return bool(NAMED.fullmatch(name) or plain)
+    return bool(NAMED.fullmatch(name) or plain or labels)
 
 
 def _find_kind(rows: Sequence[Row], label: str, pair: tuple[str, str]) -> Kind:
