@@ -13,6 +13,7 @@ GRID = [round(2 ** (half / 2)) for half in range(32, 61)]  # tokens
 QUANTILES, MARGIN = (0.1, 0.9), 0.02  # of the runs; added on both sides, since most bands have few runs
 FEWEST_RUNS = 2
 HEALTHY = {"discriminator_auc": 0.7, "mlm_hidden_accuracy": 0.2}  # at the end of a run
+KIND = ("objective", "generator", "generator_width", "body", "width", "metric")
 KEPT = 0.95  # share of its best value that a run still has at the end; one with less collapsed
 OFF_THE_PLATEAU = 0.25  # accuracy of a trained generator that uses context; copying and frequencies give less
 
@@ -45,7 +46,7 @@ def expected_curves(results: Path = RESULTS) -> str:
 
 def _band(kind: tuple[Any, ...], curves: Sequence[tuple[list[int], list[float]]]) -> dict[str, Any]:
     """Return the range of the runs at each point of the grid that any of them reached."""
-    band: dict[str, Any] = dict(zip(("objective", "generator", "body", "width", "metric"), kind, strict=True))
+    band: dict[str, Any] = dict(zip(KIND, kind, strict=True))
     band |= {"runs": len(curves), "tokens": [], "low": [], "high": []}
     for point in sorted({*GRID, max(tokens[-1] for tokens, _ in curves)}):
         here = [

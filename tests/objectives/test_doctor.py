@@ -117,6 +117,8 @@ def test_bands_are_of_the_same_objective_generator_and_width():
         "discriminator_auc",
     )
     assert expected_band(load_config("base").model, quick.objective) is None
+    narrower = of("quick", "objective.generator.width=0.5", "objective.generator.sharing=none")
+    assert narrower.band is None  # it leaves more to detect
     low, high = band.at(10**9)
     assert band.at(1) == (band.low[0], band.high[0])
     assert 0.7 < low < high < 1

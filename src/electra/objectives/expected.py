@@ -25,6 +25,7 @@ class Band:
 
     objective: str
     generator: str | None
+    generator_width: float | None  # relative to the discriminator's: a stronger one leaves less to detect
     body: str
     width: int
     metric: str
@@ -45,10 +46,10 @@ class Band:
         return next(learned, self.tokens[-1])
 
 
-def kind_of(objective: Masking) -> tuple[str, str | None]:
-    """Return the kinds of an objective and of its generator: the metrics of others do not compare."""
+def kind_of(objective: Masking) -> tuple[str, str | None, float | None]:
+    """Return the kinds of an objective and of its generator, and the latter's width: other metrics do not compare."""
     generator = getattr(objective, "generator", None)
-    return objective.kind, generator and generator.kind
+    return objective.kind, generator and generator.kind, getattr(generator, "width", None)
 
 
 def metric_of(objective: Masking) -> str:
@@ -65,7 +66,7 @@ def expected_band(model: ModelConfig, objective: Masking) -> Band | None:
     """Return what to expect of a run, or None if the ledger has too few runs like it."""
     for band in _bands():
         ratio = band.width / model.hidden_size
-        alike = (band.objective, band.generator, band.body) == (*kind_of(objective), model.body)
+        alike = (band.objective, band.generator, band.generator_width, band.body) == (*kind_of(objective), model.body)
         if alike and 1 / SIMILAR < ratio < SIMILAR:
             return band
     return None
