@@ -12,7 +12,7 @@ import pytest
 
 import electra
 from electra.errors import CheckpointError, ConfigError, TaskError
-from electra.recipes.glue import SUITE, _for_task, _submit, published
+from electra.recipes.glue import SUITE, _for_task, _score, _submit, published
 from electra.recipes.together import finetune_together
 from electra.tasks.build import TASKS
 
@@ -59,17 +59,25 @@ def test_only_glue_tasks_are_in_the_submission(tmp_path, monkeypatch):
     assert asked == ["sst-2"]
 
 
-def test_a_named_file_is_a_caveat(suite, tiny_folder, tasks_folder, tmp_path):
+def test_a_named_file_is_noted(suite, tiny_folder, tasks_folder, tmp_path):
     keys = [*QUICK, "rte.train_file=train_part.tsv", "rte.epochs=0.1"]
     heard = []
     (score,) = electra.glue(str(tiny_folder), [str(tasks_folder)], tmp_path, keys, ["rte"], [heard.append]).scores
-    assert score.caveat == "trained on train_part.tsv, constant predictions in 1 of 1 seeds"  # 0.1 epochs are too few
+    assert score.notes == "trained on train_part.tsv, constant predictions in 1 of 1 seeds"  # 0.1 epochs are too few
     keys = ["dev_file=train_part.tsv", "start=untrained", "learning_rates=[1e-4, 1e-3]", "early_stopping=1"]
     keys = [*QUICK[:2], *QUICK[3:], "train_file=train_part.tsv", *keys]
     (score,) = electra.glue(str(tiny_folder), [str(tasks_folder)], tmp_path / "other", keys, ["rte"]).scores
     said = "trained on train_part.tsv, scored on train_part.tsv, start untrained, best of 2 rates, "
-    assert score.caveat.startswith(said + "early stopping on dev")
+    assert score.notes.startswith(said + "early stopping on dev")
     assert heard[0] == {"detected": "task rte"}  # shows which task is running
+
+
+def test_squad_is_compared_by_exact_matches_and_has_its_f1_as_a_note():
+    scores = {"f1": 0.8346, "exact": 0.7512}
+    places = {"train_file": None, "dev_file": None, "start": "pretrained", "early_stopping": None}
+    results = {"task": "squad-1.1", "metric": "f1", "protocol": "single", "seeds": [{"constant": False}]} | places
+    score = _score(results | {"median": scores, "std": dict.fromkeys(scores, 0.0)}, 256)
+    assert (score.metric, score.score, score.notes) == ("exact", 75.12, "f1 83.46")
 
 
 def test_the_keys_of_a_task_apply_only_to_it_even_if_its_name_has_a_dot():

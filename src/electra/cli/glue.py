@@ -77,7 +77,7 @@ def _table(suite: "Suite") -> list[list[str]]:
     for score in suite.scores:
         known = [f"{score.published[model]:.1f}" if model in score.published else "-" for model in models]
         ours = [f"{score.score:.1f}", f"{score.std:.1f}" if score.seeds > 1 else "-", str(score.seeds)]
-        rows.append([score.task, score.metric, *ours, score.protocol, *known, score.caveat])
+        rows.append([score.task, score.metric, *ours, score.protocol, *known, score.notes])
     common = [score for score in suite.scores if len(score.published) == len(models)]
     if models and len(common) > 1:
         means = [statistics.fmean(score.published[model] for score in common) for model in models]

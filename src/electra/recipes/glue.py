@@ -17,7 +17,7 @@ from electra.errors import ConfigError, DataError, TaskError
 from electra.model.pretrained import load
 from electra.recipes.evaluate import evaluate
 from electra.recipes.finetune import finetune
-from electra.recipes.results import Results, constant_seeds
+from electra.recipes.results import Results, constant_seeds, percent
 from electra.recipes.together import finetune_in_cluster, finetune_together
 from electra.recipes.tuning import complete
 from electra.tasks.base import Notes
@@ -58,7 +58,7 @@ class Score:
     seeds: int
     protocol: str
     published: dict[str, float]  # by model
-    caveat: str  # why the score is not directly comparable
+    notes: str  # the task's own metric if it is another one, and why the score is not directly comparable
 
 
 @dataclass(frozen=True)
@@ -195,12 +195,14 @@ def _score(results: Results, width: int) -> Score:
     task, seeds = results["task"], len(results["seeds"])
     metric: str = COMPARED.get(task) or results["metric"]
     score, std = (round(100 * results[kind][metric], 2) for kind in ("median", "std"))
-    return Score(task, metric, score, std, seeds, results["protocol"], published(task, width), _caveat(results))
+    return Score(task, metric, score, std, seeds, results["protocol"], published(task, width), _notes(results, metric))
 
 
-def _caveat(results: Results) -> str:
+def _notes(results: Results, shown: str) -> str:
+    own = results["metric"]
     constant, seeds, rates = constant_seeds(results), len(results["seeds"]), len(results.get("sweep", ()))
-    caveats = {
+    notes = {
+        f"{own} {percent(own, results['median'][own])}": own != shown,
         f"trained on {results['train_file']}": results["train_file"],
         f"scored on {results['dev_file']}": results["dev_file"],
         f"start {results['start']}": results["start"] != "pretrained",
@@ -208,7 +210,7 @@ def _caveat(results: Results) -> str:
         "early stopping on dev": results["early_stopping"],
         f"constant predictions in {constant} of {seeds} seeds": constant,
     }
-    return ", ".join(caveat for caveat, applies in caveats.items() if applies)
+    return ", ".join(note for note, applies in notes.items() if applies)
 
 
 def _submit(folder: Path, tasks: Sequence[str]) -> dict[str, str]:
