@@ -11,8 +11,9 @@ from types import SimpleNamespace
 import pytest
 
 import electra
+from electra.cli.glue import _table
 from electra.errors import CheckpointError, ConfigError, TaskError
-from electra.recipes.glue import SUITE, _for_task, _score, _submit, published
+from electra.recipes.glue import SUITE, Score, Suite, _for_task, _score, _submit, published
 from electra.recipes.together import finetune_together
 from electra.tasks.build import TASKS
 
@@ -70,6 +71,16 @@ def test_a_named_file_is_noted(suite, tiny_folder, tasks_folder, tmp_path):
     said = "trained on train_part.tsv, scored on train_part.tsv, start untrained, best of 2 rates, "
     assert score.notes.startswith(said + "early stopping on dev")
     assert heard[0] == {"detected": "task rte"}  # shows which task is running
+
+
+@pytest.mark.parametrize("width", [256, 512])  # with and without published scores
+def test_the_last_line_is_the_mean(width):
+    scores = {"cola": 60.0, "sst-2": 90.0, "rte": 66.0}
+    rows = [
+        Score(task, "accuracy", score, 0.0, 1, "single", published(task, width), "") for task, score in scores.items()
+    ]
+    rows += [Score("wnli", "accuracy", 56.3, 0.0, 1, "single", {}, "")]
+    assert _table(Suite("run", rows, {}, {}))[-1][:3] == ["mean", "of 3", "72.0"]
 
 
 def test_squad_is_compared_by_exact_matches_and_has_its_f1_as_a_note():

@@ -71,15 +71,19 @@ def _planned(plan: "Plan") -> list[list[str]]:
 
 
 def _table(suite: "Suite") -> list[list[str]]:
-    """Return a row for each score, ours next to the published ones, and the mean over the common tasks."""
+    """Return a row for each score, ours next to the published ones, and the mean over the common tasks or GLUE's."""
+    from electra.recipes.glue import AVERAGED
+
     models = list(dict.fromkeys(model for score in suite.scores for model in score.published))
     rows = [["task", "metric", "score", "std", "seeds", "protocol", *models, ""]]
     for score in suite.scores:
         known = [f"{score.published[model]:.1f}" if model in score.published else "-" for model in models]
         ours = [f"{score.score:.1f}", f"{score.std:.1f}" if score.seeds > 1 else "-", str(score.seeds)]
         rows.append([score.task, score.metric, *ours, score.protocol, *known, score.notes])
-    common = [score for score in suite.scores if len(score.published) == len(models)]
-    if models and len(common) > 1:
+    common = [
+        score for score in suite.scores if (score.published.keys() == {*models} if models else score.task in AVERAGED)
+    ]
+    if len(common) > 1:
         means = [statistics.fmean(score.published[model] for score in common) for model in models]
         ours = [f"{statistics.fmean(score.score for score in common):.1f}", "", ""]
         rows.append(["mean", f"of {len(common)}", *ours, "", *(f"{mean:.1f}" for mean in means), ""])
