@@ -4,7 +4,8 @@
 #                                                                   TUNING the fine-tuning; PART=480 stops pre-training
 #                                                                   after so many seconds)
 #
-# A call trains one model and scores it. It can be stopped at any time; the same call continues it. All calls are
+# A call trains one model and scores it: that takes ten minutes with a BUDGET of 5, 26 with 20. It can be stopped at any
+# time; the same call continues it, on another machine if it has OUT, or the pre-trained model of it. All calls are
 # independent of each other, so they may run on several machines:
 #   runs/claim.sh MODEL search 0 ...      both models: the three rates of pre-training; enter the best one below
 #   runs/claim.sh MODEL 5 SEED ...        both models, seeds 0, 1, 2: five minutes of training
@@ -16,44 +17,59 @@
 #
 # Rules.
 # Hardware  one H200, used by nothing else during pre-training. The minutes are those of the training loop.
-# Data      any text except that of the tasks, the same for both; VOCAB and TASKS as for runs/record.sh.
+# Data      text as for runs/record.sh, the same for both; VOCAB and TASKS likewise.
 # Models    the preset quick. ELECTRA has its objective (detection and correction), BERT masked language modeling;
-#           body, batches, optimizer, schedule and start of the embeddings are the same.
+#           body, batches, optimizer, schedule, weight decay and start of the embeddings are the same, and were chosen
+#           for ELECTRA.
 # Rates     of pre-training: for each model the best of three, by the mean of CoLA, MRPC, STS-B and RTE after 3,000
-#           updates. Of fine-tuning: for each model, budget and task the best of three, by the median over all seeds.
+#           updates; if that is the lowest or highest, the next one beyond it is tried too. Of fine-tuning: for each model, budget and task the best of three, by the median over all seeds.
 #           Both choices are made on the dev sets.
 # Score     dev scores as in runs/record.sh, with SQuAD 1.1 and CoNLL-2000: three fine-tuning seeds for small tasks,
 #           one for the others; median and 95 % interval over the fine-tuning seeds of all pre-training seeds.
 set -eu
+refuse() {
+  echo "claim.sh: $1" >&2
+  exit 2
+}
+[ $# -ge 7 ] || refuse "usage: runs/claim.sh electra|bert BUDGET SEED VOCAB TASKS OUT TEXT..."
 model=$1 budget=$2 seed=$3 vocab=$4 tasks=$5 out=$6
 shift 6
 case $model in # learning rates: the preset's, until a search has found better ones
 electra) settings="train.learning_rate=4e-3" ;;
 bert) settings="objective.name=mlm train.learning_rate=4e-3" ;;
-*)
-  echo "claim.sh: the first argument is electra or bert, not $model" >&2
-  exit 2
-  ;;
+*) refuse "the first argument is electra or bert, not $model" ;;
 esac
+case $budget in
+search) ;;
+*[!0-9]* | "") refuse "the second argument is search or a whole number of minutes, not $budget" ;;
+esac
+case $seed in *[!0-9]* | "") refuse "the third argument is a seed, a whole number, not $seed" ;; esac
+for folder in glue squad-1.1 conll2000; do
+  [ -d "$tasks/$folder" ] || refuse "no folder $tasks/$folder"
+done
 [ -f "$tasks/glue/QNLI/train.tsv" ] && pairs=train.tsv || pairs=train_reconstructed.tsv
 small="--task cola --task mrpc --task sts-b --task rte cola.seeds=3 mrpc.seeds=3 sts-b.seeds=3 rte.seeds=3"
 large="--task sst-2 --task qnli --task squad-1.1 --task chunking qnli.train_file=$pairs"
 
-score() { # NAME PRETRAINING FINETUNING: pre-train a model, fine-tune it and print its scores
-  ${PART:+timeout --signal=TERM "$PART"} electra pretrain quick data="$out/corpus" out="$out/$1/run" seed="$seed" \
-    evaluate.every=5000 evaluate.batches=4 checkpoint.every=5000 checkpoint.keep=1 log.every=500 \
-    $settings $2 ${SETTINGS:-}
-  electra glue "$out/$1/run" --data "$tasks/glue" --data "$tasks/squad-1.1" --data "$tasks/conll2000" \
-    --out "$out/$1/tuned" --together 8 $small $3 "learning_rates=[1e-4, 3e-4, 1e-3]" ${TUNING:-}
+score() { # NAME PRETRAINING FINETUNING TEXT...: pre-train a model, fine-tune it and print its scores
+  name=$1 pretraining=$2 finetuning=$3
+  shift 3
+  if [ ! -d "$out/$name/run/model" ]; then # written at the end
+    electra corpus "$@" --tokenizer "$vocab" --length 128 --out "$out/corpus"
+    ${PART:+timeout --foreground --signal=TERM "$PART"} electra pretrain quick data="$out/corpus" \
+      out="$out/$name/run" seed="$seed" evaluate.every=5000 evaluate.batches=4 checkpoint.every=5000 \
+      checkpoint.keep=1 log.every=500 $settings $pretraining ${SETTINGS:-}
+  fi
+  electra glue "$out/$name/run" --data "$tasks/glue" --data "$tasks/squad-1.1" --data "$tasks/conll2000" \
+    --out "$out/$name/tuned" --together 8 $small $finetuning "learning_rates=[1e-4, 3e-4, 1e-3]" ${TUNING:-}
 }
 
-electra corpus "$@" --tokenizer "$vocab" --length 128 --out "$out/corpus"
 case $budget in
 search)
   for rate in 2e-3 4e-3 8e-3; do
-    score "$model-search-$rate" "train.steps=3000 train.learning_rate=$rate" ""
+    score "$model-search-$rate" "train.steps=3000 train.learning_rate=$rate" "" "$@"
   done
   ;;
-0) score "$model-0-$seed" train.steps=1 "$large start=untrained" ;;
-*) score "$model-$budget-$seed" "train.hours=$(awk "BEGIN { print $budget / 60 }")" "$large" ;;
+0) score "$model-0-$seed" train.steps=1 "$large start=untrained" "$@" ;;
+*) score "$model-$budget-$seed" "train.hours=$(awk "BEGIN { print $budget / 60 }")" "$large" "$@" ;;
 esac

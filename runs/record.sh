@@ -6,13 +6,15 @@
 # Rules.
 # Hardware  one H200 and its CPU cores, used by nothing else. An MPS server may run, as it did for the current record
 #           (nvidia-cuda-mps-control -d): six fine-tunings share the GPU.
-# Data      any text except that of the tasks; VOCAB is an existing vocabulary, for instance BERT's. TASKS has the
-#           folders glue, squad-1.1, conll2000 and blimp.
+# Data      any text without the tasks' labels; Wikipedia contains paragraphs of SQuAD, and so sentences of QNLI, as in
+#           the paper's corpus. VOCAB is an existing vocabulary, for instance BERT's. TASKS has the folders glue,
+#           squad-1.1, conll2000 and blimp.
 # Model     10 minutes: at most as many parameters as the discriminator of ELECTRA-Small: 13.55 million with its head.
 #           20 minutes: any size.
 # Time      at most 600 or 1,200 seconds of wall-clock time until the mean is printed: reading the text, start-up,
 #           compilation, training, fine-tuning and scoring. Caches may be warm from other runs. A record may take
-#           several calls of this script: each continues the last one, and their seconds are added up.
+#           several calls of this script: each continues the last one, and their seconds are added up, those of
+#           killed calls too.
 # Score     mean of the dev scores of CoLA (Matthews), SST-2, MRPC, RTE, QNLI (accuracy) and STS-B (Spearman), which is
 #           the line `mean` of the table. Median of three fine-tuning seeds for small tasks, one for the others.
 #           QNLI uses its train.tsv, or else train_reconstructed.tsv, 104,743 pairs rebuilt from SQuAD 1.1, as in all
@@ -23,31 +25,50 @@
 # To beat   10 minutes: 77.0, results/2026-11-18-ten-minute-record. 20 minutes: 79.1, a single run,
 #           results/2026-11-18-twenty-minutes. A new record updates this file and gets an entry in the ledger.
 set -eu
+refuse() {
+  echo "record.sh: $1" >&2
+  exit 2
+}
+[ $# -ge 5 ] || refuse "usage: runs/record.sh 10|20 VOCAB TASKS OUT TEXT..."
 minutes=$1 vocab=$2 tasks=$3 out=$4
 shift 4
 case $minutes in
 10) recipe=quick reserve=${RESERVE:-85} ;;
 20) recipe="modern-19x512 objective.name=corrective" reserve=${RESERVE:-140} ;;
-*)
-  echo "record.sh: the first argument is 10 or 20, not $minutes" >&2
-  exit 2
-  ;;
+*) refuse "the first argument is 10 or 20, not $minutes" ;;
 esac
+[ "$reserve" -lt $((minutes * 60)) ] || refuse "RESERVE=$reserve leaves nothing of $minutes minutes"
+for folder in glue squad-1.1 conll2000 blimp; do
+  [ -d "$tasks/$folder" ] || refuse "no folder $tasks/$folder"
+done
 [ -f "$tasks/glue/QNLI/train.tsv" ] && pairs=train.tsv || pairs=train_reconstructed.tsv
 mkdir -p "$out"
 began=$(date +%s) before=$(cat "$out/seconds" 2>/dev/null || echo 0)
-seconds() { echo $(($(date +%s) - began + before)); }
-trap 'seconds >"$out/seconds"' EXIT
+count() { # write the seconds so far, also while this script waits for a command or after it was killed
+  echo $(($(date +%s) - began + before)) >"$out/seconds.new"
+  mv "$out/seconds.new" "$out/seconds"
+}
 
-electra corpus "$@" --tokenizer "$vocab" --length 128 --out "$out/corpus"
-[ -f "$out/hours" ] || awk "BEGIN { print ($minutes * 60 - $reserve - $(seconds)) / 3600 }" >"$out/hours"
-${PART:+timeout --signal=TERM "$PART"} electra pretrain $recipe data="$out/corpus" out="$out/run" \
-  train.hours="$(cat "$out/hours")" evaluate.every=5000 evaluate.batches=4 checkpoint.every=100000 checkpoint.keep=1 \
-  log.every=500 ${SETTINGS:-}
-electra glue "$out/run" --data "$tasks/glue" --out "$out/tuned" --together 6 \
-  --task cola --task sst-2 --task mrpc --task sts-b --task rte --task qnli \
-  cola.seeds=3 mrpc.seeds=3 sts-b.seeds=3 rte.seeds=3 qnli.train_file="$pairs" ${TUNING:-}
-spent=$(seconds)
+if [ ! -f "$out/scored" ]; then
+  while kill -0 $$ 2>/dev/null; do count && sleep 1; done >/dev/null 2>&1 &
+  clock=$!
+  trap 'kill $clock; count' EXIT
+  electra corpus "$@" --tokenizer "$vocab" --length 128 --out "$out/corpus"
+  spent=$(($(date +%s) - began + before))
+  [ -f "$out/hours" ] || awk "BEGIN { print ($minutes * 60 - $reserve - $spent) / 3600 }" >"$out/hours"
+  ${PART:+timeout --foreground --signal=TERM "$PART"} electra pretrain $recipe data="$out/corpus" out="$out/run" \
+    train.hours="$(cat "$out/hours")" evaluate.every=5000 evaluate.batches=4 checkpoint.every=100000 checkpoint.keep=1 \
+    log.every=500 ${SETTINGS:-}
+  electra glue "$out/run" --data "$tasks/glue" --out "$out/tuned" --together 6 \
+    --task cola --task sst-2 --task mrpc --task sts-b --task rte --task qnli \
+    cola.seeds=3 mrpc.seeds=3 sts-b.seeds=3 rte.seeds=3 qnli.train_file="$pairs" ${TUNING:-}
+  kill $clock
+  wait $clock || true
+  trap - EXIT
+  count
+  touch "$out/scored"
+fi
+spent=$(cat "$out/seconds")
 echo "$spent seconds of $((minutes * 60))"
 electra evaluate "$out/run" task=blimp data="$tasks/blimp"
 electra glue "$out/run" --data "$tasks/squad-1.1" --data "$tasks/conll2000" --out "$out/more" --together 2 \

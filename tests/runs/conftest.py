@@ -29,6 +29,8 @@ def recorded(tmp_path_factory) -> Callable[..., list[list[str]]]:
     def run(script: str, *arguments: str, **environment: str) -> list[list[str]]:
         folder = tmp_path_factory.mktemp("recorded")
         (folder / "bin").mkdir()
+        for task in ("glue", "squad-1.1", "conll2000", "blimp"):
+            (folder / "tasks" / task).mkdir(parents=True)
         for name, program in {"electra": RECORDER, **LAUNCHERS}.items():
             (folder / "bin" / name).write_text(program)
             (folder / "bin" / name).chmod(0o755)

@@ -1,6 +1,9 @@
 """The run scripts: valid shell, and `electra` accepts every command in them."""
 
+import os
+import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -117,9 +120,61 @@ def test_the_record_is_within_its_size_limit_and_leaves_time_for_scoring(recorde
 
 
 def test_a_record_that_continues_keeps_its_hours_and_adds_up_its_seconds(recorded, tmp_path):
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "hours").write_text("0.05")
-    (tmp_path / "out" / "seconds").write_text("100")
-    commands = recorded("record.sh", "20", "vocab.txt", "tasks", str(tmp_path / "out"), "a.txt")
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "hours").write_text("0.05")
+    (out / "seconds").write_text("100")
+    commands = recorded("record.sh", "20", "vocab.txt", "tasks", str(out), "a.txt")
     assert [config.train.hours for config in configs(commands).values()] == [0.05]
-    assert 100 <= int((tmp_path / "out" / "seconds").read_text()) < 160
+    assert 100 <= int((out / "seconds").read_text()) < 160
+    (out / "seconds").write_text("700")
+    again = recorded("record.sh", "20", "vocab.txt", "tasks", str(out), "a.txt")
+    assert [words[0] for words in again] == ["evaluate", "glue"]  # what does not count is not counted when repeated
+    assert (out / "seconds").read_text() == "700"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_the_seconds_of_a_killed_record_count(tmp_path, number):
+    (tmp_path / "bin").mkdir()
+    electra = tmp_path / "bin" / "electra"
+    electra.write_text("#!/bin/sh\nexec sleep 60\n")
+    electra.chmod(0o755)
+    for task in ("glue", "squad-1.1", "conll2000", "blimp"):
+        (tmp_path / "tasks" / task).mkdir(parents=True)
+    command = ["sh", ROOT / "runs" / "record.sh", "10", "vocab.txt", "tasks", "out", "a.txt"]
+    path = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+    script = subprocess.Popen(command, cwd=tmp_path, env=os.environ | path, start_new_session=True)
+    seconds = tmp_path / "out" / "seconds"
+    while not seconds.is_file() or int(seconds.read_text() or 0) < 1:
+        assert script.poll() is None
+        time.sleep(0.05)
+    os.killpg(script.pid, number)
+    assert script.wait() != 0
+    assert int(seconds.read_text()) >= 1
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments", "said"),
+    [
+        ("record.sh", ["10", "vocab.txt"], "usage: runs/record.sh"),
+        ("record.sh", ["15", "vocab.txt", "tasks", "out", "a.txt"], "the first argument is 10 or 20, not 15"),
+        ("record.sh", ["10", "vocab.txt", "none", "out", "a.txt"], "no folder none/glue"),
+        ("claim.sh", ["bert"], "usage: runs/claim.sh"),
+        ("claim.sh", ["roberta", "5", "0", "vocab.txt", "tasks", "out", "a.txt"], "electra or bert, not roberta"),
+        ("claim.sh", ["bert", "5min", "0", "vocab.txt", "tasks", "out", "a.txt"], "number of minutes, not 5min"),
+        ("claim.sh", ["bert", "5", "-1", "vocab.txt", "tasks", "out", "a.txt"], "a seed, a whole number, not -1"),
+        ("claim.sh", ["bert", "5", "0", "vocab.txt", "none", "out", "a.txt"], "no folder none/glue"),
+    ],
+)
+def test_wrong_arguments_are_refused_before_anything_runs(recorded, script, arguments, said):
+    with pytest.raises(subprocess.CalledProcessError) as failure:
+        recorded(script, *arguments)
+    assert failure.value.returncode == 2
+    assert failure.value.stderr.startswith(f"{script}: ")
+    assert said in failure.value.stderr
+
+
+def test_a_claim_scores_a_model_that_was_trained_elsewhere(recorded, tmp_path):
+    (tmp_path / "bert-5-0/run/model").mkdir(parents=True)
+    arguments = ["bert", "5", "0", "vocab.txt", "tasks", str(tmp_path), "a.txt"]
+    assert [words[0] for words in recorded("claim.sh", *arguments)] == ["glue"]
