@@ -1,6 +1,6 @@
 """Read the ledger, results/, and build the tables of the pages from it.
 
-Each folder has a README.md, whose heading and `**Result.**` paragraph become its row in the index. It may also have
+Each folder has a README.md with a heading, its row in the index, and a `**Result.**` paragraph. It may also have
 NAME.toml and NAME.jsonl, the config and metrics of a run (config.toml and metrics.jsonl if there is only one);
 scores.json, written by `runs/ledger.py`; and tables as CSV.
 """
@@ -103,23 +103,19 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def index_table(results: Path = RESULTS) -> str:
-    """Return the index: date, heading and result of each folder."""
-    rows = [["date", "run", "result"]]
+    """Return the index: date and heading of each folder."""
+    rows = [["date", "entry"]]
     for folder in folders(results):
         text = (folder / "README.md").read_text(encoding="utf-8")
         title = re.match(r"# (.+)", text)
-        result = re.search(r"^\*\*Result\.\*\* (.+?)(?:\n\n|\Z)", text, re.MULTILINE | re.DOTALL)
-        if not title or not result:
+        if not title or not re.search(r"^\*\*Result\.\*\* ", text, re.MULTILINE):
             raise ValueError(f"{folder}/README.md needs a heading and a paragraph starting with **Result.**")
-        line = " ".join(result[1].split())
-        rows.append([folder.name[:10], f"[{title[1]}]({folder.name}/README.md)", line])
+        rows.append([folder.name[:10], f"[{title[1]}]({folder.name}/README.md)"])
     return table(rows)
 
 
 def scores_table(results: Path = RESULTS) -> str:
     """Return the headline scores, with the published ones in the last row."""
-    from electra.recipes.glue import published
-
     others = [task for task in TASKS if task not in GLUE]
     rows = [["model", "pre-training", *GLUE.values(), "mean", *(TASKS[task] for task in others)]]
     for folder in folders(results):
@@ -127,12 +123,16 @@ def scores_table(results: Path = RESULTS) -> str:
             mean = f"{found:.1f}" if (found := point.mean()) else ""
             name = f"[{point.model}](../results/{folder.name}/README.md)"
             rows.append([name, _cost(point), *map(point.cell, GLUE), mean, *map(point.cell, others)])
-    model, title = PUBLISHED
-    theirs = [published(task, 256)[model] for task in GLUE]
-    rows.append(
-        [title, "", *(f"{score:.1f}" for score in theirs), f"{statistics.fmean(theirs):.1f}", *("" for _ in others)]
-    )
-    return table(rows)
+    theirs = published_scores()
+    means = [*theirs, statistics.fmean(theirs)]
+    return table([*rows, [PUBLISHED[1], "", *(f"{score:.1f}" for score in means), *("" for _ in others)]])
+
+
+def published_scores() -> list[float]:
+    """Return the published scores of GLUE's tasks."""
+    from electra.recipes.glue import published
+
+    return [published(task, 256)[PUBLISHED[0]] for task in GLUE]
 
 
 def folder_scores_table(path: Path) -> str:
@@ -149,21 +149,26 @@ def folder_scores_table(path: Path) -> str:
 
 def runs_table(results: Path = RESULTS) -> str:
     """Return cost and metrics of the pre-training runs that have a folder to themselves."""
-    rows = [["run", "updates", "tokens", "FLOPs", "tokens/s (median)", "held-out AUC", "generator's accuracy"]]
+    costs = ["minutes", "updates", "tokens", "FLOPs", "tokens/s (median)"]
+    rows = [["run", "body, layers × width", "objective", *costs, "held-out AUC", "generator's accuracy"]]
     for folder in folders(results):
         config, curve = folder / "config.toml", folder / "metrics.jsonl"
         if not config.is_file():
             continue
-        title = (folder / "README.md").read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
+        sections = tomllib.loads(config.read_text(encoding="utf-8"))
+        model = {"body": "electra", **sections["model"]}  # the only body at first
         found = records(curve)
         end = next(record for record in reversed(found) if "tokens" in record)
         heldout = next(record for record in reversed(found) if "heldout_loss" in record)
         rows.append(
             [
-                f"[{title}](../results/{folder.name}/README.md)",
+                f"[{folder.name[11:]}](../results/{folder.name}/README.md)",
+                f"{model['body']} {model['layers']} × {model['hidden_size']}",
+                sections["objective"]["name"],
+                f"{end['seconds'] / 60:.1f}",
                 f"{end['step']:,}",
                 _amount(end["tokens"]),
-                _power(_flops(config, end["tokens"])),
+                _power(_flops(sections, model, end["tokens"])),
                 _amount(speed(curve)),
                 _decimals(heldout.get("heldout_discriminator_auc")),
                 _decimals(heldout.get("heldout_generator_accuracy")),
@@ -178,7 +183,7 @@ def _cost(point: Point) -> str:
     return f"{point.seconds / 60:.1f} min, {_amount(point.tokens)} tokens, {_power(point.flops)} FLOPs"
 
 
-def _flops(config: Path, tokens: int) -> float:
+def _flops(sections: dict[str, Any], model: dict[str, Any], tokens: int) -> float:
     """Count a run's FLOPs from the model and objective sections: other keys of an old config may no longer exist."""
     from pydantic import TypeAdapter
 
@@ -186,11 +191,9 @@ def _flops(config: Path, tokens: int) -> float:
     from electra.config.objectives import Objective
     from electra.recipes.flops import count_flops
 
-    sections = tomllib.loads(config.read_text(encoding="utf-8"))
-    model = TypeAdapter(Model).validate_python({"body": "electra", **sections["model"]})
     objective = TypeAdapter(Objective).validate_python(sections["objective"])
     length = sections["train"]["length"]
-    return count_flops(model, objective, length).train * tokens / length
+    return count_flops(TypeAdapter(Model).validate_python(model), objective, length).train * tokens / length
 
 
 def _rate(rate: str) -> str:

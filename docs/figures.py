@@ -3,13 +3,14 @@
 import sys
 from html import escape
 from pathlib import Path
+from statistics import fmean
 
 import matplotlib
 
 matplotlib.use("svg")
 import matplotlib.pyplot as plt
 from differences import half_width
-from entries import GLUE, RESULTS, Point, points, records
+from entries import GLUE, PUBLISHED, RESULTS, Point, points, published_scores, records
 from matplotlib.axes import Axes
 
 DOCS = Path(__file__).parent
@@ -40,6 +41,7 @@ FIGURES = {  # figure: the run's metrics in the ledger, and its annotations: (st
     ),
 }
 CLAIM = "2026-11-16-curve"  # the entry of the README's plot, with ELECTRA, BERT and the untrained network in this order
+RECORDS = {"2026-11-18-ten-minute-record": "quick", "2026-11-18-twenty-minutes": "modern-19x512"}  # today's recipe
 BLUE, ORANGE, GREEN, GRAY = "#2a6f97", "#e07a3f", "#5b8c5a", "#6b7280"
 STYLE = {
     "font.family": "sans-serif",
@@ -82,8 +84,8 @@ def _curve(axes: Axes, points: list[dict[str, float]], metric: str, label: str, 
     axes.plot([p["step"] for p in points], [p[f"heldout_{metric}"] for p in points], color=color, label=label)
 
 
-def draw_scores(entry: Path, out: Path) -> None:
-    """Draw the mean of GLUE's tasks against minutes of pre-training for the three models of an entry."""
+def draw_scores(entry: Path, records: dict[str, str], out: Path) -> None:
+    """Draw the mean of GLUE's tasks against minutes of pre-training: three models of an entry, and the records."""
     found = points(entry)
     runs = max(point.runs(task) for point in found for task in GLUE)
     pretraining = "one pre-training seed" if runs == 1 else f"{runs} pre-training seeds"
@@ -93,6 +95,16 @@ def draw_scores(entry: Path, out: Path) -> None:
             line = sorted((point for point in found if point.model == model), key=lambda point: point.seconds)
             minutes, means, halves = zip(*((p.seconds / 60, p.mean(), half_interval(p)) for p in line), strict=True)
             axes.errorbar(minutes, means, halves, color=color, label=model, marker="o", capsize=3, clip_on=False)
+        for (folder, size), label in zip(records.items(), ("ELECTRA, today", *[None] * len(records)), strict=False):
+            (point,) = points(entry.with_name(folder))
+            place, half = (point.seconds / 60, point.mean()), half_interval(point)
+            axes.errorbar(*place, half, color=GREEN, label=label, marker="o", capsize=3)
+            axes.annotate(size, place, (-6, -12), textcoords="offset points", color=GREEN, ha="right")
+        score = fmean(published_scores())
+        axes.axhline(score, color=GRAY, linewidth=1, linestyle="--")
+        axes.annotate(
+            PUBLISHED[1].partition(" (")[0], (0, score), (4, 4), textcoords="offset points", color=GRAY, size=8
+        )
         axes.set(xlabel="minutes of pre-training", ylabel="mean score (%)")
         axes.set_xlim(left=0)
         explained = (
@@ -100,7 +112,7 @@ def draw_scores(entry: Path, out: Path) -> None:
             f"{pretraining} per point; bars: 95 % interval over all seeds of the tasks with several"
         )
         figure.text(0.5, 0.01, explained, ha="center", color=GRAY, size=8)
-        figure.legend(loc="upper center", ncols=3, frameon=False)
+        figure.legend(loc="upper center", ncols=4, frameon=False, columnspacing=1, handletextpad=0.3, fontsize=9)
         figure.tight_layout(rect=(0, 0.08, 1, 0.92))
         figure.savefig(out, metadata={"Date": None, "Creator": None})
         plt.close(figure)
@@ -142,5 +154,5 @@ if __name__ == "__main__":
     folder.mkdir(parents=True, exist_ok=True)
     for name, (run, annotations) in FIGURES.items():
         draw(RESULTS / run, annotations, folder / f"{name}.svg")
-    draw_scores(RESULTS / CLAIM, folder / "scores.svg")
+    draw_scores(RESULTS / CLAIM, RECORDS, folder / "scores.svg")
     draw_detect(DETECT, folder / "detect.svg")

@@ -45,9 +45,9 @@ def test_the_index_has_a_line_for_each_folder_the_newest_day_first(ledger):
     ledger("2026-02-01-b")
     lines = entries.index_table(ledger("2026-02-01-a")).splitlines()[2:]
     assert lines == [
-        "| 2026-02-01 | [A run](2026-02-01-a/README.md) | It went well. |",
-        "| 2026-02-01 | [A run](2026-02-01-b/README.md) | It went well. |",
-        "| 2026-01-01 | [A run](2026-01-01-old/README.md) | It went well. |",
+        "| 2026-02-01 | [A run](2026-02-01-a/README.md) |",
+        "| 2026-02-01 | [A run](2026-02-01-b/README.md) |",
+        "| 2026-01-01 | [A run](2026-01-01-old/README.md) |",
     ]
 
 
@@ -96,9 +96,18 @@ def test_the_scores_of_an_entry_are_drawn_over_minutes(ledger, tmp_path):
     scores = {task: score(0.6, seeds=3, runs=3) for task in entries.GLUE}
     models = {"ELECTRA": (1200, 300), "BERT": (300, 1200), "untrained": (0,)}
     line = [point(model, 1e16, scores) | {"seconds": time} for model, times in models.items() for time in times]
-    figures.draw_scores(ledger("2026-01-01-a", line) / "2026-01-01-a", tmp_path / "scores.svg")
+    results = ledger("2026-01-01-a", line)
+    ledger("2026-01-02-b", [point("m", 1e16, scores)])
+    figures.draw_scores(results / "2026-01-01-a", {"2026-01-02-b": "the record"}, tmp_path / "scores.svg")
     picture = (tmp_path / "scores.svg").read_text()
-    for words in (*models, "minutes of pre-training", ", ".join(entries.GLUE.values()), "3 pre-training seeds"):
+    shown = (
+        *models,
+        "the record",
+        "ELECTRA-Small-OWT, as published",
+        "minutes of pre-training",
+        "3 pre-training seeds",
+    )
+    for words in (*shown, ", ".join(entries.GLUE.values())):
         assert words in picture
     assert picture.index("ELECTRA") < picture.index("BERT") < picture.index("untrained")
 
@@ -126,7 +135,8 @@ def test_a_run_of_its_own_has_a_line_with_its_cost_and_those_of_a_comparison_hav
         (results / f"2026-01-01-{curve}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     cost = f"{flops(load_config('tiny', ['train.steps=1000'])).train_flops:.1e}".replace("e+", "e")
     assert entries.runs_table(results).splitlines()[2:] == [
-        f"| [A run](../results/2026-01-01-a/README.md) | 1,000 | 2.05 M | {cost} | 500 | 0.900 | |"
+        "| [a](../results/2026-01-01-a/README.md) | electra 4 × 128 | electra | 0.1 | 1,000 | 2.05 M "
+        f"| {cost} | 500 | 0.900 | |"
     ]
 
 
