@@ -34,8 +34,7 @@ def bench(
     model: Annotated[
         list[str] | None,
         Option(
-            metavar="MODEL",
-            help="For encode, trained model to time instead, also in ONNX, and in sentence-transformers; repeatable.",
+            metavar="MODEL", help="For encode: trained model or ONNX folder to time instead of a preset; repeatable."
         ),
     ] = None,
     batch: Annotated[

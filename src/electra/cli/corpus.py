@@ -24,7 +24,7 @@ EXAMPLES = (
 )
 
 REPETITION = "Drop documents in which more than this share of five-word runs is repeated."
-CUTS = "Begin sequences at sentences; packed: where the last ended; paper: as in the original code."
+CUTS = "Where sequences begin: at sentences; packed: where the last one ended; paper: as in the original code."
 FEWER_UNKNOWN = "a larger vocabulary of this text has fewer, one with --model bpe none: electra vocab"
 DOCUMENTS = {"blank": "between blank lines", "line": "one per line", "file": "one per file", "record": "one per record"}
 

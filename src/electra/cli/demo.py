@@ -45,7 +45,7 @@ def _print(shown: "Demonstration") -> None:
         else:
             spelled = " ".join(map(_spell, sentence))
             echo(f"  {re.sub(r'(?<=[A-Za-z]) ##', '', spelled)}\n")  # join pieces of unmarked words
-    echo(f"detection   AUC {shown.auc:.1%} on {shown.judged} sentences (chance: 50%)")
+    echo(f"detection   AUC {shown.auc:.2f} on {shown.judged} sentences (chance: 0.50)")
     echo("probe       Was this word replaced? Accuracy of a linear probe on frozen features, held-out documents:")
     echo(f"            {shown.trained_accuracy:.1%} pre-trained, {shown.untrained_accuracy:.1%} untrained")
     echo(f"            ({shown.fitted:,} examples to fit, {shown.tested:,} to test; chance: 50%)")

@@ -21,8 +21,8 @@ def detect(
 ) -> None:
     """Print each token's probability of being replaced.
 
-    A single argument is text for the model shipped with electra if it is - or has a space and is not an existing path;
-    otherwise it names a model. Typed at a terminal, a single word without a slash is text too.
+    With one argument, the packaged model reads it as text if it is - or contains a space; at a terminal, also if it is
+    a word without a slash. An existing path or any other argument names a model.
     """
     from electra.data.reading.decode import refuse_binary
     from electra.model.pretrained import load

@@ -22,13 +22,16 @@ def evaluate(
     split: Annotated[Literal["train", "dev", "test"], Option(help="Split to score.")] = "dev",
     out: Annotated[
         Path | None,
-        Option(metavar="DIR", help="Also write predictions, submission files and plots of the mistakes to DIR."),
+        Option(
+            metavar="DIR", help="Also write predictions, submission files and plots (confusion, calibration) to DIR."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Score a fine-tuned model on a split of its task. KEY=VALUE changes settings of the task, such as data=DIR.
 
-    Minimal pairs (task=blimp data=DIR) need no fine-tuning: how often is the acceptable sentence preferred?
+    Minimal pairs (task=blimp data=DIR) take any pre-trained model; the score is how often the acceptable sentence is
+    preferred.
     """
     from electra.recipes.evaluate import evaluate as score
     from electra.recipes.results import percent

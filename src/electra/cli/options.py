@@ -25,7 +25,7 @@ TuningOverrides = Annotated[
 Model = Annotated[str, Argument(metavar="MODEL", help=f"Run, Hugging Face folder, {EMBEDDED}.")]
 AnyModel = Annotated[str, Argument(metavar="MODEL", help=f"Run, Hugging Face or ONNX folder, {EMBEDDED}.")]
 TunedModel = Annotated[
-    str, Argument(metavar="RUN", help="Run folder of electra finetune, or fine-tuned Hugging Face folder.")
+    str, Argument(metavar="RUN", help="Run of electra finetune, fine-tuned Hugging Face or ONNX folder, or hub name.")
 ]
 Json = Annotated[bool, Option("--json", help="Print JSON instead of text.")]
 Quiet = Annotated[bool, Option("--quiet", help="Do not show progress.")]

@@ -96,9 +96,7 @@ class FinetuneConfig(Root):
     table: TableConfig = TableConfig()
     tagging: TaggingConfig = TaggingConfig()
     similarity: SimilarityConfig = SimilarityConfig()
-    log_every: Count = Field(
-        50, description="updates between lines of metrics.jsonl; at first after 1, 2, 4, 8 ... updates"
-    )
+    log_every: Count = Field(50, description="updates between lines of metrics.jsonl; at first after 1, 2, 4, 8, …")
     precision: ForwardPrecision = "auto"
     device: Device = "auto"
     seed: Seed = Field(0, description="first seed")

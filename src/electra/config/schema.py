@@ -120,7 +120,7 @@ class EvaluateConfig(Section):
 class LogConfig(Section):
     """Logging, besides metrics.jsonl, which is always written."""
 
-    every: Count = Field(50, description="updates between lines of metrics.jsonl; early on 1, 2, 4, 8, …")
+    every: Count = Field(50, description="updates between lines of metrics.jsonl; at first after 1, 2, 4, 8, …")
     tensorboard: bool = Field(False, description="also write TensorBoard files (extra: track)")
     wandb: bool = Field(False, description="also report to Weights & Biases (extra: track)")
 

@@ -260,7 +260,8 @@ def _describe_start(plan: Plan) -> list[str]:
     """Return what was chosen to continue a model."""
     config = plan.config()
     train, fresh = config.train, "".join(f", a new {part}" for part in plan.lacks)
-    rate = f"{train.optimizer} at a rate of {train.learning_rate:.2g}, {train.warmup_steps:,} steps of warm-up"
+    warmup = f"{train.warmup_steps:,} step{'' if train.warmup_steps == 1 else 's'} of warm-up"
+    rate = f"{train.optimizer} at a rate of {train.learning_rate:.2g}, {warmup}"
     return [
         f"            sequences of {train.length} tokens, {rate}",
         f"start       {plan.init} with {'a new' if plan.new_vocabulary else 'its own'} vocabulary{fresh}; "
