@@ -358,7 +358,7 @@ def test_a_head_that_does_not_fit_is_one_line(tune, tmp_path):
 
 
 def test_a_model_without_a_task_is_one_line(tiny_folder):
-    with pytest.raises(CheckpointError, match="has no task head; fine-tune it with: electra finetune"):
+    with pytest.raises(CheckpointError, match="has no supported task head; fine-tune it with: electra finetune"):
         electra.evaluate(tiny_folder)
 
 

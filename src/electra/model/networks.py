@@ -144,16 +144,12 @@ class Unigram(nn.Module):
 
 
 class TaskNetwork(Network):
-    """An encoder with the head of a task, and what the head's outputs mean."""
+    """An encoder with the head of a task, and what the head's outputs mean; the task computes them."""
 
     def __init__(self, encoder: Body, head: Head, labels: Sequence[str] = (), problem: Problem | None = None) -> None:
         super().__init__(encoder, head)
         self.labels = tuple(labels)  # one for each output; none for spans
         self.problem = problem  # of classification heads: which of the three kinds
-
-    def forward(self, ids: Tensor, attention: Tensor | None = None, types: Tensor | None = None) -> Any:
-        """Return what the head makes of the hidden states."""
-        return self.head(self.encoder(ids, attention, types))
 
 
 GeneratorNetwork = MaskedLM | TwoTower | Unigram

@@ -53,7 +53,9 @@ def read_task_model(source: str | Path, device: str | None = None) -> TaskModel:
     folder = find_folder(source)
     model = load(folder, device)
     if not isinstance(model.network, TaskNetwork):
-        raise CheckpointError(f"{source} has no task head; fine-tune it with: electra finetune PRESET model={source}")
+        raise CheckpointError(
+            f"{source} has no supported task head; fine-tune it with: electra finetune PRESET model={source}"
+        )
     return TaskModel(model.network, model.tokenizer, read_task(folder))
 
 
