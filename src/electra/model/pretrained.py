@@ -191,14 +191,13 @@ class Pretrained:
             pooling = sentences.pooling if sentences else "mean"
         if pooling not in POOLS:
             raise DataError(f"pooling={pooling!r}: choose mean, first or tokens")
-        if sentences and (before := sentences.prompt(prompt)):
-            texts = [before + text for text in texts]
-        elif prompt and not sentences:
+        if prompt and not sentences:
             raise CheckpointError(f"the model has no prompt {prompt!r}: it is not fine-tuned for sentence vectors")
+        before = sentences.prompt(prompt) if sentences else ""
         size = self.window
         windows: list[list[int]] = []
         firsts: list[int] = []  # index of each text's first window
-        for encoding in self._pieces(texts):
+        for encoding in self._pieces(texts, before):
             ids = encoding.ids
             firsts.append(len(windows))
             windows += [ids[at : at + size] for at in range(0, max(len(ids), 1), size)]
@@ -217,9 +216,9 @@ class Pretrained:
             vectors = np.add.reduceat(np.stack(found), firsts) / np.add.reduceat(counts, firsts)
         return unit_vectors(vectors) if normalize else vectors
 
-    def _pieces(self, texts: Iterable[str]) -> list[Encoding]:
+    def _pieces(self, texts: Iterable[str], prefix: str = "") -> list[Encoding]:
         """Split texts into pieces, and warn of those that the vocabulary is not made for."""
-        found = self.tokenizer.encode(texts)
+        found = self.tokenizer.encode(texts, prefix)
         self.tokenizer.warn_of_foreign(chain.from_iterable(encoding.ids for encoding in found))
         return found
 

@@ -12,7 +12,7 @@ from transformers import AutoModel, AutoTokenizer
 
 import electra
 from electra.config.load import load_config, load_finetune_config
-from electra.errors import TaskError
+from electra.errors import DataError, TaskError
 from electra.model.bodies import build_body
 from electra.playground.forms import answer
 from electra.recipes.evaluate import evaluate, load_tuned, predict
@@ -145,6 +145,9 @@ def test_the_folder_is_one_of_sentence_transformers(tuned, tmp_path):
         np.testing.assert_allclose(ours.encode(TEXTS), theirs.encode(TEXTS), atol=1e-6)
         np.testing.assert_allclose(ours.encode(TEXTS, prompt="query"), theirs.encode_query(TEXTS), atol=1e-6)
         np.testing.assert_allclose(ours.encode(TEXTS, prompt="document"), theirs.encode_document(TEXTS), atol=1e-6)
+        for texts in ("the cat", [None]):  # a string is not cut into characters
+            with pytest.raises(DataError):
+                ours.encode(texts, prompt="query")
         _, report = AutoModel.from_pretrained(folder, output_loading_info=True)
         assert not any(report.values()), report
     assert "SentenceTransformer(FOLDER)" in (tmp_path / "hf" / "README.md").read_text()

@@ -137,8 +137,8 @@ class Tokenizer:
         """Return the kind and size of the tokenizer."""
         return f"Tokenizer({type(self.backend.model).__name__} of {self.vocab_size:,} pieces)"
 
-    def encode(self, texts: Iterable[str]) -> list[Encoding]:
-        """Split each text into pieces, without adding special tokens; a repeated text is split once."""
+    def encode(self, texts: Iterable[str], prefix: str = "") -> list[Encoding]:
+        """Split each text, after a prefix, into pieces, without special tokens; a repeated text is split once."""
         if isinstance(texts, str):
             raise DataError("expected a list of texts, found one text; pass [text]")
         texts = list(texts)
@@ -147,7 +147,7 @@ class Tokenizer:
                 raise TypeError  # also for pairs, which the library would join
             distinct = list(dict.fromkeys(texts))
             with _explained():
-                found = self.backend.encode_batch(distinct, add_special_tokens=False)
+                found = self.backend.encode_batch([prefix + text for text in distinct], add_special_tokens=False)
             encodings = dict(zip(distinct, found, strict=True))
             return [encodings[text] for text in texts]
         except TypeError:
