@@ -176,6 +176,16 @@ def test_inputs_come_from_tables_and_from_lines(write, tmp_path):
     ]
 
 
+@pytest.mark.parametrize("answers", [{"text": ["no position"]}, "not there"])
+def test_answers_of_questions_to_predict_are_not_read(write, tmp_path, answers):
+    task = write([{"question": "who ate?", "context": "the cat ate", "answers": ["the cat"]}] * 3)
+    new = {"question": "who slept?", "context": "the dog slept", "answers": answers}
+    (tmp_path / "new.jsonl").write_text(json.dumps(new) + "\n")
+    notes = Notes()
+    (question,) = task.inputs(str(tmp_path / "new.jsonl"), notes)
+    assert (question.question, question.answers, notes.counts.total()) == ("who slept?", (), 0)
+
+
 def test_what_cannot_be_predicted_is_named_with_its_line(write, tmp_path):
     (tmp_path / "new.jsonl").write_text('{"text": "a cat", "words": "a cat"}\n{"text": ["a"], "words": ""}\n')
     for rows, reason in [(TEXTS, "a list or a record"), ([{"words": "a cat", "tags": "O B-X"}], "without words")]:

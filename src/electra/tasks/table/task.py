@@ -140,7 +140,7 @@ class TableAnswering(_FromRows[Question], QuestionAnswering):
         question, context = self._columns.read_texts(row)
         given = find_id(row, self._columns.id)
         name = str(number if given is None else given)
-        raw = self._columns.read_label(row, bool(labeled))
+        raw = self._columns.read_label(row, labeled)
         if isinstance(raw, Mapping):  # as on the hub: texts and their positions
             return Question(name, question, context, read_answers(raw, row.where))
         answers = list(map(str, raw)) if isinstance(raw, list) else [str(raw)]
