@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from electra.config.bodies import ElectraModel, ModelConfig, ModernModel
+from electra.config.tasks import Pooling
 from electra.model import ops
 from electra.model.initialize import glorot_linear, normal_linear
 
@@ -148,6 +149,15 @@ class DiscriminatorHead(
         nn.init.constant_(self.score.bias, math.log(share / (1 - share)))
 
 
+def pooled(hidden: Tensor, attention: Tensor | None, pooling: Pooling) -> Tensor:
+    """Return a vector (B, H) of each text in float32: its first state, or the mean of all that are no padding."""
+    if pooling == "first":
+        return hidden[:, 0].float()
+    real = torch.ones_like(hidden[..., 0]) if attention is None else (attention != 0).to(hidden.dtype)
+    counts = real.sum(1, dtype=torch.float32).clamp(min=1)  # a row of padding has none
+    return (hidden * real[..., None]).sum(1, dtype=torch.float32) / counts[:, None]
+
+
 class NormedHead(nn.Module):
     """What the heads of ModernBERT have in common: dense, GELU, norm, then a linear map."""
 
@@ -168,10 +178,7 @@ class NormedHead(nn.Module):
 
     def pool(self, hidden: Tensor, attention: Tensor | None) -> Tensor:
         """Return the state (B, H) of the first token, or the mean of all that are no padding."""
-        if self.pooling == "first":
-            return hidden[:, 0]
-        real = torch.ones_like(hidden[..., 0]) if attention is None else (attention != 0).to(hidden.dtype)
-        return (hidden * real[..., None]).sum(1) / real.sum(1, keepdim=True).clamp(min=1)  # a row of padding has none
+        return pooled(hidden, attention, self.pooling).to(hidden.dtype)
 
 
 class ModernGeneratorHead(

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 import numpy as np
-import torch
 import torch.nn.functional as F
 from pydantic import BaseModel, PositiveInt, RootModel, ValidationError
 from torch import Tensor
@@ -18,7 +17,7 @@ from electra.config.tasks import Pooling
 from electra.data.checksums import check, write_checksums
 from electra.data.files import write_json
 from electra.errors import CheckpointError
-from electra.model.heads import Head
+from electra.model.heads import Head, pooled
 
 MODULES = "modules.json"  # marks a folder of sentence-transformers
 LENGTHS = "sentence_bert_config.json"
@@ -101,12 +100,7 @@ vectors = model.encode(["the chef ate the meal", "a cook had dinner"])"""
 
     def forward(self, hidden: Tensor, attention: Tensor | None = None) -> Tensor:
         """Return (B, H) vectors of (B, L, H) hidden states, in float32."""
-        if self.pooling == "first":
-            vectors = hidden[:, 0].float()
-        else:
-            real = torch.ones_like(hidden[..., 0]) if attention is None else (attention != 0).to(hidden.dtype)
-            counts = real.sum(1, dtype=torch.float32).clamp(min=1)  # a row of padding has none
-            vectors = (hidden * real[..., None]).sum(1, dtype=torch.float32) / counts[:, None]
+        vectors = pooled(hidden, attention, self.pooling)
         return F.normalize(vectors, dim=-1) if self.normalize else vectors
 
     def graph_outputs(self, hidden: Tensor, attention: Tensor) -> dict[str, Tensor]:

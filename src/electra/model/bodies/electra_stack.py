@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from electra.model.bodies.stack import group_layers, into_blocks, needs_gradient, room_like
+from electra.model.bodies.stack import group_layers, into_blocks, needs_gradient, part, room_like
 from electra.model.kernels import gelu, norm
 from electra.model.kernels.attention import Drop, Sight
 from electra.model.kernels.long_attention import attention_for
@@ -61,9 +61,6 @@ class _Kept(NamedTuple):
     summed: Tensor  # (layers, 2, T, H), the inputs of the two norms
     moments: Tensor  # (layers, 2, 2, T), aligned, means and inverse deviations of the norms
 
-    def of(self, layers: int | slice) -> "_Kept":
-        return _Kept(*(tensor[layers] for tensor in self))
-
 
 class _Gradients(NamedTuple):
     """Inputs of the weight gradients of some layers: gradients of products, and partial sums for vectors."""
@@ -75,9 +72,6 @@ class _Gradients(NamedTuple):
     of_projected: Tensor  # (layers, programs, 3H)
     of_wide: Tensor  # (layers, programs, F)
     of_norms: Tensor  # (layers, 2, programs, 3H)
-
-    def of(self, layer: int) -> "_Gradients":
-        return _Gradients(*(tensor[layer] for tensor in self))
 
 
 class _Stack(torch.autograd.Function):
@@ -94,7 +88,7 @@ class _Stack(torch.autograd.Function):
         kept = _make_room(x, blocks, settings, keeps)
         kept.states[0] = x.flatten(0, 1)
         for layer, block in enumerate(blocks):
-            _forward(block, kept.of(layer), kept.states[layer + 1], bounds, seeds[layer], settings)
+            _forward(block, part(kept, layer), kept.states[layer + 1], bounds, seeds[layer], settings)
         context.save_for_backward(bounds, seeds, *kept, *weights)
         context.settings = settings
         return kept.states[-1].view_as(x)
@@ -108,9 +102,9 @@ class _Stack(torch.autograd.Function):
         found = _make_room_for_gradients(kept, context.settings)
         for layer in reversed(range(len(blocks))):
             to_x = _backward(
-                to_x, blocks[layer], kept.of(layer), found.of(layer), bounds, seeds[layer], context.settings
+                to_x, blocks[layer], part(kept, layer), part(found, layer), bounds, seeds[layer], context.settings
             )
-        return (to_x.view_as(gradient), None, None, None, None, *_finish(kept.of(slice(len(blocks))), found))
+        return (to_x.view_as(gradient), None, None, None, None, *_finish(part(kept, slice(len(blocks))), found))
 
 
 def run_blocks(

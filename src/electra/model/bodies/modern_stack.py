@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from electra.model.bodies.stack import group_layers, into_blocks, needs_gradient, room_like
+from electra.model.bodies.stack import group_layers, into_blocks, needs_gradient, part, room_like
 from electra.model.kernels import gate, prenorm
 from electra.model.kernels.attention import Drop, Sight
 from electra.model.kernels.long_attention import attention_for
@@ -78,9 +78,6 @@ class _Kept(NamedTuple):
     wide: Tensor  # (layers, T, 2F)
     active: Tensor  # (layers, T, F)
 
-    def of(self, layers: int | slice) -> "_Kept":
-        return _Kept(*(tensor[layers] for tensor in self))
-
 
 class _Gradients(NamedTuple):
     """Inputs of the weight gradients of some layers: gradients of products, and partial sums for the gains."""
@@ -90,9 +87,6 @@ class _Gradients(NamedTuple):
     to_wide: Tensor  # (layers, T, 2F)
     to_outputs: Tensor  # (layers, T, H), what the second half adds to
     of_norms: Tensor  # (layers, 2, programs, H)
-
-    def of(self, layer: int) -> "_Gradients":
-        return _Gradients(*(tensor[layer] for tensor in self))
 
 
 class _Stack(torch.autograd.Function):
@@ -111,7 +105,7 @@ class _Stack(torch.autograd.Function):
         kept.states[0], kept.attended[0] = x.flatten(0, 1), normed.flatten(0, 1)
         for layer, block in enumerate(blocks):
             above = kept.states[layer + 1], kept.attended[layer + 1]
-            _forward(block, kept.of(layer), above, places, settings, settings.is_global(first + layer))
+            _forward(block, part(kept, layer), above, places, settings, settings.is_global(first + layer))
         context.save_for_backward(*kept, *tensors)
         context.first, context.settings = first, settings
         context.set_materialize_grads(False)  # nobody reads the states after the last block, only their norm
@@ -126,17 +120,17 @@ class _Stack(torch.autograd.Function):
         to_residual = None if to_states is None else to_states.contiguous().flatten(0, 1)
         found = _make_room_for_gradients(kept)
         for layer, block in reversed(list(enumerate(blocks))):
-            here = found.of(layer)
+            here = part(found, layer)
             prenorm.prenorm_backward(
                 to_normed, to_residual, kept.states[layer + 1], block.last_gain, kept.moments[layer, 1],
                 here.to_outputs, here.of_norms[1],
             )  # fmt: skip
             is_global = settings.is_global(context.first + layer)
-            to_normed = _backward(block, kept.of(layer), here, places, settings, is_global)
+            to_normed = _backward(block, part(kept, layer), here, places, settings, is_global)
             to_residual = here.to_attended
         assert to_residual is not None
         to_inputs = to_residual.view_as(gradient), to_normed.view_as(gradient)
-        to_weights = _finish(kept.of(slice(len(blocks))), found)
+        to_weights = _finish(part(kept, slice(len(blocks))), found)
         return (*to_inputs, None, None, None, *(None for _ in places), *to_weights)
 
 

@@ -22,6 +22,11 @@ def into_blocks(kind: type[Block], weights: Sequence[Any]) -> list[Block]:
     return [kind(*weights[start : start + size]) for start in range(0, len(weights), size)]
 
 
+def part(tensors: Block, layers: int | slice) -> Block:
+    """Return a named tuple of tensors (layers, …) for one layer, or for some."""
+    return type(tensors)(*(tensor[layers] for tensor in tensors))  # type: ignore[attr-defined]
+
+
 def needs_gradient(tensors: Sequence[Tensor]) -> bool:
     """Return whether a backward pass may follow, for which states have to be kept."""
     return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
