@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -247,6 +248,12 @@ def test_config_explains_keys(electra):
     (line,) = [line for line in lines if line.startswith("train.steps")]
     assert "command line" in line
     assert "updates of the weights" in line
+
+
+def test_explanations_begin_in_one_column_whatever_the_origins(electra):
+    lines = electra("config", "quick", "--explain").stdout.splitlines()
+    ends = {re.match(r".{52} # (?:default|preset [\w-]+) +", line).end() for line in lines}
+    assert len(ends) == 1
 
 
 def test_configs_and_runs_in_object_storage_are_read(electra, tmp_path, monkeypatch):

@@ -155,6 +155,25 @@ def test_explain_says_who_set_a_key(tmp_path):
     assert all(help_text for _, help_text in rows.values())
 
 
+def test_a_preset_that_begins_with_another_has_its_settings():
+    settings = gather(PretrainConfig, "quick")
+    config = validate(PretrainConfig, settings)
+    keys = ("objective.name", "model.feed_forward_size", "objective.generator.sharing", "train.optimizer")
+    assert [settings[key].origin for key in keys] == ["preset quick"] * 2 + ["preset modern-12x256"] * 2
+    assert not any(is_set(config, key) for key in keys)
+
+
+def test_a_file_that_begins_with_a_preset_has_the_settings_that_this_begins_with(tmp_path):
+    (tmp_path / "mine.toml").write_text('preset = "quick"\n')
+    assert load_config(tmp_path / "mine.toml") == load_config("quick")
+
+
+def test_a_file_that_begins_with_an_unknown_preset_is_refused(tmp_path):
+    (tmp_path / "mine.toml").write_text('preset = "quik"\n')
+    with pytest.raises(ConfigError, match=r"mine\.toml: unknown preset 'quik'; choose from base, large, "):
+        load_config(tmp_path / "mine.toml")
+
+
 def test_explain_speaks_of_the_chosen_objective_and_generator():
     settings = gather(PretrainConfig, "small", ["objective.name=corrective", "objective.generator.kind=uniform"])
     rows = explain(validate(PretrainConfig, settings), settings)
