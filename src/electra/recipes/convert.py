@@ -166,7 +166,7 @@ def config_of(model: Pretrained) -> PretrainConfig:
         if preset.model.body == shape.body
         and isinstance(getattr(preset.objective, "generator", None), MaskedLMGenerator)
         # What eases a start from random weights, as in `small-muon`, would set a trained model back.
-        and not (preset.train.start_length or preset.train.start_batch_size)
+        and not preset.train.start_length
     ]
     nearest = min(suitable, key=lambda preset: abs(preset.model.hidden_size - shape.hidden_size))
     usual = nearest.objective

@@ -356,9 +356,8 @@ def _training(
     """Return the batch size, halved until there are enough updates, and all settings that depend on their number."""
     asked = load_layers(source, budget, overrides).train
     tokens, batch, length = asked.tokens or affordable, asked.batch_size, asked.length
-    smallest = max(SMALLEST_BATCH, asked.start_batch_size or 0)
-    divisor = asked.micro_batch_size or asked.start_batch_size or 1  # of every batch size
-    while batch >= 2 * smallest and batch % (2 * divisor) == 0 and tokens < FEWEST_UPDATES * batch * length:
+    divisor = asked.micro_batch_size or 1
+    while batch >= 2 * SMALLEST_BATCH and batch % (2 * divisor) == 0 and tokens < FEWEST_UPDATES * batch * length:
         batch //= 2
     config = load_layers(source, [*budget, f"train.batch_size={batch}"], overrides)  # the user's batch size, if set
     batch, steps = config.train.batch_size, total_steps(config.train) or _steps(config, affordable)
@@ -368,7 +367,7 @@ def _training(
     return [
         *(growing if source in SHORT_FIRST and length % SHORT_LENGTH == 0 else []),
         f"train.batch_size={batch}",
-        f"train.micro_batch_size={math.gcd(batch, asked.start_batch_size or batch, speed.micro_batch_size)}",
+        f"train.micro_batch_size={math.gcd(batch, speed.micro_batch_size)}",
         f"train.warmup_steps={max(1, int(WARMUP_SHARE * steps))}",
         f"evaluate.every={often}",
         f"evaluate.batches={min(config.evaluate.batches, often // 5)}",  # at most a fifteenth of the time
@@ -378,7 +377,7 @@ def _training(
 
 
 def _steps(config: PretrainConfig, tokens: float) -> int:
-    """Return the number of steps that read this many tokens, with a batch size that may grow."""
+    """Return the number of steps that read this many tokens."""
     budget = {"steps": None, "hours": None, "tokens": max(1, int(tokens))}
     return total_steps(config.train.model_copy(update=budget)) or 1
 
