@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from electra.config import preset_names
 from electra.config.keys import is_set
 from electra.config.load import (
     difference,
@@ -11,8 +12,6 @@ from electra.config.load import (
     gather,
     load_config,
     load_finetune_config,
-    load_layers,
-    preset_names,
     text_override,
     validate,
 )
@@ -103,7 +102,7 @@ def test_of_one_budget_given_twice_the_later_wins():
 
 
 def test_a_list_of_overrides_goes_over_the_one_before():
-    train = load_layers("small", ["train.hours=1.0", "train.length=64"], ["train.steps=7"]).train
+    train = load_config("small", ["train.hours=1.0", "train.length=64"], ["train.steps=7"]).train
     assert (train.steps, train.hours, train.length) == (7, None, 64)
 
 

@@ -5,7 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from electra.config.load import load_config, preset_names
+from electra.config import preset_names
+from electra.config.load import load_config
 from electra.errors import ConfigError
 from electra.objectives.build import build_objective
 from electra.recipes.flops import count_flops, count_parameters, flops

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import tomli_w
 from pydantic import ValidationError
 
-from electra.config import PRESETS, presets_of
+from electra.config import PRESETS, preset_names
 from electra.config.finetune import FinetuneConfig
 from electra.config.keys import admits, did_you_mean, dotted, keys_of, known_keys, tags_of, unions, variant_of, variants
 from electra.config.schema import PretrainConfig
@@ -34,24 +34,16 @@ Settings = dict[str, Setting]
 Layer = tuple[str, list[dict[str, Any]]]  # origin, groups of settings
 
 
-def load_config(source: str | Path, overrides: Iterable[str] = ()) -> PretrainConfig:
-    """Load a pre-training config: default < preset < file < `key=value`."""
-    return load_layers(source, overrides)
-
-
-def load_layers(source: str | Path | Mapping[str, Any], *overrides: Iterable[str]) -> PretrainConfig:
-    """Load a pre-training config with several lists of `key=value`; later ones take precedence."""
-    return validate(PretrainConfig, gather(PretrainConfig, source, *overrides))
+def load_config(
+    source: str | Path | Mapping[str, Any], overrides: Iterable[str] = (), *later: Iterable[str]
+) -> PretrainConfig:
+    """Load a pre-training config: default < preset < file (or a stored config) < `key=value` < later lists of these."""
+    return validate(PretrainConfig, gather(PretrainConfig, source, overrides, *later))
 
 
 def load_finetune_config(source: str | Path | Mapping[str, Any], overrides: Iterable[str] = ()) -> FinetuneConfig:
     """Load a fine-tuning config: default < preset < file (or a stored config) < `key=value`."""
     return validate(FinetuneConfig, gather(FinetuneConfig, source, overrides))
-
-
-def preset_names(schema: type[Root] = PretrainConfig) -> list[str]:
-    """Return the names of the built-in presets."""
-    return presets_of(schema.command)
 
 
 def dump_config(config: Section) -> str:
@@ -125,7 +117,7 @@ def _layers(
     schema: type[Root], source: str | Path | Mapping[str, Any], overrides: Iterable[Iterable[str]]
 ) -> Iterable[Layer]:
     """Yield each layer; the settings of a file form one group, overrides one each."""
-    names = preset_names(schema)
+    names = preset_names(schema.command)
     if isinstance(source, Mapping):
         yield "stored config", [flatten(dict(source))]
     elif isinstance(source, str) and source in names:  # a Path is a file, or a folder that has one
@@ -150,7 +142,7 @@ def _file(schema: type[Root], origin: str, content: bytes) -> Iterable[Layer]:
     """Yield the layers of a file or preset: those of the preset that it begins with, if any, then its own."""
     values = _parse(content, origin)
     if preset := values.pop("preset", None):
-        names = preset_names(schema)
+        names = preset_names(schema.command)
         if preset not in names:
             raise ConfigError(f"{origin}: unknown preset {preset!r}; choose from {', '.join(names)}")
         yield from _preset(schema, preset)

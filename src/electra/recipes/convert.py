@@ -9,8 +9,9 @@ from typing import Any, Literal
 
 import torch
 
+from electra.config import preset_names
 from electra.config.bodies import ModelConfig
-from electra.config.load import dump_config, load_config, preset_names
+from electra.config.load import dump_config, load_config
 from electra.config.objectives import ElectraObjective, MaskedLMGenerator, MLMObjective
 from electra.config.schema import PretrainConfig
 from electra.data.checksums import CHECKSUMS, write_checksums
