@@ -55,10 +55,11 @@ def config_page() -> str:
 
 
 def _key_table(schema, load) -> str:
+    from electra.config import preset_names
     from electra.config.keys import known_keys
-    from electra.config.load import flatten, preset_names
+    from electra.config.load import flatten
 
-    presets = {name: flatten(load(name).model_dump()) for name in preset_names(schema)}
+    presets = {name: flatten(load(name).model_dump()) for name in preset_names(schema.command)}
     kinds = _kinds(schema)
     table = "| key | description | value |\n|---|---|---|\n"
     for key, field in known_keys(schema).items():

@@ -33,7 +33,7 @@ from electra.model.precision import find_device
 from electra.model.pretrained import load
 from electra.model.sentences import SentenceHead
 from electra.model.task_model import TaskModel, write_task_model
-from electra.recipes.bench.encode import bench_models
+from electra.recipes.bench.encode import bench_encode
 from electra.recipes.evaluate import evaluate
 from electra.recipes.finetune import finetune
 from electra.tasks.base import Notes
@@ -153,7 +153,7 @@ def bench(arguments: argparse.Namespace) -> None:
     chosen = texts(arguments.data)
     if device.type == "cpu":
         chosen = chosen[:CPU_TEXTS]
-    found = bench_models(
+    found = bench_encode(
         [arguments.model], arguments.batch, 128, texts=chosen, seconds=arguments.bench, against="hf", device=device
     )
     lines = [json.dumps(asdict(row)) + "\n" for row in found.rows]

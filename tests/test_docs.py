@@ -94,7 +94,8 @@ def test_every_page_is_in_the_navigation():
 
 
 def test_the_presets_table_is_true():
-    from electra.config.load import load_config, preset_names
+    from electra.config import preset_names
+    from electra.config.load import load_config
     from electra.recipes.flops import count_parameters, on_meta
 
     rows = re.findall(

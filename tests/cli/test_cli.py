@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -16,8 +17,8 @@ from typer.testing import CliRunner
 
 from electra.cli.commands import app
 from electra.cli.detect import _is_text
+from electra.config import preset_names
 from electra.config.finetune import FinetuneConfig
-from electra.config.load import preset_names
 from electra.config.schema import PretrainConfig
 
 COMMANDS = sorted(typer.main.get_command(app).commands)
@@ -135,7 +136,7 @@ def test_every_help_ends_with_two_examples(electra, command):
 @pytest.mark.parametrize("schema", [PretrainConfig, FinetuneConfig])
 def test_the_help_lists_the_presets(electra, schema):
     text = "".join(electra(schema.command, "--help").stdout.split())  # lines also break inside small-plus
-    assert f"preset:{','.join(preset_names(schema))}." in text
+    assert f"preset:{','.join(preset_names(schema.command))}." in text
 
 
 def test_the_help_shows_every_summary_in_full_at_80_columns(electra, monkeypatch):
@@ -247,6 +248,12 @@ def test_config_explains_keys(electra):
     (line,) = [line for line in lines if line.startswith("train.steps")]
     assert "command line" in line
     assert "updates of the weights" in line
+
+
+def test_explanations_begin_in_one_column_whatever_the_origins(electra):
+    lines = electra("config", "quick", "--explain").stdout.splitlines()
+    ends = {re.match(r".{52} # (?:default|preset [\w-]+) +", line).end() for line in lines}
+    assert len(ends) == 1
 
 
 def test_configs_and_runs_in_object_storage_are_read(electra, tmp_path, monkeypatch):

@@ -1,14 +1,14 @@
 import pytest
 
-from electra.config.finetune import FinetuneConfig
-from electra.config.load import dump_config, load_finetune_config, preset_names
+from electra.config import preset_names
+from electra.config.load import dump_config, load_finetune_config
 from electra.errors import ConfigError
 
 PRESETS = ["base", "choice", "glue", "large", "similarity", "small", "squad", "table", "tagging"]
 
 
 def test_there_is_a_preset_for_each_family_and_size():
-    assert preset_names(FinetuneConfig) == PRESETS
+    assert preset_names("finetune") == PRESETS
 
 
 @pytest.mark.parametrize("name", PRESETS)

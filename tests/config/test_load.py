@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from electra.config import preset_names
 from electra.config.keys import is_set
 from electra.config.load import (
     difference,
@@ -11,8 +12,6 @@ from electra.config.load import (
     gather,
     load_config,
     load_finetune_config,
-    load_layers,
-    preset_names,
     text_override,
     validate,
 )
@@ -103,7 +102,7 @@ def test_of_one_budget_given_twice_the_later_wins():
 
 
 def test_a_list_of_overrides_goes_over_the_one_before():
-    train = load_layers("small", ["train.hours=1.0", "train.length=64"], ["train.steps=7"]).train
+    train = load_config("small", ["train.hours=1.0", "train.length=64"], ["train.steps=7"]).train
     assert (train.steps, train.hours, train.length) == (7, None, 64)
 
 
@@ -117,10 +116,7 @@ def test_a_list_of_overrides_goes_over_the_one_before():
         (["objective.mask_fraction=0.0"], "should be greater than 0"),
         (["train.micro_batch_size=100"], "micro_batch_size 100 does not divide batch_size 128"),
         (["train.start_length=100", "train.length_warmup_steps=9"], "start_length 100 does not divide length 128"),
-        (
-            ["train.start_batch_size=32", "train.micro_batch_size=32"],
-            "start_batch_size and batch_warmup_steps go together",
-        ),
+        (["train.start_length=32"], "start_length and length_warmup_steps go together"),
     ],
 )
 def test_combinations_that_make_no_sense_are_refused_with_the_reason(overrides, reason):
@@ -153,6 +149,25 @@ def test_explain_says_who_set_a_key(tmp_path):
     assert origins["train.steps"].endswith("mine.toml")
     assert origins["train.batch_size"] == "command line"
     assert all(help_text for _, help_text in rows.values())
+
+
+def test_a_preset_that_begins_with_another_has_its_settings():
+    settings = gather(PretrainConfig, "quick")
+    config = validate(PretrainConfig, settings)
+    keys = ("objective.name", "model.feed_forward_size", "objective.generator.sharing", "train.optimizer")
+    assert [settings[key].origin for key in keys] == ["preset quick"] * 2 + ["preset modern-12x256"] * 2
+    assert not any(is_set(config, key) for key in keys)
+
+
+def test_a_file_that_begins_with_a_preset_has_the_settings_that_this_begins_with(tmp_path):
+    (tmp_path / "mine.toml").write_text('preset = "quick"\n')
+    assert load_config(tmp_path / "mine.toml") == load_config("quick")
+
+
+def test_a_file_that_begins_with_an_unknown_preset_is_refused(tmp_path):
+    (tmp_path / "mine.toml").write_text('preset = "quik"\n')
+    with pytest.raises(ConfigError, match=r"mine\.toml: unknown preset 'quik'; choose from base, large, "):
+        load_config(tmp_path / "mine.toml")
 
 
 def test_explain_speaks_of_the_chosen_objective_and_generator():

@@ -9,7 +9,8 @@ import pytest
 
 import electra
 from electra.cli import main
-from electra.config.load import load_config, preset_names
+from electra.config import preset_names
+from electra.config.load import load_config
 from electra.data.corpus.build import build_corpus
 from electra.data.tokens.tokenizer import wordpiece
 from electra.errors import ConfigError, DataError

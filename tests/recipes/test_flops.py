@@ -5,7 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from electra.config.load import load_config, preset_names
+from electra.config import preset_names
+from electra.config.load import load_config
 from electra.errors import ConfigError
 from electra.objectives.build import build_objective
 from electra.recipes.flops import count_flops, count_parameters, flops
@@ -204,12 +205,9 @@ def test_embeddings_of_which_a_network_learns_the_differences_count_once_where_i
     assert apart == {**shared, "joint": shared["joint"] + shared["embeddings"]}
 
 
-def test_batches_that_grow_cost_what_they_hold():
-    ramp = ["train.start_batch_size=32", "train.batch_warmup_steps=10_000"]
-    for keys in ([], ramp):
-        assert flops(
-            load_config("small", ["train.tokens=100_000_000", "model.layers=1", *keys])
-        ).tokens == pytest.approx(1e8, rel=1e-3)
+def test_a_budget_in_tokens_costs_what_it_reads():
+    cost = flops(load_config("small", ["train.tokens=100_000_000", "model.layers=1"]))
+    assert cost.tokens == pytest.approx(1e8, rel=1e-3)
 
 
 @pytest.mark.parametrize(("override", "head"), [("name=all_tokens_mlm", 128), ("algorithm=adversarial", 64)])

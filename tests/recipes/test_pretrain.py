@@ -171,12 +171,10 @@ def test_the_best_checkpoint_is_that_of_the_lowest_held_out_loss(config, records
     assert len(list((run / "checkpoints").glob("step-*"))) <= 3
 
 
-@pytest.mark.parametrize(
-    "smaller", [["train.micro_batch_size=2"], ["train.start_batch_size=4", "train.batch_warmup_steps=1"]]
-)
-def test_what_is_held_out_does_not_change_with_the_sequences_at_a_time(config, held_out, smaller):
+def test_what_is_held_out_does_not_change_with_the_sequences_at_a_time(config, held_out):
     whole, parts = (
-        held_out(pretrain(config(*keys, "train.steps=1", out=name)))[0] for name, keys in (("a", []), ("b", smaller))
+        held_out(pretrain(config(f"train.micro_batch_size={size}", "train.steps=1", out=f"by-{size}")))[0]
+        for size in (8, 2)
     )
     figures = [name for name in whole if name.startswith("heldout_") and name != "heldout_loss"]
     assert len(figures) > 8
@@ -293,11 +291,10 @@ def test_advice_in_the_first_of_two_stages_is_about_the_whole_run(config):
     assert (Path(path).parent.name, override) == ("other", "train.learning_rate=5e+29")
 
 
-def test_growing_batches_and_lengths_read_every_sequence_once(config, records):
-    growing = ["train.start_batch_size=4", "train.batch_warmup_steps=4", "train.start_length=8"]
-    lines = records(pretrain(config(*growing, "train.length_warmup_steps=3", "objective.whole_words=true")))
-    tokens = [line["tokens"] for line in lines if "loss" in line]
-    assert tokens == [number * 4 * 16 for number in (1, 2, 3, 4, 6, 8, 10, 12, 14, 16)]
+def test_sequences_that_are_cut_at_first_count_in_full(config, records):
+    growing = ["train.start_length=8", "train.length_warmup_steps=3", "objective.whole_words=true"]
+    tokens = [line["tokens"] for line in records(pretrain(config(*growing))) if "loss" in line]
+    assert tokens == [number * 8 * 16 for number in range(1, 11)]
 
 
 @pytest.mark.parametrize(

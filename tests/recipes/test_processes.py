@@ -88,7 +88,6 @@ def test_two_processes_train_what_one_trains(together, config, held_out, records
         ([], "train.batch_size=8"),
         (["train.micro_batch_size=4"], "train.micro_batch_size=4"),
         (["train.micro_batch_size=2"], "train.micro_batch_size=2"),
-        (["train.start_batch_size=4", "train.batch_warmup_steps=2"], "train.start_batch_size=4"),
     ],
 )
 def test_processes_that_cannot_divide_the_batch_are_refused(config, settings, named):

@@ -59,25 +59,9 @@ def test_the_plan_reads_the_text_at_most_forty_times(plan):
     assert "less than 1000 hours" in describe(plan)[-1]
 
 
-def test_a_batch_that_grows_leaves_time_for_more_steps(text, plan):
-    growing = ["train.start_batch_size=4", "train.batch_warmup_steps=1_000_000"]
-    grown = make_plan([text], hours=1000, overrides=[*SMALL, *growing])
-    assert grown.config().train.smallest_batch == 4
-    assert grown.steps > 1.5 * plan.steps
-    assert grown.epochs == pytest.approx(plan.epochs, rel=0.05)
-
-
-@pytest.mark.parametrize(
-    ("settings", "batch"),
-    [
-        (["micro_batch_size=16"], 16),
-        (["start_batch_size=16", "batch_warmup_steps=10"], 16),
-        (["start_batch_size=16", "batch_warmup_steps=10", "micro_batch_size=8"], 16),
-    ],
-)
-def test_the_batch_is_not_halved_below_what_the_user_sets(text, settings, batch):
-    plan = make_plan([text], hours=0.01, overrides=[*SMALL, *(f"train.{setting}" for setting in settings)])
-    assert plan.config().train.batch_size == batch
+def test_the_batch_is_not_halved_below_the_micro_batches_that_the_user_sets(text):
+    plan = make_plan([text], hours=0.01, overrides=[*SMALL, "train.micro_batch_size=16"])
+    assert plan.config().train.batch_size == 16
 
 
 def test_a_budget_beyond_the_hours_is_reported(text):

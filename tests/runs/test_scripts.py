@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from electra.config.load import load_config, load_finetune_config, load_layers
+from electra.config.load import load_config, load_finetune_config
 from electra.recipes.flops import flops
 from electra.tasks.build import TASKS
 
@@ -24,7 +24,7 @@ ARGUMENTS = {
 
 def configs(commands: list[list[str]], *overrides: str) -> dict:
     """Return the config of every pre-training run, by its folder."""
-    found = [load_layers(words[1], words[2:], overrides) for words in commands if words[0] == "pretrain"]
+    found = [load_config(words[1], words[2:], overrides) for words in commands if words[0] == "pretrain"]
     return {config.out: config for config in found}
 
 

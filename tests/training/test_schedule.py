@@ -3,7 +3,7 @@
 import pytest
 
 from electra.config.load import load_config
-from electra.training.schedule import learning_rate, length_at, micro_batches, micro_batches_before, total_steps
+from electra.training.schedule import learning_rate, length_at, total_steps
 
 
 def train(preset="small", *overrides):
@@ -50,33 +50,8 @@ def test_a_budget_in_tokens_is_converted_to_steps():
     assert total_steps(train("small", "hours=1.0")) is None
 
 
-@pytest.mark.parametrize("tokens", [600, 5_000, 9_000, 40_000])
-def test_a_growing_batch_does_not_exceed_its_token_budget(tokens):
-    growing = ["batch_size=16", "start_batch_size=4", "batch_warmup_steps=9", "length=64"]
-    config = train("small", *growing, f"tokens={tokens}")
-    spent, too_many = (micro_batches_before(config, total_steps(config) + more) * 4 * 64 for more in (0, 1))
-    assert spent <= tokens < too_many
-
-
 def test_the_smallest_budget_is_one_step():
     assert total_steps(train("small", "tokens=1")) == 1
-
-
-@pytest.mark.parametrize("micro", [1, 4, 8])
-def test_the_batch_grows_by_multiples_of_its_initial_size_for_any_micro_batch_size(micro):
-    ramp = ["batch_size=32", "start_batch_size=8", "batch_warmup_steps=10"]
-    config = train("small", *ramp, f"micro_batch_size={micro}")
-    sizes = [micro * micro_batches(config, step) for step in range(12)]
-    assert sizes == [8, 8, 8, 8, 16, 16, 16, 24, 24, 24, 32, 32]
-
-
-@pytest.mark.parametrize("overrides", [(), ("micro_batch_size=4",), ("start_batch_size=8", "batch_warmup_steps=7")])
-def test_the_position_in_the_data_is_the_sum_of_all_earlier_micro_batches(overrides):
-    config = train("small", "batch_size=32", *overrides)
-    running = 0
-    for step in range(20):
-        assert micro_batches_before(config, step) == running
-        running += micro_batches(config, step)
 
 
 def test_sequences_are_shorter_during_warm_up():

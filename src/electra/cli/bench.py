@@ -90,7 +90,7 @@ def _usual(work: str, size: str) -> Literal["hf", "none"]:
 def _choose(work: str, profiled: bool, text: Path | None, models: list[str] | None) -> "Callable[..., Bench]":
     """Return the function that measures the work; refuse options of the other kind of work."""
     from electra.data.reading.records import read_lines
-    from electra.recipes.bench.encode import bench_encode, bench_models
+    from electra.recipes.bench.encode import bench_encode
     from electra.recipes.bench.step import bench_step
 
     if work == "pretrain":
@@ -102,7 +102,7 @@ def _choose(work: str, profiled: bool, text: Path | None, models: list[str] | No
     if profiled:
         raise BadParameter("only for pretrain; encode cannot be profiled", param_hint="--profile")
     lines = list(read_lines(str(text))) if text else None
-    return partial(bench_models if models else bench_encode, texts=lines and [line for line in lines if line.strip()])
+    return partial(bench_encode, texts=lines and [line for line in lines if line.strip()])
 
 
 def _print_json(found: "list[Bench]", profiled: bool) -> None:

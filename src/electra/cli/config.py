@@ -33,7 +33,8 @@ def config(
     elif explain:
         rows = load.explain(chosen, settings)
         found = {key: {"value": s.value, "origin": s.origin, "help": text} for key, (s, text) in rows.items()}
-        lines = [f"{f'{key} = {to_json(s.value)}':<52} # {s.origin:<14} {text}" for key, (s, text) in rows.items()]
+        width = max(len(s.origin) for s, _ in rows.values())
+        lines = [f"{f'{key} = {to_json(s.value)}':<52} # {s.origin:<{width}} {text}" for key, (s, text) in rows.items()]
     else:
         found, lines = chosen.model_dump(), [load.dump_config(chosen).removesuffix("\n")]
     for line in [to_json(found)] if as_json else lines:

@@ -4,14 +4,14 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from electra.config import presets_of
+from electra.config import preset_names
 from electra.data import settings
 
 EMBEDDED = "hub name, or embedded: the model shipped with electra"
 TEXTS = "Files, folders, globs, - for standard input, URLs such as s3://…, or a hub dataset OWNER/NAME[:CONFIG[:SPLIT]]"
 
 PRESETS, TUNING_PRESETS = (
-    f"Config file (TOML) or preset: {', '.join(presets_of(command))}." for command in ("pretrain", "finetune")
+    f"Config file (TOML) or preset: {', '.join(preset_names(command))}." for command in ("pretrain", "finetune")
 )
 
 Preset = Annotated[str, Argument(metavar="PRESET|FILE", help=PRESETS)]

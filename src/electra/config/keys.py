@@ -73,21 +73,9 @@ def admits(field: FieldInfo, value: Any) -> bool:
 
 
 def dotted(schema: type[Section], location: Iterable[Any]) -> str:
-    """Return a validation error's location as a key, without the tags that pydantic inserts."""
-    parts: list[str] = []
-    fields, tags = schema.model_fields, ()
-    for item in map(str, location):
-        if item in tags:
-            tags = ()
-            continue
-        parts.append(item)
-        field = fields.get(item)
-        sections = variants(field) if field else []
-        tags = tuple(tag for s in sections for tag in tags_of(s, field)) if field and field.discriminator else ()
-        fields = {}
-        for section in sections:
-            fields = section.model_fields | fields  # of two variants' fields with the same name, the first is the wider
-    return ".".join(parts)
+    """Return a validation error's location as a key, without the tags that pydantic inserts; no key has their name."""
+    tags = {tag for _, union in unions(schema) for section in variants(union) for tag in tags_of(section, union)}
+    return ".".join(item for item in map(str, location) if item not in tags)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import tomli_w
 from pydantic import ValidationError
 
-from electra.config import PRESETS, presets_of
+from electra.config import PRESETS, preset_names
 from electra.config.finetune import FinetuneConfig
 from electra.config.keys import admits, did_you_mean, dotted, keys_of, known_keys, tags_of, unions, variant_of, variants
 from electra.config.schema import PretrainConfig
@@ -31,26 +31,19 @@ class Setting:
 
 
 Settings = dict[str, Setting]
+Layer = tuple[str, list[dict[str, Any]]]  # origin, groups of settings
 
 
-def load_config(source: str | Path, overrides: Iterable[str] = ()) -> PretrainConfig:
-    """Load a pre-training config: default < preset < file < `key=value`."""
-    return load_layers(source, overrides)
-
-
-def load_layers(source: str | Path | Mapping[str, Any], *overrides: Iterable[str]) -> PretrainConfig:
-    """Load a pre-training config with several lists of `key=value`; later ones take precedence."""
-    return validate(PretrainConfig, gather(PretrainConfig, source, *overrides))
+def load_config(
+    source: str | Path | Mapping[str, Any], overrides: Iterable[str] = (), *later: Iterable[str]
+) -> PretrainConfig:
+    """Load a pre-training config: default < preset < file (or a stored config) < `key=value` < later lists of these."""
+    return validate(PretrainConfig, gather(PretrainConfig, source, overrides, *later))
 
 
 def load_finetune_config(source: str | Path | Mapping[str, Any], overrides: Iterable[str] = ()) -> FinetuneConfig:
     """Load a fine-tuning config: default < preset < file (or a stored config) < `key=value`."""
     return validate(FinetuneConfig, gather(FinetuneConfig, source, overrides))
-
-
-def preset_names(schema: type[Root] = PretrainConfig) -> list[str]:
-    """Return the names of the built-in presets."""
-    return presets_of(schema.command)
 
 
 def dump_config(config: Section) -> str:
@@ -122,32 +115,38 @@ def flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _layers(
     schema: type[Root], source: str | Path | Mapping[str, Any], overrides: Iterable[Iterable[str]]
-) -> Iterable[tuple[str, list[dict[str, Any]]]]:
-    """Yield each layer's origin and settings; those of a file form one group, overrides one each."""
-    names = preset_names(schema)
+) -> Iterable[Layer]:
+    """Yield each layer; the settings of a file form one group, overrides one each."""
+    names = preset_names(schema.command)
     if isinstance(source, Mapping):
         yield "stored config", [flatten(dict(source))]
     elif isinstance(source, str) and source in names:  # a Path is a file, or a folder that has one
-        yield f"{PRESET}{source}", [_read_preset(schema, str(source))]
+        yield from _preset(schema, source)
     else:
         path = Path(source) / "config.toml" if Path(source).is_dir() else Path(source)
         if not path.is_file():
             hint = f"{did_you_mean(str(source), names)} (presets: {', '.join(names)})"
             raise ConfigError(f"no preset or config file {str(source)!r}{hint}")
-        values = _parse(path.read_bytes(), str(path))
-        if preset := values.pop("preset", None):
-            if preset not in names:
-                raise ConfigError(f"{path}: unknown preset {preset!r}; choose from {', '.join(names)}")
-            yield f"{PRESET}{preset}", [_read_preset(schema, preset)]
-        yield str(path), [values]
+        yield from _file(schema, str(path), path.read_bytes())
     for given in overrides:
         if isinstance(given, str):
             raise ConfigError(f"overrides must be a list: [{given!r}]")
         yield "command line", [_parse_override(schema, override) for override in given]
 
 
-def _read_preset(schema: type[Root], name: str) -> dict[str, Any]:
-    return _parse((PRESETS / schema.command / f"{name}.toml").read_bytes(), f"preset {name}")
+def _preset(schema: type[Root], name: str) -> Iterable[Layer]:
+    return _file(schema, f"{PRESET}{name}", (PRESETS / schema.command / f"{name}.toml").read_bytes())
+
+
+def _file(schema: type[Root], origin: str, content: bytes) -> Iterable[Layer]:
+    """Yield the layers of a file or preset: those of the preset that it begins with, if any, then its own."""
+    values = _parse(content, origin)
+    if preset := values.pop("preset", None):
+        names = preset_names(schema.command)
+        if preset not in names:
+            raise ConfigError(f"{origin}: unknown preset {preset!r}; choose from {', '.join(names)}")
+        yield from _preset(schema, preset)
+    yield origin, [values]
 
 
 def _parse(content: bytes, where: str) -> dict[str, Any]:

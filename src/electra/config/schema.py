@@ -34,8 +34,6 @@ class TrainConfig(Section):
     micro_batch_size: Size | None = Field(
         None, description="sequences at a time; their gradients are accumulated (default: all at once)"
     )
-    start_batch_size: Size | None = Field(None, description="initial batch size, if it grows")
-    batch_warmup_steps: Count | None = Field(None, description="updates until the full batch size")
     length: Size = Field(description="tokens in one sequence; follows the corpus")
     start_length: Size | None = Field(None, description="initial tokens in one sequence, if it grows")
     length_warmup_steps: Count | None = Field(None, description="updates until the full length")
@@ -66,9 +64,14 @@ class TrainConfig(Section):
     )
 
     @property
-    def smallest_batch(self) -> int:
-        """The sequences that are computed at a time; every batch is a multiple of them."""
-        return self.micro_batch_size or self.start_batch_size or self.batch_size
+    def at_once(self) -> int:
+        """The sequences that are computed at a time."""
+        return self.micro_batch_size or self.batch_size
+
+    @property
+    def micro_batches(self) -> int:
+        """The micro-batches of an update."""
+        return self.batch_size // self.at_once
 
     @model_validator(mode="after")
     def _one_budget(self) -> Self:
@@ -88,18 +91,12 @@ class TrainConfig(Section):
 
     @model_validator(mode="after")
     def _batches_divide(self) -> Self:
-        if self.start_batch_size and self.start_batch_size > self.batch_size:
-            raise ValueError(f"start_batch_size {self.start_batch_size} exceeds batch_size {self.batch_size}")
-        divisor = "micro_batch_size" if self.micro_batch_size else "start_batch_size"
-        for name in ("batch_size", "start_batch_size"):
-            size = getattr(self, name)
-            if size and size % self.smallest_batch:
-                raise ValueError(f"{divisor} {self.smallest_batch} does not divide {name} {size}")
+        if self.batch_size % self.at_once:
+            raise ValueError(f"micro_batch_size {self.micro_batch_size} does not divide batch_size {self.batch_size}")
         if self.start_length and self.length % self.start_length:
             raise ValueError(f"start_length {self.start_length} does not divide length {self.length}")
-        for start, steps in (("start_batch_size", "batch_warmup_steps"), ("start_length", "length_warmup_steps")):
-            if (getattr(self, start) is None) != (getattr(self, steps) is None):
-                raise ValueError(f"{start} and {steps} go together: set both or neither")
+        if (self.start_length is None) != (self.length_warmup_steps is None):
+            raise ValueError("start_length and length_warmup_steps go together: set both or neither")
         return self
 
 

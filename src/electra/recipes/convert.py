@@ -9,8 +9,9 @@ from typing import Any, Literal
 
 import torch
 
+from electra.config import preset_names
 from electra.config.bodies import ModelConfig
-from electra.config.load import dump_config, load_config, preset_names
+from electra.config.load import dump_config, load_config
 from electra.config.objectives import ElectraObjective, MaskedLMGenerator, MLMObjective
 from electra.config.schema import PretrainConfig
 from electra.data.checksums import CHECKSUMS, write_checksums
@@ -166,7 +167,7 @@ def config_of(model: Pretrained) -> PretrainConfig:
         if preset.model.body == shape.body
         and isinstance(getattr(preset.objective, "generator", None), MaskedLMGenerator)
         # What eases a start from random weights, as in `small-muon`, would set a trained model back.
-        and not (preset.train.start_length or preset.train.start_batch_size)
+        and not preset.train.start_length
     ]
     nearest = min(suitable, key=lambda preset: abs(preset.model.hidden_size - shape.hidden_size))
     usual = nearest.objective

@@ -23,7 +23,7 @@ from electra.objectives.build import build_objective, objective_class
 from electra.objectives.draws import Draws
 from electra.objectives.masking import slots
 from electra.recipes.speed import TOKENIZER
-from electra.training.schedule import micro_batches_before, total_steps
+from electra.training.schedule import total_steps
 
 
 class Flops(NamedTuple):
@@ -49,7 +49,7 @@ def flops(config: PretrainConfig) -> Cost:
     if steps is None:
         raise ConfigError("the FLOPs of a budget in hours depend on the machine: set train.steps or train.tokens")
     length = config.train.length
-    sequences = micro_batches_before(config.train, steps) * config.train.smallest_batch
+    sequences = steps * config.train.batch_size
     stages = objective_class(config.objective).stages(config.objective)
     counted = [count_flops(config.model, stage.objective, length) for stage in stages]
     return Cost(

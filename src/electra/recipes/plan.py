@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 
-from electra.config.load import gather, load_layers, text_override
+from electra.config.load import gather, load_config, text_override
 from electra.config.schema import PretrainConfig
 from electra.data.reading.sources import LOOKED_FOR
 from electra.data.reading.text import Tally, read_documents
@@ -86,7 +86,7 @@ class Plan:
 
     def config(self, *more: str) -> PretrainConfig:
         """Return the config of the run; the user's overrides take precedence over `more`."""
-        return load_layers(self.base or self.preset, self.settings, more, self.overrides)
+        return load_config(self.base or self.preset, self.settings, more, self.overrides)
 
 
 def make_plan(
@@ -108,14 +108,14 @@ def make_plan(
     base = start.config.model_dump(exclude_none=True) if start else {}
     pieces = vocabulary(text.size, text.characters)
     shape = _continued(start, pieces, overrides) if start else _shape(pieces, overrides)
-    device = find_device(load_layers(base or "tiny", [o for o in overrides if _key(o) == "device"]).device)
+    device = find_device(load_config(base or "tiny", [o for o in overrides if _key(o) == "device"]).device)
     sources: Sources = {start.source: base} if start else {name: name for name in SIZES[device.type]}
     candidates = fitting_sizes(sources, shape, overrides)
     _check_candidates(candidates, start)
     preset, affordable, speeds = _choose_size(candidates, hours, available, device)
     budget = [*shape, *_of_size(preset, sources[preset], overrides), f"train.hours={hours!r}"]
     settings = [*budget, *_training(sources[preset], budget, overrides, speeds[preset], affordable)]
-    config = load_layers(sources[preset], settings, overrides)
+    config = load_config(sources[preset], settings, overrides)
     steps = total_steps(config.train) or _steps(config, affordable)
     cost = flops(_with_steps(config, steps))
     return Plan(
@@ -170,7 +170,7 @@ def _of_size(name: str, source: str | dict[str, Any], overrides: Sequence[str]) 
     """Return the settings of one size: the objective, and the longest input, which may exceed the sequences."""
     if not isinstance(source, str):
         return []
-    longest = max(load_layers(source).model.max_length, _length(LENGTH, overrides))
+    longest = max(load_config(source).model.max_length, _length(LENGTH, overrides))
     return [*AS_IN_QUICK.get(name, ()), f"model.max_length={longest}"]
 
 
@@ -220,7 +220,7 @@ def fitting_sizes(sources: Sources, shape: list[str], overrides: Sequence[str]) 
     fitting: dict[str, PretrainConfig] = {}
     for name, source in sources.items():
         try:
-            fitting[name] = load_layers(source, shape, _of_size(name, source, overrides), overrides)
+            fitting[name] = load_config(source, shape, _of_size(name, source, overrides), overrides)
         except ConfigError as problem:
             unfit = problem
     if not fitting:
@@ -355,13 +355,12 @@ def _training(
     source: str | dict[str, Any], budget: list[str], overrides: Sequence[str], speed: Speed, affordable: float
 ) -> list[str]:
     """Return the batch size, halved until there are enough updates, and all settings that depend on their number."""
-    asked = load_layers(source, budget, overrides).train
+    asked = load_config(source, budget, overrides).train
     tokens, batch, length = asked.tokens or affordable, asked.batch_size, asked.length
-    smallest = max(SMALLEST_BATCH, asked.start_batch_size or 0)
-    divisor = asked.micro_batch_size or asked.start_batch_size or 1  # of every batch size
-    while batch >= 2 * smallest and batch % (2 * divisor) == 0 and tokens < FEWEST_UPDATES * batch * length:
+    divisor = asked.micro_batch_size or 1
+    while batch >= 2 * SMALLEST_BATCH and batch % (2 * divisor) == 0 and tokens < FEWEST_UPDATES * batch * length:
         batch //= 2
-    config = load_layers(source, [*budget, f"train.batch_size={batch}"], overrides)  # the user's batch size, if set
+    config = load_config(source, [*budget, f"train.batch_size={batch}"], overrides)  # the user's batch size, if set
     batch, steps = config.train.batch_size, total_steps(config.train) or _steps(config, affordable)
     often = max(10, steps // 20)
     short = max(1, min(MOST_SHORT, int(SHORT_SHARE * steps)))
@@ -369,7 +368,7 @@ def _training(
     return [
         *(growing if source in SHORT_FIRST and length % SHORT_LENGTH == 0 else []),
         f"train.batch_size={batch}",
-        f"train.micro_batch_size={math.gcd(batch, asked.start_batch_size or batch, speed.micro_batch_size)}",
+        f"train.micro_batch_size={math.gcd(batch, speed.micro_batch_size)}",
         f"train.warmup_steps={max(1, int(WARMUP_SHARE * steps))}",
         f"evaluate.every={often}",
         f"evaluate.batches={min(config.evaluate.batches, often // 5)}",  # at most a fifteenth of the time
@@ -379,7 +378,7 @@ def _training(
 
 
 def _steps(config: PretrainConfig, tokens: float) -> int:
-    """Return the number of steps that read this many tokens, with a batch size that may grow."""
+    """Return the number of steps that read this many tokens."""
     budget = {"steps": None, "hours": None, "tokens": max(1, int(tokens))}
     return total_steps(config.train.model_copy(update=budget)) or 1
 

@@ -3,6 +3,7 @@
 The loop that calls it is `electra.training.loop`; together they are all there is to a run.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -46,7 +47,7 @@ from electra.training.loop import Every, Training, train
 from electra.training.processes import Processes, joined
 from electra.training.progress import watched
 from electra.training.run import FIRST_STAGE, Listener, Record, Run, check_place, read_records, tell
-from electra.training.schedule import length_at, micro_batches, micro_batches_before, total_steps
+from electra.training.schedule import length_at, total_steps
 from electra.training.trackers import trackers
 from electra.training.update import MicroBatches, Network
 
@@ -94,9 +95,8 @@ def _pretrain(config: PretrainConfig, processes: Processes, listeners: Sequence[
 
 def check_division(config: PretrainConfig, processes: Processes) -> None:
     """Raise an error unless the processes can divide every batch evenly."""
-    if (size := config.train.smallest_batch) % processes.world_size:
-        keys = ("micro_batch_size", "start_batch_size", "batch_size")
-        key = next(key for key in keys if getattr(config.train, key) == size)
+    if (size := config.train.at_once) % processes.world_size:
+        key = "micro_batch_size" if config.train.micro_batch_size else "batch_size"
         raise ConfigError(
             f"{processes.world_size} processes cannot divide train.{key}={size} evenly; "
             "start another number of them, or change it"
@@ -161,7 +161,7 @@ class Pretraining(Training):
             self.announce(self.stage.announcement)
         if (self.run.folder / "model").is_dir() and not self.checkpoints.hold_updates():
             raise CheckpointError(f"{self.run.folder} has a model but no checkpoint to resume from; choose another out")
-        size = self.config.train.smallest_batch
+        size = self.config.train.at_once
         smaller = next(
             (part for part in range(size // 2, 0, -1) if size % part == 0), 1
         )  # one that divides the batches
@@ -215,30 +215,23 @@ class Pretraining(Training):
 
     def updates(self, step: int) -> Iterator[tuple[int, MicroBatches]]:
         train = self.config.train
-        number = micro_batches_before(train, step)
         loader = Loader(
             self.corpora,
-            batch_size=train.smallest_batch,
+            batch_size=train.at_once,
             seed=self.config.seed,
             weights=self.config.data_weights,
             rank=self.processes.rank,
             world_size=self.processes.world_size,
             device=self.processes.device,
         )
-        stream = loader.batches(number)
-        while True:
-            count, length = micro_batches(train, step), length_at(train, step)
-            yield (
-                count * train.smallest_batch * train.length,
-                _Counted(count, self._inputs(stream, number, count, length)),
-            )
-            number += count
-            step += 1
+        stream = loader.batches(step * train.micro_batches)
+        for update in itertools.count(step):
+            yield train.batch_size * train.length, _Counted(train.micro_batches, self._inputs(stream, update))
 
-    def _inputs(self, stream: Iterator[Batch[Tensor]], number: int, count: int, length: int) -> Iterator[Input]:
-        rank, ranks = self.processes.rank, self.processes.world_size
-        for micro in range(number, number + count):
-            batch = _cut_to(next(stream), length)
+    def _inputs(self, stream: Iterator[Batch[Tensor]], step: int) -> Iterator[Input]:
+        rank, ranks, train = self.processes.rank, self.processes.world_size, self.config.train
+        for micro in range(step * train.micro_batches, (step + 1) * train.micro_batches):
+            batch = _cut_to(next(stream), length_at(train, step))
             draws = draw(self.config.seed, micro, *batch.ids.shape, part=rank, parts=ranks, device=batch.ids.device)
             torch.manual_seed(mix(self.config.seed, micro, rank))  # for dropout
             yield batch, draws
@@ -286,7 +279,7 @@ class Pretraining(Training):
     @property
     def _heldout_rows(self) -> int:
         """Sequences of a held-out micro-batch: as many at once as in training."""
-        return self.config.train.smallest_batch // self.processes.world_size
+        return self.config.train.at_once // self.processes.world_size
 
     def metrics(self, result: Step, tokens_per_second: float) -> dict[str, float]:
         found = summarize([result])

@@ -7,8 +7,9 @@ import pytest
 import torch
 from transformers import ModernBertConfig, ModernBertForMaskedLM, ModernBertForTokenClassification, ModernBertModel
 
+from electra.config import preset_names
 from electra.config.bodies import ModernModel
-from electra.config.load import load_config, preset_names
+from electra.config.load import load_config
 from electra.errors import CheckpointError, ConfigError
 from electra.model.bodies import build_body
 from electra.model.huggingface import read_network, read_shape, write_network

@@ -8,7 +8,7 @@ from electra.model.huggingface import write_network
 from electra.model.networks import TaskNetwork
 from electra.model.pretrained import Pretrained
 from electra.model.sentences import SentenceHead
-from electra.recipes.bench.encode import CarefulLoop, bench_encode, bench_models, invent_texts, vocabulary_of
+from electra.recipes.bench.encode import CarefulLoop, bench_encode, invent_texts, vocabulary_of
 from electra.recipes.bench.timing import Row
 
 CPU = torch.device("cpu")
@@ -38,7 +38,7 @@ def test_sentence_vectors_are_compared_with_sentence_transformers(tiny_model, tm
     pytest.importorskip("sentence_transformers")
     network = TaskNetwork(tiny_model.encoder, SentenceHead(tiny_model.encoder.config))
     write_network(network, tmp_path, tokenizer=tiny_model.tokenizer)
-    found = bench_models([str(tmp_path)], 2, 16, texts=TEXTS, seconds=0, against="hf", device=CPU)
+    found = bench_encode([str(tmp_path)], 2, 16, texts=TEXTS, seconds=0, against="hf", device=CPU)
     assert [row.variant for row in found.rows] == [str(tmp_path), f"{tmp_path} in sentence-transformers"]
     assert found.rows[1].ratio_low <= found.rows[1].ratio <= found.rows[1].ratio_high
 

@@ -32,7 +32,7 @@ SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "a
 
 
 def bench_encode(
-    size: str,
+    subject: str | Sequence[str],
     batch: int,
     length: int,
     *,
@@ -42,67 +42,27 @@ def bench_encode(
     device: torch.device,
     say: Callable[[str], None] = lambda line: None,
 ) -> Bench:
-    """Time an untrained model of a preset's size on given or invented texts of at most `length` tokens.
+    """Time an untrained model of a preset's size, or a list of trained models, which may be ONNX folders.
 
-    The Hugging Face variants take `batch` texts at a time.
+    They encode those of the given or invented texts that have at most `length` tokens of the first model. The variants
+    of Hugging Face and sentence-transformers take `batch` texts at a time.
     """
-    shape = load_config(size, [f"model.max_length={max(length, load_config(size).model.max_length)}"]).model
-    torch.manual_seed(0)
-    chosen = invent_texts(TEXTS[device.type], length - 2) if texts is None else texts
-    network = TaskNetwork(build_body(shape), SentenceHead(shape)).to(device)
-    model = Pretrained(network, vocabulary_of(chosen, shape.vocab_size))
+    texts = invent_texts(TEXTS[device.type], length - 2) if texts is None else texts
     with TemporaryDirectory() as folder:
-        write_network(network, Path(folder), tokenizer=model.tokenizer)
-        variants = _variants(model, folder, batch, against)
-        return _time(variants, model.tokenizer, size, batch, length, chosen, seconds, device, say)
-
-
-def bench_models(
-    models: Sequence[str],
-    batch: int,
-    length: int,
-    *,
-    texts: Texts | None,
-    seconds: float,
-    against: Against,
-    device: torch.device,
-    say: Callable[[str], None] = lambda line: None,
-) -> Bench:
-    """Time models, which may be ONNX folders, on given or invented texts of at most `length` tokens of the first.
-
-    Models of sentence vectors are also timed in sentence-transformers, with `batch` texts at a time.
-    """
-    loaded = {name: load(name, device) for name in models}
-    first = loaded[models[0]]
-    chosen = invent_texts(TEXTS[device.type], length - 2) if texts is None else texts
-    variants: dict[str, Build[Texts]] = {}
-    for name, model in loaded.items():
-        variants[name] = partial(getattr, model, "encode")
-        folder = find_folder(name)
-        comparable = sentence_head(model.network) and has_tensors(folder)
-        if comparable and against == "hf" and find_spec("sentence_transformers"):
-            variants[f"{name} in sentence-transformers"] = partial(_sentence_transformer, str(folder), batch, device)
-    size = f"{first.encoder.config.layers}x{first.encoder.config.hidden_size}"
-    return _time(variants, first.tokenizer, size, batch, length, chosen, seconds, device, say)
-
-
-def _time(
-    variants: Mapping[str, Build[Texts]],
-    tokenizer: Tokenizer,
-    size: str,
-    batch: int,
-    length: int,
-    texts: Texts,
-    seconds: float,
-    device: torch.device,
-    say: Callable[[str], None],
-) -> Bench:
-    """Time variants on those texts that have at most `length` tokens."""
-    counts = [len(encoding.ids) + 2 for encoding in tokenizer.encode(texts)]
-    fitting = [text for text, count in zip(texts, counts, strict=True) if count <= length]
-    if not fitting:
-        raise DataError(f"none of {len(texts)} texts has {length} tokens or fewer; raise --length")
-    trials = take_turns(variants, fitting, device, seconds, f"{size}, {len(fitting)} texts", say)
+        if isinstance(subject, str):
+            size, first = subject, _untrained(subject, length, texts, device)
+            write_network(first.network, Path(folder), tokenizer=first.tokenizer)
+            variants = _variants(first, folder, batch, against)
+        else:
+            loaded = {name: load(name, device) for name in subject}
+            first = loaded[subject[0]]
+            size = f"{first.encoder.config.layers}x{first.encoder.config.hidden_size}"
+            variants = _trained(loaded, batch, against)
+        counts = [len(encoding.ids) + 2 for encoding in first.tokenizer.encode(texts)]
+        fitting = [text for text, count in zip(texts, counts, strict=True) if count <= length]
+        if not fitting:
+            raise DataError(f"none of {len(texts)} texts has {length} tokens or fewer; raise --length")
+        trials = take_turns(variants, fitting, device, seconds, f"{size}, {len(fitting)} texts", say)
     real = [count for count in counts if count <= length]
     rows = measured(trials, "encode", size, batch, max(real), tokens=sum(real), peak_seconds=None)
     return Bench(list(rows), [], {})
@@ -123,6 +83,14 @@ def vocabulary_of(texts: Texts, size: int) -> Tokenizer:
     return wordpiece([*SPECIAL_TOKENS, *(word for word, _ in words.most_common(size - len(SPECIAL_TOKENS)))])
 
 
+def _untrained(size: str, length: int, texts: Texts, device: torch.device) -> Pretrained:
+    """Return a model of a preset's size with a vocabulary of the texts."""
+    shape = load_config(size, [f"model.max_length={max(length, load_config(size).model.max_length)}"]).model
+    torch.manual_seed(0)
+    network = TaskNetwork(build_body(shape), SentenceHead(shape)).to(device)
+    return Pretrained(network, vocabulary_of(texts, shape.vocab_size))
+
+
 def _variants(model: Pretrained, folder: str, batch: int, against: Against) -> dict[str, Build[Texts]]:
     variants: dict[str, Build[Texts]] = {"electra": lambda: model.encode}
     if against == "hf":
@@ -131,6 +99,18 @@ def _variants(model: Pretrained, folder: str, batch: int, against: Against) -> d
         variants["hf_careful"] = lambda: CarefulLoop(folder, batch, model.device)
         if find_spec("sentence_transformers"):
             variants["sentence_transformers"] = lambda: _sentence_transformer(folder, batch, model.device)
+    return variants
+
+
+def _trained(loaded: Mapping[str, Pretrained], batch: int, against: Against) -> dict[str, Build[Texts]]:
+    variants: dict[str, Build[Texts]] = {}
+    for name, model in loaded.items():
+        variants[name] = partial(getattr, model, "encode")
+        folder = find_folder(name)
+        comparable = sentence_head(model.network) and has_tensors(folder)
+        if comparable and against == "hf" and find_spec("sentence_transformers"):
+            usual = partial(_sentence_transformer, str(folder), batch, model.device)
+            variants[f"{name} in sentence-transformers"] = usual
     return variants
 
 
