@@ -20,6 +20,8 @@ class ModelConfig(Section):
         "layer_norm_eps",
         "activation_checkpointing",
     )
+    EVEN_HEADS: ClassVar[bool] = False  # whether heads need an even width
+    GENERATOR: ClassVar[dict[str, Any]] = {}  # what a generator of this body has where its section leaves it open
     body: str = Field(description="architecture of the encoder")
     hidden_size: Size = Field(description="width of the Transformer")
     layers: Few = Field(description="Transformer blocks")
@@ -58,12 +60,21 @@ class ModelConfig(Section):
         """Return a generator's width and heads: one per 64, unless it is as wide as this model."""
         hidden_size = max(1, round(self.hidden_size * width))
         heads = self.heads if width == 1 else max(1, hidden_size // 64)
-        if hidden_size % heads:
+        if hidden_size % (heads * (1 + self.EVEN_HEADS)):
+            evenly = " into even widths" if self.EVEN_HEADS and hidden_size % heads == 0 else ""
             raise ConfigError(
                 f"objective.generator.width={width:g} gives a generator of width {hidden_size}, which {heads} heads "
-                f"(one per 64) do not divide; use {_nearest_width(self.hidden_size, hidden_size)}"
+                f"(one per 64) do not divide{evenly}; use {self._nearest_width(hidden_size)}"
             )
         return hidden_size, heads
+
+    def _nearest_width(self, wanted: int) -> str:
+        """Return the ratios of the narrower and the wider generator next to one that its heads do not divide."""
+        least = 1 + self.EVEN_HEADS
+        usable = [size for size in range(1, self.hidden_size) if size % (max(1, size // 64) * least) == 0]
+        below = max((size for size in usable if size < wanted), default=None)
+        above = min((size for size in (*usable, self.hidden_size) if size > wanted), default=None)
+        return " or ".join(f"{size / self.hidden_size:.6g} (width {size})" for size in (below, above) if size)
 
     @model_validator(mode="after")
     def _heads_divide(self) -> Self:
@@ -103,6 +114,8 @@ class ModernModel(ModelConfig):
     """The encoder of ModernBERT: rotary positions, pre-norm, gated GELU, local attention, no biases."""
 
     FREE: ClassVar[tuple[str, ...]] = (*ModelConfig.FREE, "max_length", "pooling")
+    EVEN_HEADS = True
+    GENERATOR: ClassVar[dict[str, Any]] = {"width": 1.0, "depth": 0.25, "sharing": "gdes"}
     body: Literal["modern"] = Field("modern", description="ModernBERT's pre-norm encoder")
     max_length: Size = Field(8192, description="longest sequence in tokens; at least that of the corpus")
     feed_forward_size: Size = Field(description="inner width of the gated feed-forward block")
@@ -127,7 +140,8 @@ class ModernModel(ModelConfig):
         if hidden_size != self.hidden_size and not own_embeddings:
             raise ConfigError(
                 f"objective.generator.width={width:g}: the body modern has embeddings as wide as its blocks, so a "
-                "generator of another width cannot share them; set objective.generator.sharing=none"
+                "generator of another width cannot share them; set objective.generator.sharing=none, or "
+                "objective.generator.width=1.0 and a smaller objective.generator.depth"
             )
         inner = self.feed_forward_size if width == 1 else max(1, round(self.feed_forward_size * width))
         sizes = {"hidden_size": hidden_size, "heads": heads, "feed_forward_size": inner}
@@ -143,10 +157,3 @@ class ModernModel(ModelConfig):
 
 
 Model = Annotated[ElectraModel | ModernModel, Field(discriminator="body")]
-
-
-def _nearest_width(full: int, wanted: int) -> str:
-    usable = [size for size in range(1, full + 1) if size % max(1, size // 64) == 0]
-    below = max((size for size in usable if size < wanted), default=None)
-    above = min((size for size in usable if size > wanted), default=None)
-    return " or ".join(f"{size / full:.6g} (width {size})" for size in (below, above) if size)

@@ -147,6 +147,15 @@ class PretrainConfig(Root):
     log: LogConfig = LogConfig()
 
     @model_validator(mode="after")
+    def _generator_suits_body(self) -> Self:
+        """Give a generator whose size and sharing are left open those that are usual for the body."""
+        generator, usual = getattr(self.objective, "generator", None), self.model.GENERATOR
+        if not isinstance(generator, SizedGenerator) or not usual or usual.keys() & generator.model_fields_set:
+            return self
+        suited = self.objective.model_copy(update={"generator": generator.model_copy(update=usual)})
+        return self.model_copy(update={"objective": suited})
+
+    @model_validator(mode="after")
     def _parts_fit(self) -> Self:
         if self.train.length > self.model.max_length:
             longest, trained = self.model.max_length, self.init and "max_length" not in self.model.FREE

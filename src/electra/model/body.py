@@ -237,7 +237,8 @@ def validated(kind: type[Shape], values: Mapping[str, Any], names: Mapping[str, 
     except ValidationError as problem:
         error = problem.errors()[0]
         where = ".".join(names[str(key)] for key in error["loc"])
-        raise CheckpointError(f"impossible model: {where} {error['msg']}") from None
+        message = error["msg"].removeprefix("Value error, ")
+        raise CheckpointError(f"impossible model: {f'{where} {message}'.strip()}") from None
 
 
 def check_shape(ours: ModelConfig, theirs: ModelConfig, name: str) -> None:

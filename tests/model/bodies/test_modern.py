@@ -163,7 +163,7 @@ def test_a_network_of_theirs_is_read(kind, layout, ids, tmp_path):
     [
         ({"norm_bias": True}, "norm_bias = True is not supported, only False"),
         ({"hidden_activation": "silu"}, "hidden_activation = 'silu' is not supported"),
-        ({"local_attention": 15}, "window 15 is odd"),
+        ({"local_attention": 15}, "impossible model: window 15 is odd"),
         ({"num_attention_heads": 32}, "heads of width 1 cannot be rotated"),
         ({"layer_types": ["sliding_attention"] * 7}, "layer_types: only a global layer first"),
         ({"rope_scaling": {"factor": 2.0}}, "rope_scaling is not supported"),
@@ -193,6 +193,32 @@ def test_the_window_is_even_and_a_narrow_generator_has_its_own_embeddings():
     alone = load_config("modern-7x256", ["objective.generator.width=0.5", "objective.generator.sharing=none"])
     shape = alone.objective.generator.model(alone.model)
     assert (shape.hidden_size, shape.heads, shape.feed_forward_size, shape.layers) == (128, 2, 192, 2)
+
+
+@pytest.mark.parametrize("name", ["modern-10x384", "modern-22x768"])
+def test_every_narrower_generator_can_be_rotated_or_a_width_is_suggested_that_can(name):
+    for percent in range(5, 100):
+        settings = ["objective.generator.sharing=none", f"objective.generator.width={percent / 100}"]
+        try:
+            shapes = [load_config(name, settings)]
+        except ConfigError as problem:
+            suggested = re.findall(r"([\d.]+) \(width \d+\)", str(problem))
+            assert suggested
+            shapes = [load_config(name, [settings[0], f"objective.generator.width={ratio}"]) for ratio in suggested]
+        for config in shapes:
+            shape = config.objective.generator.model(config.model)
+            assert shape.hidden_size % shape.heads == 0
+            assert shape.hidden_size // shape.heads % 2 == 0
+
+
+def test_a_generator_that_is_left_open_is_as_wide_and_shallower_and_shares_without_gradients():
+    for settings in (["objective.generator.kind=masked_lm"], ["objective.name=electric"]):
+        generator = load_config("nano", settings).objective.generator
+        assert (generator.width, generator.depth, generator.sharing) == (1.0, 0.25, "gdes")
+    with pytest.raises(ConfigError, match=re.escape("or objective.generator.width=1.0 and a smaller")):
+        load_config("nano", ["objective.generator.kind=masked_lm", "objective.generator.width=0.5"])
+    paper = load_config("tiny", ["objective.generator.kind=two_tower"]).objective.generator
+    assert (paper.width, paper.sharing) == (0.5, "embeddings")
 
 
 @pytest.mark.parametrize("name", [name for name in preset_names() if name.startswith("modern-")])
