@@ -80,9 +80,8 @@ def _table(suite: "Suite") -> list[list[str]]:
         known = [f"{score.published[model]:.1f}" if model in score.published else "-" for model in models]
         ours = [f"{score.score:.1f}", f"{score.std:.1f}" if score.seeds > 1 else "-", str(score.seeds)]
         rows.append([score.task, score.metric, *ours, score.protocol, *known, score.notes])
-    common = [
-        score for score in suite.scores if (score.published.keys() == {*models} if models else score.task in AVERAGED)
-    ]
+    averaged = (score for score in suite.scores if score.task in AVERAGED)
+    common = [score for score in averaged if score.published.keys() == {*models}]
     if len(common) > 1:
         means = [statistics.fmean(score.published[model] for score in common) for model in models]
         ours = [f"{statistics.fmean(score.score for score in common):.1f}", "", ""]
