@@ -35,8 +35,8 @@ refuse() {
 model=$1 budget=$2 seed=$3 vocab=$4 tasks=$5 out=$6
 shift 6
 case $model in # learning rates: the preset's, until a search has found better ones
-electra) settings="train.learning_rate=4e-3" ;;
-bert) settings="objective.name=mlm train.learning_rate=4e-3" ;;
+electra) objective="" best=4e-3 ;;
+bert) objective="objective.name=mlm" best=4e-3 ;;
 *) refuse "the first argument is electra or bert, not $model" ;;
 esac
 case $budget in
@@ -51,14 +51,19 @@ done
 small="--task cola --task mrpc --task sts-b --task rte cola.seeds=3 mrpc.seeds=3 sts-b.seeds=3 rte.seeds=3"
 large="--task sst-2 --task qnli --task squad-1.1 --task chunking qnli.train_file=$pairs"
 
-score() { # NAME PRETRAINING FINETUNING TEXT...: pre-train a model, fine-tune it and print its scores
-  name=$1 pretraining=$2 finetuning=$3
-  shift 3
+score() { # NAME RATE PRETRAINING FINETUNING TEXT...: pre-train a model, fine-tune it and print its scores
+  name=$1 pretraining="$objective train.learning_rate=$2 $3" finetuning=$4
+  shift 4
+  call="$vocab $* SETTINGS=seed=$seed $pretraining ${SETTINGS:-} TUNING=${TUNING:-}"
+  mkdir -p "$out"
+  [ -d "$out/$name/run" ] && [ -s "$out/$name.call" ] || echo "$call" >"$out/$name.call"
+  [ "$call" = "$(cat "$out/$name.call")" ] ||
+    refuse "$out/$name was started as $(cat "$out/$name.call"); call it like that, or with another OUT"
   if [ ! -d "$out/$name/run/model" ]; then # written at the end
     electra corpus "$@" --tokenizer "$vocab" --length 128 --out "$out/corpus"
     ${PART:+timeout --foreground --signal=TERM "$PART"} electra pretrain quick data="$out/corpus" \
       out="$out/$name/run" seed="$seed" evaluate.every=5000 evaluate.batches=4 checkpoint.every=5000 \
-      checkpoint.keep=1 log.every=500 $settings $pretraining ${SETTINGS:-}
+      checkpoint.keep=1 log.every=500 $pretraining ${SETTINGS:-}
   fi
   electra glue "$out/$name/run" --data "$tasks/glue" --data "$tasks/squad-1.1" --data "$tasks/conll2000" \
     --out "$out/$name/tuned" --together 8 $small $finetuning "learning_rates=[1e-4, 3e-4, 1e-3]" ${TUNING:-}
@@ -67,9 +72,9 @@ score() { # NAME PRETRAINING FINETUNING TEXT...: pre-train a model, fine-tune it
 case $budget in
 search)
   for rate in 2e-3 4e-3 8e-3; do
-    score "$model-search-$rate" "train.steps=3000 train.learning_rate=$rate" "" "$@"
+    score "$model-search-$rate" "$rate" train.steps=3000 "" "$@"
   done
   ;;
-0) score "$model-0-$seed" train.steps=1 "$large start=untrained" "$@" ;;
-*) score "$model-$budget-$seed" "train.hours=$(awk "BEGIN { print $budget / 60 }")" "$large" "$@" ;;
+0) score "$model-0-$seed" "$best" train.steps=1 "$large start=untrained" "$@" ;;
+*) score "$model-$budget-$seed" "$best" "train.hours=$(awk "BEGIN { print $budget / 60 }")" "$large" "$@" ;;
 esac

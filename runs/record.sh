@@ -43,6 +43,10 @@ for folder in glue squad-1.1 conll2000 blimp; do
 done
 [ -f "$tasks/glue/QNLI/train.tsv" ] && pairs=train.tsv || pairs=train_reconstructed.tsv
 mkdir -p "$out"
+call="$minutes $vocab $* RESERVE=$reserve SETTINGS=${SETTINGS:-} TUNING=${TUNING:-}"
+[ -d "$out/run" ] && [ -s "$out/call" ] || echo "$call" >"$out/call"
+[ "$call" = "$(cat "$out/call")" ] ||
+  refuse "$out was started as $(cat "$out/call"); call it like that, or with another OUT"
 began=$(date +%s) before=$(cat "$out/seconds" 2>/dev/null || echo 0)
 count() { # write the seconds so far, also while this script waits for a command or after it was killed
   echo $(($(date +%s) - began + before)) >"$out/seconds.new"
@@ -55,7 +59,7 @@ if [ ! -f "$out/scored" ]; then
   trap 'kill $clock; count' EXIT
   electra corpus "$@" --tokenizer "$vocab" --length 128 --out "$out/corpus"
   spent=$(($(date +%s) - began + before))
-  [ -f "$out/hours" ] || awk "BEGIN { print ($minutes * 60 - $reserve - $spent) / 3600 }" >"$out/hours"
+  [ -d "$out/run" ] || awk "BEGIN { print ($minutes * 60 - $reserve - $spent) / 3600 }" >"$out/hours"
   ${PART:+timeout --foreground --signal=TERM "$PART"} electra pretrain $recipe data="$out/corpus" out="$out/run" \
     train.hours="$(cat "$out/hours")" evaluate.every=5000 evaluate.batches=4 checkpoint.every=100000 checkpoint.keep=1 \
     log.every=500 ${SETTINGS:-}

@@ -121,7 +121,7 @@ def test_the_record_is_within_its_size_limit_and_leaves_time_for_scoring(recorde
 
 def test_a_record_that_continues_keeps_its_hours_and_adds_up_its_seconds(recorded, tmp_path):
     out = tmp_path / "out"
-    out.mkdir()
+    (out / "run").mkdir(parents=True)
     (out / "hours").write_text("0.05")
     (out / "seconds").write_text("100")
     commands = recorded("record.sh", "20", "vocab.txt", "tasks", str(out), "a.txt")
@@ -178,3 +178,34 @@ def test_a_claim_scores_a_model_that_was_trained_elsewhere(recorded, tmp_path):
     (tmp_path / "bert-5-0/run/model").mkdir(parents=True)
     arguments = ["bert", "5", "0", "vocab.txt", "tasks", str(tmp_path), "a.txt"]
     assert [words[0] for words in recorded("claim.sh", *arguments)] == ["glue"]
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments", "environment"),
+    [
+        ("record.sh", "10 v.txt tasks OUT a.txt", {"SETTINGS": "seed=1"}),
+        ("record.sh", "10 v.txt tasks OUT a.txt", {"TUNING": "batch_size=16"}),
+        ("record.sh", "10 v.txt tasks OUT a.txt", {"RESERVE": "90"}),
+        ("record.sh", "20 v.txt tasks OUT a.txt", {}),
+        ("record.sh", "10 other.txt tasks OUT a.txt", {}),
+        ("record.sh", "10 v.txt tasks OUT b.txt", {}),
+        ("claim.sh", "bert search 0 v.txt tasks OUT a.txt", {"SETTINGS": "train.clip_norm=2"}),
+        ("claim.sh", "bert search 0 v.txt tasks OUT a.txt", {"TUNING": "batch_size=16"}),
+        ("claim.sh", "bert search 1 v.txt tasks OUT a.txt", {}),
+        ("claim.sh", "bert search 0 v.txt tasks OUT b.txt", {}),
+    ],
+)
+def test_another_call_with_the_same_out_is_refused(recorded, tmp_path, script, arguments, environment):
+    first = {"record.sh": "10 v.txt tasks OUT a.txt", "claim.sh": "bert search 0 v.txt tasks OUT a.txt"}[script]
+    same, other = (words.replace("OUT", str(tmp_path)).split() for words in (first, arguments))
+    with pytest.raises(subprocess.CalledProcessError):
+        recorded(script, *other, FAIL="log.every=500", **environment)  # may be corrected, as nothing was trained
+    recorded(script, *same)
+    for run in ("run", "bert-search-2e-3/run"):
+        (tmp_path / run / "model").mkdir(parents=True)
+    assert recorded(script, *same)
+    with pytest.raises(subprocess.CalledProcessError) as failure:
+        recorded(script, *other, **environment)
+    (line,) = failure.value.stderr.splitlines()
+    assert line.startswith(f"{script}: {tmp_path}")
+    assert "was started as" in line
