@@ -27,6 +27,7 @@
 # Score     dev scores as in runs/record.sh, with SQuAD 1.1 and CoNLL-2000: three fine-tuning seeds for small tasks,
 #           one for the others; median and 95 % interval over the fine-tuning seeds of all pre-training seeds.
 set -eu
+trap 'exit 143' INT TERM HUP # once the command has saved its work
 refuse() {
   echo "claim.sh: $1" >&2
   exit 2

@@ -25,6 +25,7 @@
 # To beat   10 minutes: 77.0, results/2026-11-18-ten-minute-record. 20 minutes: 79.1, a single run,
 #           results/2026-11-18-twenty-minutes. A new record updates this file and gets an entry in the ledger.
 set -eu
+trap 'exit 143' INT TERM HUP # once the command has saved its work
 refuse() {
   echo "record.sh: $1" >&2
   exit 2
@@ -48,15 +49,19 @@ call="$minutes $vocab $* RESERVE=$reserve SETTINGS=${SETTINGS:-} TUNING=${TUNING
 [ "$call" = "$(cat "$out/call")" ] ||
   refuse "$out was started as $(cat "$out/call"); call it like that, or with another OUT"
 began=$(date +%s) before=$(cat "$out/seconds" 2>/dev/null || echo 0)
-count() { # write the seconds so far, also while this script waits for a command or after it was killed
-  echo $(($(date +%s) - began + before)) >"$out/seconds.new"
-  mv "$out/seconds.new" "$out/seconds"
+count() { # FILE: write the seconds so far, with a file that only this process writes
+  echo $(($(date +%s) - began + before)) >"$out/$1" && mv "$out/$1" "$out/seconds"
 }
 
 if [ ! -f "$out/scored" ]; then
-  while kill -0 $$ 2>/dev/null; do count && sleep 1; done >/dev/null 2>&1 &
-  clock=$!
-  trap 'kill $clock; count' EXIT
+  ( # a clock, in case that this script is killed
+    trap '' INT TERM HUP
+    while [ -e /proc/$$/exe ] && [ ! -f "$out/scored" ]; do
+      count clock || true
+      sleep 1
+    done
+  ) >/dev/null 2>&1 &
+  trap 'count end' EXIT
   electra corpus "$@" --tokenizer "$vocab" --length 128 --out "$out/corpus"
   spent=$(($(date +%s) - began + before))
   [ -d "$out/run" ] || awk "BEGIN { print ($minutes * 60 - $reserve - $spent) / 3600 }" >"$out/hours"
@@ -66,10 +71,8 @@ if [ ! -f "$out/scored" ]; then
   electra glue "$out/run" --data "$tasks/glue" --out "$out/tuned" --together 6 \
     --task cola --task sst-2 --task mrpc --task sts-b --task rte --task qnli \
     cola.seeds=3 mrpc.seeds=3 sts-b.seeds=3 rte.seeds=3 qnli.train_file="$pairs" ${TUNING:-}
-  kill $clock
-  wait $clock || true
   trap - EXIT
-  count
+  count end
   touch "$out/scored"
 fi
 spent=$(cat "$out/seconds")

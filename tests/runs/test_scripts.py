@@ -1,9 +1,11 @@
 """The run scripts: valid shell, and `electra` accepts every command in them."""
 
 import os
+import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,7 @@ ARGUMENTS = {
     "embedded.sh": ["out", "1", "a.txt"],
     "slurm.sh": ["base", "data=corpus", "out=runs/base"],
 }
+SHELLS = [shell for shell in ("dash", "bash") if shutil.which(shell)]  # what `sh` usually is
 
 
 def configs(commands: list[list[str]], *overrides: str) -> dict:
@@ -133,24 +136,75 @@ def test_a_record_that_continues_keeps_its_hours_and_adds_up_its_seconds(recorde
     assert (out / "seconds").read_text() == "700"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_the_seconds_of_a_killed_record_count(tmp_path, number):
+@pytest.fixture
+def started(tmp_path) -> Callable[..., subprocess.Popen[bytes]]:
+    """Start a script with an `electra` that takes 3 s, or 2 s to save its work once it is stopped."""
     (tmp_path / "bin").mkdir()
     electra = tmp_path / "bin" / "electra"
-    electra.write_text("#!/bin/sh\nexec sleep 60\n")
+    electra.write_text("#!/bin/sh\ntrap 'sleep 2; touch saved; exit 143' INT TERM\ntouch busy\nsleep 3\n")
     electra.chmod(0o755)
     for task in ("glue", "squad-1.1", "conll2000", "blimp"):
         (tmp_path / "tasks" / task).mkdir(parents=True)
-    command = ["sh", ROOT / "runs" / "record.sh", "10", "vocab.txt", "tasks", "out", "a.txt"]
-    path = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
-    script = subprocess.Popen(command, cwd=tmp_path, env=os.environ | path, start_new_session=True)
+
+    def start(shell: str, script: str) -> subprocess.Popen[bytes]:
+        command = [shell, ROOT / "runs" / script, *ARGUMENTS[script]]
+        path = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+        process = subprocess.Popen(command, cwd=tmp_path, env=os.environ | path, start_new_session=True)
+        until(lambda: (tmp_path / "busy").exists())
+        return process
+
+    return start
+
+
+def until(happened: Callable[[], bool]) -> None:
+    """Wait for something that takes a few seconds at most."""
+    end = time.monotonic() + 30
+    while not happened():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+STOPS = {  # signal, and how it is sent: to the script and what it runs, or to the script only
+    "Ctrl-C": (signal.SIGINT, os.killpg),
+    "TERM": (signal.SIGTERM, os.killpg),
+    "TERM to the script": (signal.SIGTERM, os.kill),
+}
+
+
+@pytest.mark.parametrize("stop", STOPS)
+@pytest.mark.parametrize("shell", SHELLS)
+def test_all_seconds_of_a_stopped_record_count_until_its_command_has_ended(started, tmp_path, shell, stop):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "seconds").write_text("100")
+    began = time.time()
+    process = started(shell, "record.sh")
+    number, send = STOPS[stop]
+    send(process.pid, number)
+    assert process.wait() == 143
+    took = time.time() - began
+    assert took >= 2
+    assert 99 + took <= int((tmp_path / "out" / "seconds").read_text()) <= 101 + took
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_stopped_claim_waits_until_its_command_has_saved(started, tmp_path, shell):
+    process = started(shell, "claim.sh")
+    os.killpg(process.pid, signal.SIGTERM)
+    assert process.wait() == 143
+    assert (tmp_path / "saved").exists()
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_seconds_of_a_killed_record_count_until_then(started, tmp_path, shell):
+    process = started(shell, "record.sh")
     seconds = tmp_path / "out" / "seconds"
-    while not seconds.is_file() or int(seconds.read_text() or 0) < 1:
-        assert script.poll() is None
-        time.sleep(0.05)
-    os.killpg(script.pid, number)
-    assert script.wait() != 0
-    assert int(seconds.read_text()) >= 1
+    until(lambda: seconds.is_file() and int(seconds.read_text()) >= 1)
+    os.kill(process.pid, signal.SIGKILL)  # a zombie until someone waits for it
+    time.sleep(1.2)
+    counted = seconds.read_text()
+    time.sleep(1.2)
+    assert seconds.read_text() == counted
+    process.wait()
 
 
 @pytest.mark.parametrize(
