@@ -4,10 +4,11 @@
 #                                                                   TUNING the fine-tuning; PART=480 stops pre-training
 #                                                                   after so many seconds)
 #
-# A call trains one model and scores it: that takes ten minutes with a BUDGET of 5, 26 with 20. It can be stopped at any
-# time; the same call continues it, on another machine if it has OUT, or the pre-trained model of it. All calls are
-# independent of each other, so they may run on several machines:
-#   runs/claim.sh MODEL search 0 ...      both models: the three rates of pre-training; enter the best one below
+# A call trains one model and scores it: that takes about ten minutes with a BUDGET of 5, 26 with 20. It can be stopped
+# at any time; the same call continues it, on another machine if it has OUT, or the pre-trained model of it. All calls
+# are independent of each other, so they may run on several machines:
+#   runs/claim.sh MODEL search 0 ...      both models: the three rates of pre-training, or those in RATES; enter the
+#                                         best one below
 #   runs/claim.sh MODEL 5 SEED ...        both models, seeds 0, 1, 2: five minutes of training
 #   runs/claim.sh MODEL 20 SEED ...       both models, seeds 0, 1, 2: twenty minutes
 #   runs/claim.sh electra 0 0 ...         the same body with random weights
@@ -22,7 +23,8 @@
 #           body, batches, optimizer, schedule, weight decay and start of the embeddings are the same, and were chosen
 #           for ELECTRA.
 # Rates     of pre-training: for each model the best of three, by the mean of CoLA, MRPC, STS-B and RTE after 3,000
-#           updates; if that is the lowest or highest, the next one beyond it is tried too. Of fine-tuning: for each model, budget and task the best of three, by the median over all seeds.
+#           updates; while the best is the lowest or highest, the next beyond it is tried too (RATES="1e-3", or
+#           "16e-3"). Of fine-tuning: for each model, budget and task the best of three, by the median over all seeds.
 #           Both choices are made on the dev sets.
 # Score     dev scores as in runs/record.sh, with SQuAD 1.1 and CoNLL-2000: three fine-tuning seeds for small tasks,
 #           one for the others; median and 95 % interval over the fine-tuning seeds of all pre-training seeds.
@@ -72,7 +74,7 @@ score() { # NAME RATE PRETRAINING FINETUNING TEXT...: pre-train a model, fine-tu
 
 case $budget in
 search)
-  for rate in 2e-3 4e-3 8e-3; do
+  for rate in ${RATES:-2e-3 4e-3 8e-3}; do
     score "$model-search-$rate" "$rate" train.steps=3000 "" "$@"
   done
   ;;

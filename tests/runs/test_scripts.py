@@ -85,6 +85,8 @@ def test_the_claim_searches_the_same_rates_for_both_and_trains_for_minutes(recor
     rates = [each.train.learning_rate for each in electra]
     assert rates == [each.train.learning_rate for each in bert]
     assert len(set(rates)) == 3
+    beyond = configs(recorded("claim.sh", "bert", "search", *ARGUMENTS["claim.sh"][2:], RATES="1e-3 16e-3"))
+    assert [config.train.learning_rate for config in beyond.values()] == [1e-3, 16e-3]
     for minutes in (5, 20):
         ((config,), _) = claim(recorded, "electra", str(minutes))
         assert config.train.hours == pytest.approx(minutes / 60, rel=1e-4)
