@@ -27,7 +27,7 @@
 #           "16e-3"). Of fine-tuning: for each model, budget and task the best of three, by the median over all seeds.
 #           Both choices are made on the dev sets.
 # Score     dev scores as in runs/record.sh, with SQuAD 1.1 and CoNLL-2000: three fine-tuning seeds for small tasks,
-#           one for the others; median and 95 % interval over the fine-tuning seeds of all pre-training seeds.
+#           one for the others; median over all of them, 95 % interval over the means of the pre-training seeds.
 set -eu
 trap 'exit 143' INT TERM HUP # once the command has saved its work
 refuse() {

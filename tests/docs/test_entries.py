@@ -98,7 +98,13 @@ def test_the_scores_of_an_entry_are_drawn_over_minutes(ledger, tmp_path):
     line = [point(model, 1e16, scores) | {"seconds": time} for model, times in models.items() for time in times]
     figures.draw_scores(ledger("2026-01-01-a", line) / "2026-01-01-a", tmp_path / "scores.svg")
     picture = (tmp_path / "scores.svg").read_text()
-    for words in (*models, "minutes of pre-training", ", ".join(entries.GLUE.values()), "3 pre-training seeds"):
+    for words in (
+        *models,
+        "minutes of pre-training",
+        ", ".join(entries.GLUE.values()),
+        "3 pre-training seeds",
+        "over pre-training",
+    ):
         assert words in picture
     assert picture.index("ELECTRA") < picture.index("BERT") < picture.index("untrained")
 
