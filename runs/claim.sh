@@ -5,8 +5,10 @@
 #                                                                   after so many seconds)
 #
 # A call trains one model and scores it: that takes about ten minutes with a BUDGET of 5, 26 with 20. It can be stopped
-# at any time; the same call continues it, on another machine if it has OUT, or the pre-trained model of it. All calls
-# are independent of each other, so they may run on several machines:
+# at any time, and the same call continues it, on another machine after copying OUT, or only OUT/NAME.call and OUT/NAME
+# of its model; for scoring, run/model is enough of OUT/NAME/run. Training needs TEXT under the same name. A machine
+# that disappears costs at most 5,000 updates, a minute, and the fine-tuning seeds in progress, if OUT survives. All
+# calls are independent of each other, so they may run on several machines:
 #   runs/claim.sh MODEL search 0 ...      both models: the three rates of pre-training, or those in RATES; enter the
 #                                         best one below
 #   runs/claim.sh MODEL 5 SEED ...        both models, seeds 0, 1, 2: five minutes of training
@@ -14,7 +16,7 @@
 #   runs/claim.sh electra 0 0 ...         the same body with random weights
 #   python runs/ledger.py claim --headline --model ELECTRA OUT/electra-5-*/* --model ELECTRA OUT/electra-20-*/* \
 #     --model BERT OUT/bert-5-*/* --model BERT OUT/bert-20-*/* --model untrained - OUT/electra-0-0/tuned
-# The ledger needs config.toml and metrics.jsonl of each run, and every results.json of its fine-tuning.
+# The ledger needs config.toml and metrics.jsonl of each run, and every results.json in OUT/NAME/tuned.
 #
 # Rules.
 # Hardware  one H200, used by nothing else during pre-training. The minutes are those of the training loop.

@@ -13,8 +13,9 @@
 #           20 minutes: any size.
 # Time      at most 600 or 1,200 seconds of wall-clock time until the mean is printed: reading the text, start-up,
 #           compilation, training, fine-tuning and scoring. Caches may be warm from other runs. A record may take
-#           several calls of this script: each continues the last one, and their seconds are added up, those of
-#           killed calls too.
+#           several calls of this script: each continues the last one, on another machine after copying OUT, and
+#           their seconds are added up, those of stopped calls too. Only a stop (Ctrl-C, TERM, PART) writes a
+#           checkpoint: after a kill, pre-training begins again.
 # Score     mean of the dev scores of CoLA (Matthews), SST-2, MRPC, RTE, QNLI (accuracy) and STS-B (Spearman), which is
 #           the line `mean` of the table. Median of three fine-tuning seeds for small tasks, one for the others.
 #           QNLI uses its train.tsv, or else train_reconstructed.tsv, 104,743 pairs rebuilt from SQuAD 1.1, as in all

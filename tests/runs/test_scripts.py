@@ -230,10 +230,16 @@ def test_wrong_arguments_are_refused_before_anything_runs(recorded, script, argu
     assert said in failure.value.stderr
 
 
-def test_a_claim_scores_a_model_that_was_trained_elsewhere(recorded, tmp_path):
-    (tmp_path / "bert-5-0/run/model").mkdir(parents=True)
-    arguments = ["bert", "5", "0", "vocab.txt", "tasks", str(tmp_path), "a.txt"]
-    assert [words[0] for words in recorded("claim.sh", *arguments)] == ["glue"]
+@pytest.mark.parametrize("copied", [True, False])  # what the call was started with, too
+def test_a_claim_scores_a_model_that_was_trained_elsewhere(recorded, tmp_path, copied):
+    arguments = ["bert", "5", "0", "vocab.txt", "tasks", "OUT", "a.txt"]
+    here, there = tmp_path / "here", tmp_path / "there"
+    recorded("claim.sh", *(word.replace("OUT", str(there)) for word in arguments))
+    (here / "bert-5-0/run/model").mkdir(parents=True)
+    if copied:
+        shutil.copy(there / "bert-5-0.call", here)
+    commands = recorded("claim.sh", *(word.replace("OUT", str(here)) for word in arguments))
+    assert [words[0] for words in commands] == ["glue"]
 
 
 @pytest.mark.parametrize(
