@@ -9,36 +9,38 @@ from entries import TASKS, points, table
 from scipy import stats
 
 CONFIDENCE = 0.95
-Pair = tuple[Sequence[float], Sequence[float]]  # the scores of both models on a task, one per seed
+Samples = Sequence[Sequence[float]]  # independent ones, whose means add up to a model's score
 
 
 def differences_table(scores: Path, first: int, second: int) -> str:
     """Return both medians of each task at every learning rate tried, and the difference at the better rates.
 
-    The difference is that of the means over seeds; the last row averages it over the tasks with several seeds.
+    The difference is that of the means over seeds; the last row averages it over the tasks with several seeds. After
+    one pre-training run of each model the interval is that of fine-tuning seeds, after several that of these runs.
     """
     found = points(scores.parent)
     one, other = found[first], found[second]
     tasks = [task for task in TASKS if task in one.scores and task in other.scores]
     medians = {task: [*one.medians(task).items(), *other.medians(task).items()] for task in tasks}
-    pairs = {task: (one.seeds(task), other.seeds(task)) for task in tasks}
-    repeated = [pair for pair in pairs.values() if min(map(len, pair)) > 1]
+    repeated = [task for task in tasks if min(len(one.seeds(task)), len(other.seeds(task))) > 1]
     headers = [f"{point.model}{rate}" for point in (one, other) for rate in point.medians(tasks[0])]
     rows = [["task", *headers, "difference (95 % interval)"]]
-    rows += [[TASKS[task], *(f"{median:.1f}" for _, median in medians[task]), _cell([pairs[task]])] for task in tasks]
+    cells = {task: _cell(one.samples([task]), other.samples([task])) for task in tasks}
+    rows += [[TASKS[task], *(f"{median:.1f}" for _, median in medians[task]), cells[task]] for task in tasks]
     if repeated:
-        rows.append([f"mean of tasks with several seeds ({len(repeated)})", *("" for _ in headers), _cell(repeated)])
+        mean = _cell(one.samples(repeated), other.samples(repeated))
+        rows.append([f"mean of tasks with several seeds ({len(repeated)})", *("" for _ in headers), mean])
     return table(rows)
 
 
-def difference(pairs: Sequence[Pair]) -> tuple[float, float | None]:
-    """Return the mean difference over the pairs and half the width of its interval (None with a single seed)."""
-    found = statistics.fmean(statistics.fmean(one) - statistics.fmean(other) for one, other in pairs)
-    samples = [sample for pair in pairs for sample in pair]
-    return found, half_width(samples) / len(pairs) if min(map(len, samples)) > 1 else None
+def difference(one: Samples, other: Samples) -> tuple[float, float | None]:
+    """Return the difference of two scores and half the width of its interval (None if a sample is a single number)."""
+    found = sum(map(statistics.fmean, one)) - sum(map(statistics.fmean, other))
+    samples = [*one, *other]
+    return found, half_width(samples) if min(map(len, samples)) > 1 else None
 
 
-def half_width(samples: Sequence[Sequence[float]]) -> float:
+def half_width(samples: Samples) -> float:
     """Return half the width of the interval of the sum of the samples' means."""
     errors = [statistics.variance(sample) / len(sample) for sample in samples]  # squared standard error of each mean
     total = sum(errors)
@@ -48,6 +50,6 @@ def half_width(samples: Sequence[Sequence[float]]) -> float:
     return float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) * math.sqrt(total)
 
 
-def _cell(pairs: Sequence[Pair]) -> str:
-    found, half = difference(pairs)
+def _cell(one: Samples, other: Samples) -> str:
+    found, half = difference(one, other)
     return f"{found:+.1f}" + ("" if half is None else f" ({found - half:.1f} – {found + half:.1f})")

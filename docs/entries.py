@@ -49,9 +49,22 @@ class Point:
         """Return the number of pre-training runs that a task's seeds start from."""
         return len({seed.get("run", 0) for seed in self.scores[task]["seeds"]})
 
-    def seeds(self, task: str) -> list[float]:
-        """Return the scores of a task's seeds, in percent."""
-        return [100 * seed["metrics"][self.scores[task]["metric"]] for seed in self.scores[task]["seeds"]]
+    def seeds(self, task: str, run: int | None = None) -> list[float]:
+        """Return the scores of a task's seeds, or of those that start from one pre-training run, in percent."""
+        seeds = [seed for seed in self.scores[task]["seeds"] if run in (None, seed.get("run", 0))]
+        return [100 * seed["metrics"][self.scores[task]["metric"]] for seed in seeds]
+
+    def samples(self, tasks: Sequence[str]) -> list[list[float]]:
+        """Return independent samples whose means add up to the mean over the tasks, in percent.
+
+        After one pre-training run these are the seeds of each task. Seeds of one of several runs are not independent
+        of each other, so there the sample is one number per run.
+        """
+        runs = max(map(self.runs, tasks), default=1)
+        if runs == 1:
+            return [[score / len(tasks) for score in self.seeds(task)] for task in tasks]
+        mean = statistics.fmean
+        return [[mean(mean(self.seeds(task, run)) for task in tasks) for run in range(runs)]]
 
     def medians(self, task: str) -> dict[str, float]:
         """Return a task's medians in percent by learning rate; the key is "" if only one rate was tried."""

@@ -89,6 +89,7 @@ def draw_scores(entry: Path, records: dict[str, str], out: Path) -> None:
     found = points(entry)
     runs = max(point.runs(task) for point in found for task in GLUE)
     pretraining = "one pre-training seed" if runs == 1 else f"{runs} pre-training seeds"
+    kind = "fine-tuning" if runs == 1 else "pre-training"
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7, 3.8))
         for color, model in zip((BLUE, ORANGE, GRAY), dict.fromkeys(point.model for point in found), strict=True):
@@ -109,7 +110,7 @@ def draw_scores(entry: Path, records: dict[str, str], out: Path) -> None:
         axes.set_xlim(left=0)
         explained = (
             f"mean of {', '.join(GLUE.values())}\n"
-            f"{pretraining} per point; bars: 95 % interval over all seeds of the tasks with several"
+            f"{pretraining} per point; bars: 95 % interval over {kind} seeds, for the tasks with several"
         )
         figure.text(0.5, 0.01, explained, ha="center", color=GRAY, size=8)
         figure.legend(loc="upper center", ncols=4, frameon=False, columnspacing=1, handletextpad=0.3, fontsize=9)
@@ -120,7 +121,8 @@ def draw_scores(entry: Path, records: dict[str, str], out: Path) -> None:
 
 def half_interval(point: Point) -> float:
     """Return half the width of the interval of a point's mean; tasks with one seed are taken as exact."""
-    return half_width([seeds for seeds in map(point.seeds, GLUE) if len(seeds) > 1]) / len(GLUE)
+    repeated = [task for task in GLUE if len(point.seeds(task)) > 1]
+    return half_width(point.samples(repeated)) * len(repeated) / len(GLUE)
 
 
 def draw_detect(text: str, out: Path) -> None:

@@ -4,16 +4,19 @@
 #                                                                   TUNING the fine-tuning; PART=480 stops pre-training
 #                                                                   after so many seconds)
 #
-# A call trains one model and scores it: that takes ten minutes with a BUDGET of 5, 26 with 20. It can be stopped at any
-# time; the same call continues it, on another machine if it has OUT, or the pre-trained model of it. All calls are
-# independent of each other, so they may run on several machines:
-#   runs/claim.sh MODEL search 0 ...      both models: the three rates of pre-training; enter the best one below
+# A call trains one model and scores it: that takes about ten minutes with a BUDGET of 5, 26 with 20. It can be stopped
+# at any time, and the same call continues it, on another machine after copying OUT, or only OUT/NAME.call and OUT/NAME
+# of its model; for scoring, run/model is enough of OUT/NAME/run. Training needs TEXT under the same name. A machine
+# that disappears costs at most 5,000 updates, a minute, and the fine-tuning seeds in progress, if OUT survives. All
+# calls are independent of each other, so they may run on several machines:
+#   runs/claim.sh MODEL search 0 ...      both models: the three rates of pre-training, or those in RATES; enter the
+#                                         best one below
 #   runs/claim.sh MODEL 5 SEED ...        both models, seeds 0, 1, 2: five minutes of training
 #   runs/claim.sh MODEL 20 SEED ...       both models, seeds 0, 1, 2: twenty minutes
 #   runs/claim.sh electra 0 0 ...         the same body with random weights
 #   python runs/ledger.py claim --headline --model ELECTRA OUT/electra-5-*/* --model ELECTRA OUT/electra-20-*/* \
 #     --model BERT OUT/bert-5-*/* --model BERT OUT/bert-20-*/* --model untrained - OUT/electra-0-0/tuned
-# The ledger needs config.toml and metrics.jsonl of each run, and every results.json of its fine-tuning.
+# The ledger needs config.toml and metrics.jsonl of each run, and every results.json in OUT/NAME/tuned.
 #
 # Rules.
 # Hardware  one H200, used by nothing else during pre-training. The minutes are those of the training loop.
@@ -22,11 +25,13 @@
 #           body, batches, optimizer, schedule, weight decay and start of the embeddings are the same, and were chosen
 #           for ELECTRA.
 # Rates     of pre-training: for each model the best of three, by the mean of CoLA, MRPC, STS-B and RTE after 3,000
-#           updates; if that is the lowest or highest, the next one beyond it is tried too. Of fine-tuning: for each model, budget and task the best of three, by the median over all seeds.
+#           updates; while the best is the lowest or highest, the next beyond it is tried too (RATES="1e-3", or
+#           "16e-3"). Of fine-tuning: for each model, budget and task the best of three, by the median over all seeds.
 #           Both choices are made on the dev sets.
 # Score     dev scores as in runs/record.sh, with SQuAD 1.1 and CoNLL-2000: three fine-tuning seeds for small tasks,
-#           one for the others; median and 95 % interval over the fine-tuning seeds of all pre-training seeds.
+#           one for the others; median over all of them, 95 % interval over the means of the pre-training seeds.
 set -eu
+trap 'exit 143' INT TERM HUP # once the command has saved its work
 refuse() {
   echo "claim.sh: $1" >&2
   exit 2
@@ -35,8 +40,8 @@ refuse() {
 model=$1 budget=$2 seed=$3 vocab=$4 tasks=$5 out=$6
 shift 6
 case $model in # learning rates: the preset's, until a search has found better ones
-electra) settings="train.learning_rate=4e-3" ;;
-bert) settings="objective.name=mlm train.learning_rate=4e-3" ;;
+electra) objective="" best=4e-3 ;;
+bert) objective="objective.name=mlm" best=4e-3 ;;
 *) refuse "the first argument is electra or bert, not $model" ;;
 esac
 case $budget in
@@ -51,14 +56,19 @@ done
 small="--task cola --task mrpc --task sts-b --task rte cola.seeds=3 mrpc.seeds=3 sts-b.seeds=3 rte.seeds=3"
 large="--task sst-2 --task qnli --task squad-1.1 --task chunking qnli.train_file=$pairs"
 
-score() { # NAME PRETRAINING FINETUNING TEXT...: pre-train a model, fine-tune it and print its scores
-  name=$1 pretraining=$2 finetuning=$3
-  shift 3
+score() { # NAME RATE PRETRAINING FINETUNING TEXT...: pre-train a model, fine-tune it and print its scores
+  name=$1 pretraining="$objective train.learning_rate=$2 $3" finetuning=$4
+  shift 4
+  call="$vocab $* SETTINGS=seed=$seed $pretraining ${SETTINGS:-} TUNING=${TUNING:-}"
+  mkdir -p "$out"
+  [ -d "$out/$name/run" ] && [ -s "$out/$name.call" ] || echo "$call" >"$out/$name.call"
+  [ "$call" = "$(cat "$out/$name.call")" ] ||
+    refuse "$out/$name was started as $(cat "$out/$name.call"); call it like that, or with another OUT"
   if [ ! -d "$out/$name/run/model" ]; then # written at the end
     electra corpus "$@" --tokenizer "$vocab" --length 128 --out "$out/corpus"
     ${PART:+timeout --foreground --signal=TERM "$PART"} electra pretrain quick data="$out/corpus" \
       out="$out/$name/run" seed="$seed" evaluate.every=5000 evaluate.batches=4 checkpoint.every=5000 \
-      checkpoint.keep=1 log.every=500 $settings $pretraining ${SETTINGS:-}
+      checkpoint.keep=1 log.every=500 $pretraining ${SETTINGS:-}
   fi
   electra glue "$out/$name/run" --data "$tasks/glue" --data "$tasks/squad-1.1" --data "$tasks/conll2000" \
     --out "$out/$name/tuned" --together 8 $small $finetuning "learning_rates=[1e-4, 3e-4, 1e-3]" ${TUNING:-}
@@ -66,10 +76,10 @@ score() { # NAME PRETRAINING FINETUNING TEXT...: pre-train a model, fine-tune it
 
 case $budget in
 search)
-  for rate in 2e-3 4e-3 8e-3; do
-    score "$model-search-$rate" "train.steps=3000 train.learning_rate=$rate" "" "$@"
+  for rate in ${RATES:-2e-3 4e-3 8e-3}; do
+    score "$model-search-$rate" "$rate" train.steps=3000 "" "$@"
   done
   ;;
-0) score "$model-0-$seed" train.steps=1 "$large start=untrained" "$@" ;;
-*) score "$model-$budget-$seed" "train.hours=$(awk "BEGIN { print $budget / 60 }")" "$large" "$@" ;;
+0) score "$model-0-$seed" "$best" train.steps=1 "$large start=untrained" "$@" ;;
+*) score "$model-$budget-$seed" "$best" "train.hours=$(awk "BEGIN { print $budget / 60 }")" "$large" "$@" ;;
 esac

@@ -4,8 +4,9 @@ python runs/ledger.py NAME --model TITLE RUN TUNED [RUN TUNED]... [--model ...].
 
 RUN is a pre-training run, or - for an untrained network; TUNED is a folder of `electra glue --out`, or - for none.
 Each --model is a row. Several runs in it are pre-training seeds of one model: its cost is their mean, its scores are
-those of all fine-tuning seeds, at the learning rate with the best median over all of them. Several rows with the same
-TITLE form a curve. --headline adds the scores to the table in docs/scores.md.
+those of all fine-tuning seeds, at the learning rate with the best median over all of them; the interval is that of the
+means of the runs. Several rows with the same TITLE form a curve. --headline adds the scores to the table in
+docs/scores.md.
 """
 
 import argparse
@@ -106,7 +107,11 @@ def _by_rate(folder: Path) -> dict[str, Results]:
 def _together(runs: Sequence[Results]) -> Results:
     """Return what is kept of fine-tunings of several pre-training runs: all seeds, with the number of the run."""
     seeds = [{"run": number, **seed} for number, results in enumerate(runs) for seed in results["seeds"]]
-    return {key: runs[0][key] for key in KEPT if key in runs[0]} | summarize_seeds(seeds) | {"seeds": seeds}
+    found = summarize_seeds(seeds)
+    if len(runs) > 1:  # seeds of one run are not independent
+        means = [{"metrics": summarize_seeds(results["seeds"])["mean"]} for results in runs]
+        found["interval"] = summarize_seeds(means)["interval"]
+    return {key: runs[0][key] for key in KEPT if key in runs[0]} | found | {"seeds": seeds}
 
 
 def thinned(records: Sequence[dict[str, Any]], lines: int) -> list[dict[str, Any]]:

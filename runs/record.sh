@@ -13,8 +13,9 @@
 #           20 minutes: any size.
 # Time      at most 600 or 1,200 seconds of wall-clock time until the mean is printed: reading the text, start-up,
 #           compilation, training, fine-tuning and scoring. Caches may be warm from other runs. A record may take
-#           several calls of this script: each continues the last one, and their seconds are added up, those of
-#           killed calls too.
+#           several calls of this script: each continues the last one, on another machine after copying OUT, and
+#           their seconds are added up, those of stopped calls too. Only a stop (Ctrl-C, TERM, PART) writes a
+#           checkpoint: after a kill, pre-training begins again.
 # Score     mean of the dev scores of CoLA (Matthews), SST-2, MRPC, RTE, QNLI (accuracy) and STS-B (Spearman), which is
 #           the line `mean` of the table. Median of three fine-tuning seeds for small tasks, one for the others.
 #           QNLI uses its train.tsv, or else train_reconstructed.tsv, 104,743 pairs rebuilt from SQuAD 1.1, as in all
@@ -25,6 +26,7 @@
 # To beat   10 minutes: 77.0, results/2026-11-18-ten-minute-record. 20 minutes: 79.1, a single run,
 #           results/2026-11-18-twenty-minutes. A new record updates this file and gets an entry in the ledger.
 set -eu
+trap 'exit 143' INT TERM HUP # once the command has saved its work
 refuse() {
   echo "record.sh: $1" >&2
   exit 2
@@ -43,29 +45,35 @@ for folder in glue squad-1.1 conll2000 blimp; do
 done
 [ -f "$tasks/glue/QNLI/train.tsv" ] && pairs=train.tsv || pairs=train_reconstructed.tsv
 mkdir -p "$out"
+call="$minutes $vocab $* RESERVE=$reserve SETTINGS=${SETTINGS:-} TUNING=${TUNING:-}"
+[ -d "$out/run" ] && [ -s "$out/call" ] || echo "$call" >"$out/call"
+[ "$call" = "$(cat "$out/call")" ] ||
+  refuse "$out was started as $(cat "$out/call"); call it like that, or with another OUT"
 began=$(date +%s) before=$(cat "$out/seconds" 2>/dev/null || echo 0)
-count() { # write the seconds so far, also while this script waits for a command or after it was killed
-  echo $(($(date +%s) - began + before)) >"$out/seconds.new"
-  mv "$out/seconds.new" "$out/seconds"
+count() { # FILE: write the seconds so far, with a file that only this process writes
+  echo $(($(date +%s) - began + before)) >"$out/$1" && mv "$out/$1" "$out/seconds"
 }
 
 if [ ! -f "$out/scored" ]; then
-  while kill -0 $$ 2>/dev/null; do count && sleep 1; done >/dev/null 2>&1 &
-  clock=$!
-  trap 'kill $clock; count' EXIT
+  ( # a clock, in case that this script is killed
+    trap '' INT TERM HUP
+    while [ -e /proc/$$/exe ] && [ ! -f "$out/scored" ]; do
+      count clock || true
+      sleep 1
+    done
+  ) >/dev/null 2>&1 &
+  trap 'count end' EXIT
   electra corpus "$@" --tokenizer "$vocab" --length 128 --out "$out/corpus"
   spent=$(($(date +%s) - began + before))
-  [ -f "$out/hours" ] || awk "BEGIN { print ($minutes * 60 - $reserve - $spent) / 3600 }" >"$out/hours"
+  [ -d "$out/run" ] || awk "BEGIN { print ($minutes * 60 - $reserve - $spent) / 3600 }" >"$out/hours"
   ${PART:+timeout --foreground --signal=TERM "$PART"} electra pretrain $recipe data="$out/corpus" out="$out/run" \
     train.hours="$(cat "$out/hours")" evaluate.every=5000 evaluate.batches=4 checkpoint.every=100000 checkpoint.keep=1 \
     log.every=500 ${SETTINGS:-}
   electra glue "$out/run" --data "$tasks/glue" --out "$out/tuned" --together 6 \
     --task cola --task sst-2 --task mrpc --task sts-b --task rte --task qnli \
     cola.seeds=3 mrpc.seeds=3 sts-b.seeds=3 rte.seeds=3 qnli.train_file="$pairs" ${TUNING:-}
-  kill $clock
-  wait $clock || true
   trap - EXIT
-  count
+  count end
   touch "$out/scored"
 fi
 spent=$(cat "$out/seconds")

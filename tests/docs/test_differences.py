@@ -15,22 +15,47 @@ def score(seeds, **more):
 
 
 def test_one_task_has_the_interval_of_welchs_test():
-    found, half = difference([(ONE, OTHER)])
+    found, half = difference([ONE], [OTHER])
     known = stats.ttest_ind(ONE, OTHER, equal_var=False).confidence_interval(0.95)
     assert (found - half, found + half) == pytest.approx((known.low, known.high))
 
 
 def test_over_several_tasks_the_differences_are_averaged_and_the_interval_narrows():
-    found, half = difference([(ONE, OTHER), (OTHER, ONE)])
+    first, second = ([[seed / 2 for seed in sample] for sample in samples] for samples in ((ONE, OTHER), (OTHER, ONE)))
+    found, half = difference(first, second)
     assert found == pytest.approx(0)
-    assert 0 < half < difference([(ONE, OTHER)])[1]
-    scaled, wider = difference([([2 * seed for seed in ONE], [2 * seed for seed in OTHER])])
-    assert (scaled, wider) == pytest.approx([2 * part for part in difference([(ONE, OTHER)])])
+    assert 0 < half < difference([ONE], [OTHER])[1]
+    scaled, wider = difference([[2 * seed for seed in ONE]], [[2 * seed for seed in OTHER]])
+    assert (scaled, wider) == pytest.approx([2 * part for part in difference([ONE], [OTHER])])
 
 
 def test_one_seed_has_no_interval_and_equal_seeds_a_narrow_one():
-    assert difference([([80.0], [70.0])]) == (10.0, None)
-    assert difference([([80.0, 80.0], [70.0, 70.0])]) == (10.0, 0.0)
+    assert difference([[80.0]], [[70.0]]) == (10.0, None)
+    assert difference([[80.0, 80.0]], [[70.0, 70.0]]) == (10.0, 0.0)
+
+
+def test_after_several_runs_their_means_are_what_the_interval_is_of(tmp_path):
+    def scores(*runs):
+        seeds = [{"run": run, "metrics": {"accuracy": x / 100}} for run, found in enumerate(runs) for x in found]
+        return {"metric": "accuracy", "median": {"accuracy": 0.5}, "seeds": seeds}
+
+    shared = {"steps": 1, "tokens": 1, "seconds": 1.0, "flops": 1.0}
+    one = {"mrpc": scores([80, 82], [84, 86], [82, 84]), "rte": scores([60], [66], [66])}
+    other = {"mrpc": scores([70, 71, 72]), "rte": scores([60, 61])}
+    points = [{"model": name, **shared, "scores": found} for name, found in (("A", one), ("B", other))]
+    (tmp_path / "scores.json").write_text(json.dumps({"headline": False, "points": points}))
+
+    def interval(first, second):
+        known = stats.ttest_ind(first, second, equal_var=False).confidence_interval(0.95)
+        return f"({known.low:.1f} – {known.high:.1f}) |"
+
+    *_, mrpc, rte, both = differences_table(tmp_path / "scores.json", 0, 1).splitlines()
+    assert mrpc.endswith(interval([81, 85, 83], [70, 71, 72]))
+    assert rte.endswith(interval([60, 66, 66], [60, 61]))
+    found, half = difference(
+        [[70.5, 75.5, 74.5]], [[35, 35.5, 36], [30, 30.5]]
+    )  # means of both tasks for each run of A
+    assert both.endswith(f"{found:+.1f} ({found - half:.1f} – {found + half:.1f}) |")
 
 
 def test_the_table_has_every_rate_and_the_mean_of_what_was_repeated(tmp_path):

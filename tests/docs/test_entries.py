@@ -106,6 +106,7 @@ def test_the_scores_of_an_entry_are_drawn_over_minutes(ledger, tmp_path):
         "ELECTRA-Small-OWT, as published",
         "minutes of pre-training",
         "3 pre-training seeds",
+        "over pre-training",
     )
     for words in (*shown, ", ".join(entries.GLUE.values())):
         assert words in picture

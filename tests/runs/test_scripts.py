@@ -1,9 +1,11 @@
 """The run scripts: valid shell, and `electra` accepts every command in them."""
 
 import os
+import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,7 @@ ARGUMENTS = {
     "embedded.sh": ["out", "1", "a.txt"],
     "slurm.sh": ["base", "data=corpus", "out=runs/base"],
 }
+SHELLS = [shell for shell in ("dash", "bash") if shutil.which(shell)]  # what `sh` usually is
 
 
 def configs(commands: list[list[str]], *overrides: str) -> dict:
@@ -82,6 +85,8 @@ def test_the_claim_searches_the_same_rates_for_both_and_trains_for_minutes(recor
     rates = [each.train.learning_rate for each in electra]
     assert rates == [each.train.learning_rate for each in bert]
     assert len(set(rates)) == 3
+    beyond = configs(recorded("claim.sh", "bert", "search", *ARGUMENTS["claim.sh"][2:], RATES="1e-3 16e-3"))
+    assert [config.train.learning_rate for config in beyond.values()] == [1e-3, 16e-3]
     for minutes in (5, 20):
         ((config,), _) = claim(recorded, "electra", str(minutes))
         assert config.train.hours == pytest.approx(minutes / 60, rel=1e-4)
@@ -121,7 +126,7 @@ def test_the_record_is_within_its_size_limit_and_leaves_time_for_scoring(recorde
 
 def test_a_record_that_continues_keeps_its_hours_and_adds_up_its_seconds(recorded, tmp_path):
     out = tmp_path / "out"
-    out.mkdir()
+    (out / "run").mkdir(parents=True)
     (out / "hours").write_text("0.05")
     (out / "seconds").write_text("100")
     commands = recorded("record.sh", "20", "vocab.txt", "tasks", str(out), "a.txt")
@@ -133,24 +138,75 @@ def test_a_record_that_continues_keeps_its_hours_and_adds_up_its_seconds(recorde
     assert (out / "seconds").read_text() == "700"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_the_seconds_of_a_killed_record_count(tmp_path, number):
+@pytest.fixture
+def started(tmp_path) -> Callable[..., subprocess.Popen[bytes]]:
+    """Start a script with an `electra` that takes 3 s, or 2 s to save its work once it is stopped."""
     (tmp_path / "bin").mkdir()
     electra = tmp_path / "bin" / "electra"
-    electra.write_text("#!/bin/sh\nexec sleep 60\n")
+    electra.write_text("#!/bin/sh\ntrap 'sleep 2; touch saved; exit 143' INT TERM\ntouch busy\nsleep 3\n")
     electra.chmod(0o755)
     for task in ("glue", "squad-1.1", "conll2000", "blimp"):
         (tmp_path / "tasks" / task).mkdir(parents=True)
-    command = ["sh", ROOT / "runs" / "record.sh", "10", "vocab.txt", "tasks", "out", "a.txt"]
-    path = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
-    script = subprocess.Popen(command, cwd=tmp_path, env=os.environ | path, start_new_session=True)
+
+    def start(shell: str, script: str) -> subprocess.Popen[bytes]:
+        command = [shell, ROOT / "runs" / script, *ARGUMENTS[script]]
+        path = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+        process = subprocess.Popen(command, cwd=tmp_path, env=os.environ | path, start_new_session=True)
+        until(lambda: (tmp_path / "busy").exists())
+        return process
+
+    return start
+
+
+def until(happened: Callable[[], bool]) -> None:
+    """Wait for something that takes a few seconds at most."""
+    end = time.monotonic() + 30
+    while not happened():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+STOPS = {  # signal, and how it is sent: to the script and what it runs, or to the script only
+    "Ctrl-C": (signal.SIGINT, os.killpg),
+    "TERM": (signal.SIGTERM, os.killpg),
+    "TERM to the script": (signal.SIGTERM, os.kill),
+}
+
+
+@pytest.mark.parametrize("stop", STOPS)
+@pytest.mark.parametrize("shell", SHELLS)
+def test_all_seconds_of_a_stopped_record_count_until_its_command_has_ended(started, tmp_path, shell, stop):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "seconds").write_text("100")
+    began = time.time()
+    process = started(shell, "record.sh")
+    number, send = STOPS[stop]
+    send(process.pid, number)
+    assert process.wait() == 143
+    took = time.time() - began
+    assert took >= 2
+    assert 99 + took <= int((tmp_path / "out" / "seconds").read_text()) <= 101 + took
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_stopped_claim_waits_until_its_command_has_saved(started, tmp_path, shell):
+    process = started(shell, "claim.sh")
+    os.killpg(process.pid, signal.SIGTERM)
+    assert process.wait() == 143
+    assert (tmp_path / "saved").exists()
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_seconds_of_a_killed_record_count_until_then(started, tmp_path, shell):
+    process = started(shell, "record.sh")
     seconds = tmp_path / "out" / "seconds"
-    while not seconds.is_file() or int(seconds.read_text() or 0) < 1:
-        assert script.poll() is None
-        time.sleep(0.05)
-    os.killpg(script.pid, number)
-    assert script.wait() != 0
-    assert int(seconds.read_text()) >= 1
+    until(lambda: seconds.is_file() and int(seconds.read_text()) >= 1)
+    os.kill(process.pid, signal.SIGKILL)  # a zombie until someone waits for it
+    time.sleep(1.2)
+    counted = seconds.read_text()
+    time.sleep(1.2)
+    assert seconds.read_text() == counted
+    process.wait()
 
 
 @pytest.mark.parametrize(
@@ -174,7 +230,44 @@ def test_wrong_arguments_are_refused_before_anything_runs(recorded, script, argu
     assert said in failure.value.stderr
 
 
-def test_a_claim_scores_a_model_that_was_trained_elsewhere(recorded, tmp_path):
-    (tmp_path / "bert-5-0/run/model").mkdir(parents=True)
-    arguments = ["bert", "5", "0", "vocab.txt", "tasks", str(tmp_path), "a.txt"]
-    assert [words[0] for words in recorded("claim.sh", *arguments)] == ["glue"]
+@pytest.mark.parametrize("copied", [True, False])  # what the call was started with, too
+def test_a_claim_scores_a_model_that_was_trained_elsewhere(recorded, tmp_path, copied):
+    arguments = ["bert", "5", "0", "vocab.txt", "tasks", "OUT", "a.txt"]
+    here, there = tmp_path / "here", tmp_path / "there"
+    recorded("claim.sh", *(word.replace("OUT", str(there)) for word in arguments))
+    (here / "bert-5-0/run/model").mkdir(parents=True)
+    if copied:
+        shutil.copy(there / "bert-5-0.call", here)
+    commands = recorded("claim.sh", *(word.replace("OUT", str(here)) for word in arguments))
+    assert [words[0] for words in commands] == ["glue"]
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments", "environment"),
+    [
+        ("record.sh", "10 v.txt tasks OUT a.txt", {"SETTINGS": "seed=1"}),
+        ("record.sh", "10 v.txt tasks OUT a.txt", {"TUNING": "batch_size=16"}),
+        ("record.sh", "10 v.txt tasks OUT a.txt", {"RESERVE": "90"}),
+        ("record.sh", "20 v.txt tasks OUT a.txt", {}),
+        ("record.sh", "10 other.txt tasks OUT a.txt", {}),
+        ("record.sh", "10 v.txt tasks OUT b.txt", {}),
+        ("claim.sh", "bert search 0 v.txt tasks OUT a.txt", {"SETTINGS": "train.clip_norm=2"}),
+        ("claim.sh", "bert search 0 v.txt tasks OUT a.txt", {"TUNING": "batch_size=16"}),
+        ("claim.sh", "bert search 1 v.txt tasks OUT a.txt", {}),
+        ("claim.sh", "bert search 0 v.txt tasks OUT b.txt", {}),
+    ],
+)
+def test_another_call_with_the_same_out_is_refused(recorded, tmp_path, script, arguments, environment):
+    first = {"record.sh": "10 v.txt tasks OUT a.txt", "claim.sh": "bert search 0 v.txt tasks OUT a.txt"}[script]
+    same, other = (words.replace("OUT", str(tmp_path)).split() for words in (first, arguments))
+    with pytest.raises(subprocess.CalledProcessError):
+        recorded(script, *other, FAIL="log.every=500", **environment)  # may be corrected, as nothing was trained
+    recorded(script, *same)
+    for run in ("run", "bert-search-2e-3/run"):
+        (tmp_path / run / "model").mkdir(parents=True)
+    assert recorded(script, *same)
+    with pytest.raises(subprocess.CalledProcessError) as failure:
+        recorded(script, *other, **environment)
+    (line,) = failure.value.stderr.splitlines()
+    assert line.startswith(f"{script}: {tmp_path}")
+    assert "was started as" in line
