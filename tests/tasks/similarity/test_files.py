@@ -29,6 +29,8 @@ def test_pairs_are_read_from_any_table(make_task, tmp_path, ending):
     task = make_task(f"data={tmp_path}")
     assert read(task)[0] == [Similar(("the cat", "a cat"), ranked=True), Similar(("the dog", "a dog"), ranked=True)]
     assert task.detected() == ["table.text=query table.pair=answer", "pairs of similar texts"]
+    write(tmp_path / f"train{ending}", [row | {"page": 1} for row in PAIRS])
+    assert make_task(f"data={tmp_path}").detected()[-1] == "not used: page"
 
 
 def test_a_cell_may_hold_several_texts(make_task, tmp_path):

@@ -37,6 +37,20 @@ def test_classes_are_those_of_the_training_rows(write):
     assert task.detected() == ["table.kind=classification table.text=text table.label=label", "2 labels: no, yes"]
 
 
+@pytest.mark.parametrize(
+    ("row", "columns"),
+    [
+        ({"text": "good soup", "label": "yes"}, "table.kind=classification table.text=text table.label=label"),
+        ({"words": "a cat", "tags": "O B-X"}, "table.kind=tagging table.text=words table.label=tags"),
+    ],
+)
+def test_columns_that_are_not_used_are_named(write, row, columns):
+    rows = [row, row | {"label": "no"}] if "label" in row else [row]
+    task = write([{"": number, "title": "soup", "where": "here", **row} for number, row in enumerate(rows)])
+    assert (task.detected()[0], task.detected()[-1]) == (columns, "not used: title, where")
+    assert "not used" not in write(rows).detected()[-1]
+
+
 def test_spaces_around_labels_and_names_of_columns_do_not_count(tmp_path):
     (tmp_path / "rows.csv").write_text("  text ,label \na,yes \nb, no\nc,yes\nd,no\n")
     task = build_task(load_finetune_config("table", [f"data={tmp_path / 'rows.csv'}", "table.text=text"]))

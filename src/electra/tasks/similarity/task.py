@@ -98,7 +98,8 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
         kinds = {"scored": "pairs with a score", "labeled": "pairs with a label", "pairs": "pairs of similar texts"}
         given = sum(len(example.texts) - 2 for example in examples)
         negatives = f", with {given:,} negatives" if given else ""
-        self._detected = [str(columns), f"{kinds[columns.kind]}{negatives}"]
+        unused = self._table.unused(*columns.texts, columns.label, columns.id)
+        self._detected = [str(columns), f"{kinds[columns.kind]}{negatives}", *unused]
         if self._raw:
             rest = "; the rest of the text is not read" if len(rows) == MOST else ""
             self._detected = [f"{len(rows):,} pairs of passages of raw text{rest}"]

@@ -49,6 +49,11 @@ class _FromRows(ABC, Generic[Example]):
     _columns: Columns
     _known: Known  # what is stored besides table and columns
 
+    def _found(self, *others: str) -> list[str]:
+        """Return the columns, what else was detected, and the columns that are not used."""
+        unused = self._table.unused(*self._columns.texts, self._columns.label, self._columns.id)
+        return [str(self._columns), *others, *unused]
+
     @abstractmethod
     def _example(self, row: Row, number: int, labeled: bool | None = True) -> Example:
         """Read a row; `labeled` rows must have a label, None is for rows to predict."""
@@ -79,8 +84,8 @@ class TableTexts(_FromRows[TextExample], TextTask):
 
     def detected(self) -> list[str]:
         if self._columns.kind == "regression":
-            return [str(self._columns), f"values from {self._known['low']:g} to {self._known['high']:g}"]
-        return [str(self._columns), f"{len(self.labels)} labels: {listed(self.labels)}"]
+            return self._found(f"values from {self._known['low']:g} to {self._known['high']:g}")
+        return self._found(f"{len(self.labels)} labels: {listed(self.labels)}")
 
     def read(self, split: Split, notes: Notes) -> list[TextExample]:
         examples = super().read(split, notes)
@@ -103,7 +108,7 @@ class TableTagging(_FromRows[Sentence], TaggingTask):
         super().__init__(config.tagging, known or learn_tags(sentences, config.tagging))
 
     def detected(self) -> list[str]:
-        return [str(self._columns), *super().detected()]
+        return self._found(*super().detected())
 
     def _example(self, row: Row, number: int, labeled: bool | None = True) -> Sentence:
         words, raw = self._columns.read_words(row), self._columns.read_label(row, labeled)
@@ -126,7 +131,7 @@ class TableAnswering(_FromRows[Question], QuestionAnswering):
         super().__init__(self.name, config.head, self._known["unanswerable"], known)
 
     def detected(self) -> list[str]:
-        return [str(self._columns), f"{'some' if self.unanswerable else 'no'} questions without an answer"]
+        return self._found(f"{'some' if self.unanswerable else 'no'} questions without an answer")
 
     def read(self, split: Split, notes: Notes) -> list[Question]:
         questions = super().read(split, notes)
