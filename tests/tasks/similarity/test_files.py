@@ -160,7 +160,8 @@ def test_one_column_of_a_table_is_raw_text(make_task, tmp_path, others, keys):
     cells = {"source": "https://a.b/c?d={n}", "url": "/d/{n}.html", "label": "{n}", "category": "pets"}
     rows = [{name: cells.get(name, "one {n}").format(n=n) for name in others} | {"body": f"{n} {TEXT}"} for n in "1234"]
     task = make_task(f"data={write(tmp_path / 't.csv', rows)}", *keys)
-    assert "pairs of passages of raw text" in task.detected()[0]
+    assert task.detected()[0].endswith("pairs of passages of raw text, table.text=body")
+    assert task.detected()[2:] == [f"not used: {', '.join(others)}"]
     assert all(text.startswith(("The cat", *"1234")) for example in read(task)[0] for text in example.texts)
 
 
@@ -174,6 +175,12 @@ def test_a_few_values_that_repeat_are_no_second_texts_unless_they_are_set(make_t
 
 
 FAQ = [{"question": f"who {n}", "answer": f"it is {n}", "category": "ab"[n % 2], "rating": n % 3} for n in range(9)]
+
+
+def test_a_headline_and_its_article_are_a_pair(make_task, tmp_path):
+    rows = [{"headline": f"cat {n}", "article": f"the cat {n}", "topic": "cats"} for n in range(4)]
+    found = ["table.text=headline table.pair=article", "pairs of similar texts", "not used: topic"]
+    assert make_task(f"data={write(tmp_path / 't.csv', rows)}").detected() == found
 
 
 def test_a_category_is_no_score_of_pairs(make_task, tmp_path):

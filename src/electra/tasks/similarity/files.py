@@ -13,7 +13,7 @@ from pydantic.dataclasses import dataclass as validated
 
 from electra.config.finetune import FinetuneConfig
 from electra.config.tasks import TableConfig
-from electra.data.reading.records import TEXT_COLUMNS, Row, find_column, read_lines, read_rows
+from electra.data.reading.records import ROWS, TEXT_COLUMNS, Row, find_column, longest, read_lines, read_rows
 from electra.data.reading.sources import Source, find_sources, read_chunks
 from electra.errors import TaskError
 from electra.tasks.answering.files import read_questions
@@ -36,7 +36,14 @@ from electra.tasks.texts.labels import Value
 
 ANCHORS = (  # columns of a text and of one like it
     *(("anchor", "positive"), ("query", "positive"), ("query", "pos"), ("question", "positive"), ("text", "like")),
-    *(("title", "body"), ("title", "text"), ("title", "abstract"), ("question", "answers"), ("query", "answer")),
+    *(
+        ("title", "body"),
+        ("title", "text"),
+        ("title", "abstract"),
+        ("headline", "article"),
+        ("question", "answers"),
+        ("query", "answer"),
+    ),
     *(*QUESTIONS, *PAIRS),
 )
 SCORES = ("label", "labels", "gold_label", "gold", "score", "similarity", "is_duplicate")  # of a pair; see LABELS
@@ -290,6 +297,13 @@ class Pairs(Table):
         # Raw text takes a while, and each split reads the training file.
         super().__init__(config, known, cache(lambda source: list(read_file(source, config, self._notes[source]))))
         self._config = config
+        self.text_column: str | None = None  # of raw text in a table
+
+    def learn(self, rows: Sequence[Row]) -> None:
+        super().learn(rows)
+        source = self.find("train")
+        if source and is_raw_text(rows[0]):
+            self.text_column, self._names = _text_columns(source, self._config.table.text)
 
     def find(self, split: Split) -> str | None:
         found, folder = super().find(split), Path(self._data or "-").expanduser()
@@ -342,6 +356,14 @@ def _is_raw(source: str, config: FinetuneConfig) -> bool:
     if settings.pair or (_find_pair(rows, settings) and not (asked and settings.text in names)):
         return False
     return bool(names and (settings.text or asked or len(names) == 1 or usual_column(names, TEXT_COLUMNS)))
+
+
+def _text_columns(source: str, column: str | None) -> tuple[str | None, list[str]]:
+    """Return the column that is read as raw text, None for text that is no table, and all columns."""
+    if any(found.format == "text" for found in find_sources([source])[0]):
+        return None, []
+    rows = list(islice(read_rows(source), ROWS))
+    return find_column(longest(row.cells for row in rows), column, rows[0].where), column_names(rows, {})
 
 
 def is_raw_text(row: Row) -> bool:

@@ -44,6 +44,7 @@ from electra.tasks.similarity.files import Columns, Pairs, Similar, find_columns
 from electra.tasks.similarity.losses import contrast, of_sizes, rank
 from electra.tasks.similarity.passages import COLUMNS, MOST, halves
 from electra.tasks.similarity.retrieval import find_ranks, score_ranks
+from electra.tasks.table.columns import write_columns
 from electra.tasks.texts.task import frame
 
 SIMCSE_DROPOUT = 0.1
@@ -102,8 +103,11 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
         self._detected = [str(columns), f"{kinds[columns.kind]}{negatives}", *unused]
         if self._raw:
             rest = "; the rest of the text is not read" if len(rows) == MOST else ""
-            self._detected = [f"{len(rows):,} pairs of passages of raw text{rest}"]
+            column = self._table.text_column
+            named = f", {write_columns({'text': column})}" if column else ""
+            self._detected = [f"{len(rows):,} pairs of passages of raw text{named}{rest}"]
             self._learn_twins(examples)
+            self._detected += self._table.unused(column)
         if on_dev != columns:
             self._detected.append(f"dev: {on_dev}, {kinds[on_dev.kind]}")
 
