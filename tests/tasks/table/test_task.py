@@ -96,6 +96,13 @@ def test_a_table_of_words_and_tags_is_tagging(write):
     assert task.read("dev", Notes())[1].words == ("New", "York")
 
 
+@pytest.mark.parametrize("tags", [["O", "PER"], [0, 1]])
+def test_it_is_shown_that_tags_do_not_mark_spans(write, tags):
+    row = {"tokens": ["a", "cat"], "ner_tags": tags}
+    assert write([row]).detected()[2].startswith("accuracy of single tags is scored, because they do not mark spans")
+    assert len(write([row | {"ner_tags": ["O", "B-X"]}]).detected()) == 2
+
+
 def test_a_table_of_questions_is_answering(write):
     rows = [
         {"id": "a", "question": "who ate?", "context": "the cat ate", "answers": ["the cat", "cat"]},

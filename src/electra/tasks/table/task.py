@@ -108,7 +108,8 @@ class TableTagging(_FromRows[Sentence], TaggingTask):
         super().__init__(config.tagging, known or learn_tags(sentences, config.tagging))
 
     def detected(self) -> list[str]:
-        return self._found(*super().detected())
+        single = ["accuracy of single tags is scored, because they do not mark spans, as B-PER does"]
+        return self._found(*super().detected(), *(single if self._plain else []))
 
     def _example(self, row: Row, number: int, labeled: bool | None = True) -> Sentence:
         words, raw = self._columns.read_words(row), self._columns.read_label(row, labeled)
