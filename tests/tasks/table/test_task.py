@@ -57,6 +57,29 @@ def test_spaces_around_labels_and_names_of_columns_do_not_count(tmp_path):
     assert task.labels == ("no", "yes")
 
 
+@pytest.mark.parametrize(
+    ("labels", "doubt"),
+    [
+        (["NA", "good", "None", "nan"], "labels that may mean that there is none: NA, None, nan"),
+        (["Good", "bad", "good"], "labels that differ only in case: Good, good"),
+        (
+            ["a, b", "a", "b", "b, a", "a,b"],
+            "if a cell has several labels, set table.kind=multilabel table.separator=,",
+        ),
+        (["a, b", "a", "b", "b, a"], None),
+    ],
+)
+def test_labels_that_may_be_wrong_are_named(write, labels, doubt):
+    task = write([{"text": f"soup {number}", "label": label} for number, label in enumerate(labels)])
+    assert task.detected()[2:] == ([doubt] if doubt else [])
+
+
+def test_a_label_with_a_comma_is_quoted(write):
+    rows = [{"text": "soup", "label": "food, warm"}, {"text": "mat", "label": "thing"}]
+    assert write(rows).detected()[1] == '2 labels: "food, warm", thing'
+    assert write(rows, None, "table.separator=,").detected()[1] == "3 labels: food, thing, warm"
+
+
 def test_numbers_are_sorted_by_their_value(write):
     rows = [{"text": "a b", "label": label} for label in (10, 9, 100)]
     assert write(rows).labels == ("9", "10", "100")

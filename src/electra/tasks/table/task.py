@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Generic
@@ -21,6 +22,8 @@ from electra.tasks.table.files import Table
 from electra.tasks.tagging.task import Sentence, TaggingTask, learn_tags
 from electra.tasks.texts.labels import Classes, Labels, LabelSets, Value, listed
 from electra.tasks.texts.task import TextExample, TextTask
+
+MISSING = {"na", "n/a", "nan", "none", "null", "-", "?"}  # as programs and people write missing values
 
 
 def table_task(name: str, config: FinetuneConfig, known: Known) -> AnyTask:
@@ -85,7 +88,8 @@ class TableTexts(_FromRows[TextExample], TextTask):
     def detected(self) -> list[str]:
         if self._columns.kind == "regression":
             return self._found(f"values from {self._known['low']:g} to {self._known['high']:g}")
-        return self._found(f"{len(self.labels)} labels: {listed(self.labels)}")
+        doubts = _doubts(self.labels, self._columns.kind)
+        return self._found(f"{len(self.labels)} labels: {listed(self.labels)}", *doubts)
 
     def read(self, split: Split, notes: Notes) -> list[TextExample]:
         examples = super().read(split, notes)
@@ -169,6 +173,20 @@ def _find_labels(columns: Columns, rows: Sequence[Row]) -> dict[str, Any]:
         raise TaskError(
             f"{rows[0].where}: all rows have the same label in column {columns.label!r}, so there is nothing to learn"
         )
+    return found
+
+
+def _doubts(labels: Sequence[str], kind: str) -> list[str]:
+    """Return what may be wrong with the labels, one line each."""
+    spellings = Counter(label.lower() for label in labels)
+    doubts = {
+        "labels that may mean that there is none": [label for label in labels if label.lower() in MISSING],
+        "labels that differ only in case": [label for label in labels if spellings[label.lower()] > 1],
+    }
+    found = [f"{doubt}: {listed(names)}" for doubt, names in doubts.items() if names]
+    parts = {part.strip() for label in labels for part in label.split(",")}
+    if kind == "classification" and 2 * len(parts) < len(labels):
+        found.append("if a cell has several labels, set table.kind=multilabel table.separator=,")
     return found
 
 

@@ -23,8 +23,10 @@ Label = TypeVar("Label")  # the label of an example
 
 
 def listed(names: Sequence[str]) -> str:
-    """Join labels for a message, shortened if there are many."""
-    return ", ".join(names[:LISTED]) + (" …" if len(names) > LISTED else "")
+    """Join labels for a message, shortened if there are many; those that contain a comma are quoted."""
+    return ", ".join(f'"{name}"' if "," in name else name for name in names[:LISTED]) + (
+        " …" if len(names) > LISTED else ""
+    )
 
 
 class Labels(ABC, Generic[Label]):
