@@ -91,6 +91,12 @@ class TableTexts(_FromRows[TextExample], TextTask):
         doubts = _doubts(self.labels, self._columns.kind)
         return self._found(f"{len(self.labels)} labels: {listed(self.labels)}", *doubts)
 
+    def baseline(self, examples: Sequence[TextExample]) -> dict[str, Any]:
+        if self._columns.kind != "classification":
+            return {}
+        ((label, count),) = Counter(example.label for example in examples).most_common(1)
+        return {"label": label, "accuracy": count / len(examples)}
+
     def read(self, split: Split, notes: Notes) -> list[TextExample]:
         examples = super().read(split, notes)
         notes.add("empty texts", sum(not text.strip() for example in examples for text in example.texts))
@@ -194,7 +200,7 @@ def _labels(columns: Columns, known: Known) -> Labels[Any]:
     if columns.kind == "regression":
         (name,) = known.get("labels", ["value"])  # LABEL_0 in models of other programs
         return Value(known["low"], known["high"], name=name)
-    return LabelSets(known["labels"]) if columns.kind == "multilabel" else Classes(known["labels"])
+    return LabelSets(known["labels"]) if columns.kind == "multilabel" else Classes(known["labels"], macro=True)
 
 
 def _natural(label: str) -> tuple[bool, float, str]:
