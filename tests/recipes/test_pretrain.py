@@ -151,8 +151,19 @@ def test_a_finished_run_that_is_run_again_stays_as_it_is(config, records, weight
         records(pretrain(config("train.steps=5", "train.learning_rate=1e-5"), [told.append])),
         weights(run),
     ) == before
-    assert told[-1]["detected"].startswith("the run was complete, so nothing was trained")
+    assert told[-1]["detected"] == (
+        "the run was complete (7 of train.steps=5), so nothing was trained; "
+        f"to train it further: electra pretrain {made[0]} train.steps=14"
+    )
     assert [path.read_bytes() for path in made] == how
+
+
+@pytest.mark.parametrize("budget", ["train.tokens=320", "train.steps=1"])
+def test_a_finished_run_names_a_budget_that_trains_it_further(config, records, budget):
+    before, told = records(pretrain(config("train.tokens=320"))), []
+    pretrain(config(budget), [told.append])
+    larger = told[-1]["detected"].rpartition(" ")[2]
+    assert len(records(pretrain(config(larger)))) > len(before)
 
 
 def test_a_run_goes_on_with_a_larger_budget(config, records):

@@ -50,6 +50,12 @@ def test_a_printed_score_names_its_protocol():
     )
 
 
+def test_a_printed_score_is_compared_with_the_most_frequent_label():
+    results = summarize_seeds(SEEDS) | {"task": "table", "metric": "accuracy", "seeds": SEEDS, "protocol": "single"}
+    results |= {"baseline": {"label": "ham", "accuracy": 0.7}, "start": "pretrained"}
+    assert describe(results).startswith('table: accuracy 75.00 (always "ham": 70.00) (median of 4 seeds')
+
+
 def test_a_printed_score_of_a_sweep_names_the_rate():
     results = summarize_seeds(SEEDS) | {"task": "rte", "metric": "accuracy", "seeds": SEEDS, "protocol": "single"}
     sweep = {"sweep": {"0.0001": {}, "0.0003": {}}, "learning_rate": 3e-4, "start": "pretrained"}

@@ -66,6 +66,9 @@ def test_a_run_says_what_was_detected(tuned):
     results = json.loads((tuned / "results.json").read_text())
     assert results["detected"][1] == "2 labels: other, same"
     assert results["examples"] == {"train": 14, "dev": 2}
+    assert results["baseline"]["label"] == "other"
+    assert results["baseline"]["accuracy"] in (0.5, 1.0)
+    assert list(results["median"]) == ["accuracy", "macro_f1"]
 
 
 def test_predictions_are_written_in_the_order_of_the_rows(tuned, pairs):

@@ -23,6 +23,8 @@ from electra.config.section import (
     Size,
 )
 
+BUDGETS = ("steps", "tokens", "hours")  # keys of `train`, of which one is set
+
 
 class TrainConfig(Section):
     """Budget, batches, optimizer and schedule."""
@@ -75,7 +77,7 @@ class TrainConfig(Section):
 
     @model_validator(mode="after")
     def _one_budget(self) -> Self:
-        budgets = [name for name in ("steps", "tokens", "hours") if getattr(self, name) is not None]
+        budgets = [name for name in BUDGETS if getattr(self, name) is not None]
         if len(budgets) != 1:
             found = " and ".join(budgets) or "none"
             raise ValueError(f"set one budget out of steps, tokens and hours (found {found})")
@@ -127,7 +129,7 @@ class PretrainConfig(Root):
 
     command: ClassVar[str] = "pretrain"
     example: ClassVar[str] = "train.steps=1000"
-    alternatives: ClassVar[tuple[tuple[str, ...], ...]] = (("train.steps", "train.tokens", "train.hours"),)
+    alternatives: ClassVar[tuple[tuple[str, ...], ...]] = (tuple(f"train.{key}" for key in BUDGETS),)
 
     data: str | list[str] | None = Field(None, description="corpus folder, or a list of them")
     data_weights: list[Positive] | None = Field(None, description="weight of each corpus in the mixture")

@@ -110,7 +110,7 @@ def _tune(tuning: Tuning, folder: Path, processes: Processes, listeners: Sequenc
 
 
 def _describe(tuning: Tuning) -> Results:
-    config = tuning.config
+    config, baseline = tuning.config, tuning.task.baseline(tuning.dev.examples)
     return {
         "task": tuning.task.name,
         "protocol": config.protocol,
@@ -125,6 +125,7 @@ def _describe(tuning: Tuning) -> Results:
         "early_stopping": config.early_stopping,
         "examples": {"train": len(tuning.train.examples), "dev": len(tuning.dev.examples)},
         "notes": {"train": tuning.train.notes, "dev": tuning.dev.notes},
+        **({"baseline": baseline} if baseline else {}),
     }
 
 

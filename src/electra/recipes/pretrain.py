@@ -17,7 +17,7 @@ from torch import Tensor
 
 from electra.config.load import load_config
 from electra.config.objectives import UnigramGenerator
-from electra.config.schema import PretrainConfig
+from electra.config.schema import BUDGETS, PretrainConfig
 from electra.data.feeding.batch import Batch
 from electra.data.feeding.loader import Loader
 from electra.data.files import atomic_folder
@@ -90,7 +90,7 @@ def _pretrain(config: PretrainConfig, processes: Processes, listeners: Sequence[
                 first.work()
         final.work()
         if not final.trained:
-            final.announce("the run was complete, so nothing was trained; a larger budget trains it further")
+            final.announce(final.spent())
 
 
 def check_division(config: PretrainConfig, processes: Processes) -> None:
@@ -171,7 +171,15 @@ class Pretraining(Training):
             self.heldout = self._heldout()
             if self.heldout and not self.checkpoints.hold_updates():
                 self.announce("measuring the held-out loss before the first update")
-            train(self, self.config.train, self.run, self.checkpoints, self.processes)
+            self.state = train(self, self.config.train, self.run, self.checkpoints, self.processes)
+
+    def spent(self) -> str:
+        """Return which budget a complete run has spent, and the command that trains it further."""
+        budgets = {key: size for key in BUDGETS if (size := getattr(self.config.train, key)) is not None}
+        ((key, size),) = budgets.items()
+        spent = {"steps": self.state.step, "tokens": self.state.tokens, "hours": round(self.state.seconds / 3600, 4)}
+        complete = f"the run was complete ({spent[key]} of train.{key}={size}), so nothing was trained"
+        return f"{complete}; to train it further: {self.command} train.{key}={round(2 * max(spent[key], size), 4)}"
 
     def announce(self, what: str) -> None:
         """Show a line of progress."""

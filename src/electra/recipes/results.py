@@ -92,7 +92,12 @@ def chosen_seed(seeds: Sequence[dict[str, Any]], metric: str, keep: str) -> int:
 def describe(results: Results) -> str:
     """Return the scores and the protocol in one line."""
     metric, count = results["metric"], len(results["seeds"])
-    scores = " · ".join(f"{name} {percent(name, value)}" for name, value in results["median"].items())
+    always = results.get("baseline")
+    beside = f' (always "{always["label"]}": {percent("accuracy", always["accuracy"])})' if always else ""
+    scores = " · ".join(
+        f"{name} {percent(name, value)}{beside if name == 'accuracy' else ''}"
+        for name, value in results["median"].items()
+    )
     spread = f" (median of {count} seeds, {metric} ± {100 * results['std'][metric]:.2f})" if count > 1 else " (1 seed)"
     constant = constant_seeds(results)
     failed = f", {constant} of {count} seeds predict the same for every example" if constant else ""

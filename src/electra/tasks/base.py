@@ -159,6 +159,10 @@ class Task(ABC, Generic[Example, AnyFeature, HeadType]):
     def score(self, examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, float]:
         """Compare predictions with the labels: metrics as fractions of 1, including `metric`."""
 
+    def baseline(self, examples: Sequence[Example]) -> dict[str, Any]:
+        """Return the accuracy on dev of the label that is best if it is always predicted; empty for other scores."""
+        return {}
+
     def calibrate(self, examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, Any]:
         """Return what a stored model learns from its predictions on dev, such as a threshold."""
         return {}

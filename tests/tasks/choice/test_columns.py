@@ -88,6 +88,7 @@ def test_swag_is_read_as_published(make):
     hidden = "\n".join(line.rpartition(",")[0] for line in (header, first, second)) + "\n"
     task = make({"train.csv": SWAG, "val.csv": SWAG, "test.csv": hidden})
     assert task.detected()[0] == ("table.text=startphrase table.pair=ending0,ending1,ending2,ending3 table.label=label")
+    assert task.detected()[-1] == "not used: video-id, fold-ind, sent1, sent2, gold-source"
     first, second = task.read("dev", Notes())
     assert first == Choice("The cat sat. It", ("ate.", "sat.", "was good.", "cooked."), 2)
     assert (second.context, second.right) == ("A dog, a chef", 0)

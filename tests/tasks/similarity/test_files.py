@@ -29,6 +29,8 @@ def test_pairs_are_read_from_any_table(make_task, tmp_path, ending):
     task = make_task(f"data={tmp_path}")
     assert read(task)[0] == [Similar(("the cat", "a cat"), ranked=True), Similar(("the dog", "a dog"), ranked=True)]
     assert task.detected() == ["table.text=query table.pair=answer", "pairs of similar texts"]
+    write(tmp_path / f"train{ending}", [row | {"page": 1} for row in PAIRS])
+    assert make_task(f"data={tmp_path}").detected()[-1] == "not used: page"
 
 
 def test_a_cell_may_hold_several_texts(make_task, tmp_path):
@@ -158,8 +160,42 @@ def test_one_column_of_a_table_is_raw_text(make_task, tmp_path, others, keys):
     cells = {"source": "https://a.b/c?d={n}", "url": "/d/{n}.html", "label": "{n}", "category": "pets"}
     rows = [{name: cells.get(name, "one {n}").format(n=n) for name in others} | {"body": f"{n} {TEXT}"} for n in "1234"]
     task = make_task(f"data={write(tmp_path / 't.csv', rows)}", *keys)
-    assert "pairs of passages of raw text" in task.detected()[0]
+    assert task.detected()[0].endswith("pairs of passages of raw text, table.text=body")
+    assert task.detected()[2:] == [f"not used: {', '.join(others)}"]
     assert all(text.startswith(("The cat", *"1234")) for example in read(task)[0] for text in example.texts)
+
+
+@pytest.mark.parametrize("few", [["Lee"] * 9, ["shop", "help", "news"] * 3])
+def test_a_few_values_that_repeat_are_no_second_texts_unless_they_are_set(make_task, tmp_path, few):
+    rows = [{"내용": f"the cat {n}", "by": value} for n, value in enumerate(few)]
+    file = write(tmp_path / "t.csv", rows)
+    with pytest.raises(TaskError, match="which columns hold the two texts"):
+        make_task(f"data={file}")
+    assert make_task(f"data={file}", "table.pair=by").detected()[0] == "table.text='내용' table.pair=by"
+
+
+FAQ = [{"question": f"who {n}", "answer": f"it is {n}", "category": "ab"[n % 2], "rating": n % 3} for n in range(9)]
+
+
+def test_a_headline_and_its_article_are_a_pair(make_task, tmp_path):
+    rows = [{"headline": f"cat {n}", "article": f"the cat {n}", "topic": "cats"} for n in range(4)]
+    found = ["table.text=headline table.pair=article", "pairs of similar texts", "not used: topic"]
+    assert make_task(f"data={write(tmp_path / 't.csv', rows)}").detected() == found
+
+
+def test_a_category_is_no_score_of_pairs(make_task, tmp_path):
+    rows = [{key: value for key, value in row.items() if key != "rating"} for row in FAQ]
+    found = ["table.text=question table.pair=answer", "pairs of similar texts", "not used: category"]
+    assert make_task(f"data={write(tmp_path / 't.csv', rows)}").detected() == found
+
+
+def test_a_rating_may_be_a_score_of_pairs_and_is_asked_about(make_task, tmp_path):
+    file = write(tmp_path / "t.csv", FAQ)
+    texts = ["table.text=question", "table.pair=answer"]
+    with pytest.raises(TaskError, match=f"set table.label=rating; if not, {' '.join(texts)}$"):
+        make_task(f"data={file}")
+    assert make_task(f"data={file}", *texts).detected()[1:] == ["pairs of similar texts", "not used: category, rating"]
+    assert make_task(f"data={file}", "table.label=rating").detected()[1] == "pairs with a score"
 
 
 def test_two_columns_are_a_pair_although_one_is_named_like_a_label(make_task, tmp_path):
@@ -225,7 +261,11 @@ def test_a_folder_without_a_training_file_is_not_trained_on_all_its_files(make_t
     [
         ([*PAIRS, {"query": " ", "answer": "x"}], [], "line 3: the text in column 'query' is empty"),
         ([row | {"label": 1} for row in PAIRS], [], "all rows have the same label in column 'label'"),
-        ([row | {"label": word} for row, word in zip(PAIRS, "xy", strict=True)], [], "unknown label 'x' in column"),
+        (
+            [row | {"label": word} for row, word in zip(PAIRS, "xy", strict=True)],
+            [],
+            "unknown label 'x' in column .*; or remove the column",
+        ),
         ([row | {"label": "no"} for row in PAIRS], ["table.label=label"], "all rows have the same label"),
         (PAIRS, ["batch_size=1"], "batch_size=1 has no other pair to compare a pair with"),
         (NLI[1:], [], "no row has a label of similar texts"),

@@ -260,7 +260,25 @@ def test_groups_have_the_mean_number_of_negatives(make_task, tokenizer, tmp_path
     assert [feature.ids for feature in features[-2:]] == [[], []]
     notes = Notes()
     assert len(task.features(examples, tokenizer, 3, notes, training=False)) == 9  # different texts
-    assert dict(notes.counts) == {"truncated texts": 7}
+    assert notes.counts["truncated texts"] == 7
+
+
+@pytest.mark.parametrize(
+    ("count", "note"),
+    [
+        (100, None),
+        (99, "different texts to find, so few that scores are high"),
+        (10, "different texts to find, so few that scores are high and recall_10 is always 100"),
+    ],
+)
+def test_a_search_among_few_texts_is_noted(make_task, tokenizer, tmp_path, count, note):
+    rows = [{"question": f"who {n}", "answer": f"it is {n % count}"} for n in range(200)]
+    task, notes = make_task(f"data={write(tmp_path / 'train.csv', rows)}"), Notes()
+    task.features(task.read("train", Notes()), tokenizer, 12, notes, training=True)
+    assert dict(notes.counts) == {}
+    examples = [Similar(tuple(row.values()), ranked=True) for row in rows]
+    task.features(examples, tokenizer, 12, notes, training=False)
+    assert dict(notes.counts) == ({note: count} if note else {})
 
 
 @pytest.mark.parametrize("packs", [False, True])

@@ -138,6 +138,47 @@ def test_a_table_without_anything_like_a_label_is_refused():
         detect(*table(one=SAID, other=MORE))
 
 
+@pytest.mark.parametrize(
+    ("columns", "found"),
+    [
+        ({"gender": ["f", "m"] * 2, "comment": SAID, "diagnosis": CLASSES}, "gender, diagnosis"),
+        ({"출처": ["앱", "웹", "앱", "웹"], "본문": SAID, "분류": CLASSES}, "출처, 분류"),
+        ({"text": SAID, "toxic": [0, 1, 1, 0], "insult": [0, 0, 1, 0]}, "toxic, insult"),
+        ({"category": ["a", "b"] * 2, "review": SAID, "rating": [1, 2, 2, 1]}, "category, rating"),
+    ],
+)
+def test_of_several_columns_like_labels_none_is_guessed(columns, found):
+    with pytest.raises(TaskError, match=rf"which column is the label\? set table\.label, one of {found}$"):
+        detect(*table(**columns))
+    assert detect(*table(**columns), label=found.split(", ")[1]).label == found.split(", ")[1]
+
+
+@pytest.mark.parametrize(
+    ("columns", "label"),
+    [
+        ({"review": SAID, "mood": CLASSES, "split": ["train", "dev"] * 2}, "mood"),
+        (
+            {"date": ["1", "2"] * 2, "lang": ["ko", "en"] * 2, "user_id": [7, 8] * 2, "body": SAID, "mood": CLASSES},
+            "mood",
+        ),
+        ({"text": SAID, "annotator1": CLASSES, "annotator2": CLASSES, "gold": CLASSES}, "gold"),
+        ({"text": SAID, "label": CLASSES, "category": CLASSES}, "label"),
+        ({"text": SAID, "category": ["books"] * 4, "rating": [1, 2] * 2}, "rating"),
+        ({"text": SAID, "lang": ["ko", "en"] * 2}, "lang"),  # the only other column
+        ({"word": ["a", "b", "a", "b", "c", "c"], "kind": ["x", "y"] * 3}, "kind"),
+        ({"said": ["so it was good"] * 2 + ["so it was bad"] * 2, "mood": CLASSES, "by": ["a", "a", "a", "a"]}, "mood"),
+    ],
+)
+def test_the_label_is_told_apart_from_what_else_repeats(columns, label):
+    assert detect(*table(**columns)).label == label
+
+
+def test_a_table_that_is_sorted_by_its_labels_has_them_all_compared():
+    rows = table(text=[f"text {n}" for n in range(2000)], mood=["a"] * 1500 + ["b"] * 500, by=["x", "y"] * 1000)
+    with pytest.raises(TaskError, match=r"set table\.label, one of mood, by$"):
+        detect(*rows)
+
+
 def test_numbers_with_a_comma_are_told_of():
     rows = table(text=[f"text {number}" for number in range(30)], label=[f"{number},5" for number in range(30)])
     with pytest.raises(TaskError, match=r"column 'label' has decimal commas, such as 0,5; write points"):

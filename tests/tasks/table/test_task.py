@@ -37,10 +37,47 @@ def test_classes_are_those_of_the_training_rows(write):
     assert task.detected() == ["table.kind=classification table.text=text table.label=label", "2 labels: no, yes"]
 
 
+@pytest.mark.parametrize(
+    ("row", "columns"),
+    [
+        ({"text": "good soup", "label": "yes"}, "table.kind=classification table.text=text table.label=label"),
+        ({"words": "a cat", "tags": "O B-X"}, "table.kind=tagging table.text=words table.label=tags"),
+    ],
+)
+def test_columns_that_are_not_used_are_named(write, row, columns):
+    rows = [row, row | {"label": "no"}] if "label" in row else [row]
+    task = write([{"": number, "title": "soup", "where": "here", **row} for number, row in enumerate(rows)])
+    assert (task.detected()[0], task.detected()[-1]) == (columns, "not used: title, where")
+    assert "not used" not in write(rows).detected()[-1]
+
+
 def test_spaces_around_labels_and_names_of_columns_do_not_count(tmp_path):
     (tmp_path / "rows.csv").write_text("  text ,label \na,yes \nb, no\nc,yes\nd,no\n")
     task = build_task(load_finetune_config("table", [f"data={tmp_path / 'rows.csv'}", "table.text=text"]))
     assert task.labels == ("no", "yes")
+
+
+@pytest.mark.parametrize(
+    ("labels", "doubt"),
+    [
+        (["NA", "good", "None", "nan"], "labels that may mean that there is none: NA, None, nan"),
+        (["Good", "bad", "good"], "labels that differ only in case: Good, good"),
+        (
+            ["a, b", "a", "b", "b, a", "a,b"],
+            "if a cell has several labels, set table.kind=multilabel table.separator=,",
+        ),
+        (["a, b", "a", "b", "b, a"], None),
+    ],
+)
+def test_labels_that_may_be_wrong_are_named(write, labels, doubt):
+    task = write([{"text": f"soup {number}", "label": label} for number, label in enumerate(labels)])
+    assert task.detected()[2:] == ([doubt] if doubt else [])
+
+
+def test_a_label_with_a_comma_is_quoted(write):
+    rows = [{"text": "soup", "label": "food, warm"}, {"text": "mat", "label": "thing"}]
+    assert write(rows).detected()[1] == '2 labels: "food, warm", thing'
+    assert write(rows, None, "table.separator=,").detected()[1] == "3 labels: food, thing, warm"
 
 
 def test_numbers_are_sorted_by_their_value(write):
@@ -80,6 +117,13 @@ def test_a_table_of_words_and_tags_is_tagging(write):
     assert isinstance(task, TableTagging)
     assert (task.labels, task.metric) == (("O", "B-X", "I-X"), "f1")
     assert task.read("dev", Notes())[1].words == ("New", "York")
+
+
+@pytest.mark.parametrize("tags", [["O", "PER"], [0, 1]])
+def test_it_is_shown_that_tags_do_not_mark_spans(write, tags):
+    row = {"tokens": ["a", "cat"], "ner_tags": tags}
+    assert write([row]).detected()[2].startswith("accuracy of single tags is scored, because they do not mark spans")
+    assert len(write([row | {"ner_tags": ["O", "B-X"]}]).detected()) == 2
 
 
 def test_a_table_of_questions_is_answering(write):

@@ -137,7 +137,7 @@ def _texts(
     start = list(islice(records, ROWS))
     tables = [(where, record) for where, record in start if not isinstance(record, str)]
     if tables:
-        column = _text_column(_longest(record for _, record in tables), column, tables[0][0], columns)
+        column = _text_column(longest(record for _, record in tables), column, tables[0][0], columns)
     for where, record in chain(start, records):
         if isinstance(record, str):
             yield record
@@ -206,7 +206,7 @@ def _parquet_texts(
         strings = [field.name for field in schema if _is_string(field.type)]
         if file.metadata.num_rows:
             sample = [row.cells for row in islice(_parquet_rows(file, source, strings), ROWS)]
-            record = {**dict.fromkeys(schema.names, 0), **_longest(sample)}  # columns other than strings are not read
+            record = {**dict.fromkeys(schema.names, 0), **longest(sample)}  # columns other than strings are not read
             column = _text_column(record, column, source.name, columns)
             for row in _parquet_rows(file, source, [column], count_bytes):
                 yield _text_of(row.cells[column], column, source.name)
@@ -254,7 +254,7 @@ def _is_string(kind: Any) -> bool:
     return str(kind) in ("string", "large_string", "string_view", "null")
 
 
-def _longest(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def longest(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return a record with the longest text of each column."""
     joined: dict[str, Any] = {}
     for record in records:

@@ -93,7 +93,9 @@ class ChoiceTask(Task[Choice, OptionFeature, AnyHead]):
             return []
         fewest, most = self._known["options"]
         count = f"{most}" if fewest == most else f"{fewest} to {most}"
-        return [str(self._columns), f"{count} options per example; {READINGS[self._known['reading']]}"]
+        meant = f"{count} options per example; {READINGS[self._known['reading']]}"
+        unused = self._table.unused(*self._columns.texts, self._columns.label, self._columns.id)
+        return [str(self._columns), meant, *unused]
 
     def read(self, split: Split, notes: Notes) -> list[Choice]:
         rows, labeled = self._table.read(split, notes), split != "test"

@@ -6,28 +6,47 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import chain, islice
 from pathlib import Path
+from shlex import quote
 from typing import Any, Literal, NamedTuple
 
 from pydantic.dataclasses import dataclass as validated
 
 from electra.config.finetune import FinetuneConfig
 from electra.config.tasks import TableConfig
-from electra.data.reading.records import TEXT_COLUMNS, Row, find_column, read_lines, read_rows
+from electra.data.reading.records import ROWS, TEXT_COLUMNS, Row, find_column, longest, read_lines, read_rows
 from electra.data.reading.sources import Source, find_sources, read_chunks
 from electra.errors import TaskError
 from electra.tasks.answering.files import read_questions
 from electra.tasks.base import Known, Notes, Split
 from electra.tasks.similarity.passages import COLUMNS, MOST, read_pairs
 from electra.tasks.table.columns import find_cell, find_id, is_number, write_columns
-from electra.tasks.table.detect import IDS, LABELS, PAIRS, QUESTIONS, SAMPLE, column_names, usual_column, usual_columns
+from electra.tasks.table.detect import (
+    IDS,
+    LABELS,
+    PAIRS,
+    QUESTIONS,
+    SAMPLE,
+    column_names,
+    is_few,
+    usual_column,
+    usual_columns,
+)
 from electra.tasks.table.files import Table
 from electra.tasks.texts.labels import Value
 
 ANCHORS = (  # columns of a text and of one like it
     *(("anchor", "positive"), ("query", "positive"), ("query", "pos"), ("question", "positive"), ("text", "like")),
-    *(("title", "body"), ("title", "text"), ("title", "abstract"), ("question", "answers"), ("query", "answer")),
+    *(
+        ("title", "body"),
+        ("title", "text"),
+        ("title", "abstract"),
+        ("headline", "article"),
+        ("question", "answers"),
+        ("query", "answer"),
+    ),
     *(*QUESTIONS, *PAIRS),
 )
+SCORES = ("label", "labels", "gold_label", "gold", "score", "similarity", "is_duplicate")  # of a pair; see LABELS
 NEGATIVE = re.compile(r"(hard[ _-]?)?neg(ative)?s?([ _-]?\d+)?", re.IGNORECASE)
 NAMED = re.compile(r"(.*[\W_])?(id|idx|index|guid|uuid|url|uri|link|href|file|path)", re.IGNORECASE)  # and no text
 ADDRESS = re.compile(r"([a-z]+://|www\.)\S+|[\w.+-]+@[\w-]+\.[\w.-]+", re.IGNORECASE)
@@ -41,6 +60,7 @@ ENTAILMENT = {  # labels of these columns are numbers on the hub
 STS = re.compile(r"(20\d\d)\..+\.tsv")  # SemEval's files, one for each source of a year
 SQUAD = re.compile(rb'\s*\{\s*"(data|version)"\s*:')  # how its files begin
 MOST_NEGATIVES = 7  # of one example
+PLAIN = "remove the column to train on pairs of similar texts"
 BEYOND = f"negatives beyond {MOST_NEGATIVES} of an example"
 
 Kind = Literal["pairs", "scored", "labeled"]
@@ -130,7 +150,8 @@ class Columns:
                 notes.add("rows neither similar nor different, skipped")
             else:
                 known = f"{', '.join(SIMILAR)} for similar texts, {', '.join(DIFFERENT)} for others"
-                raise TaskError(f"{row.where}: unknown label {label!r} in column {self.label!r}; use {known}")
+                found = f"unknown label {label!r} in column {self.label!r}"
+                raise TaskError(f"{row.where}: {found}; use {known}; or {PLAIN}")
         if not similar:
             raise TaskError(f"{rows[0].where}: no row has a label of similar texts in column {self.label!r}")
         lonely = different.keys() - {example.texts[0] for example in similar}
@@ -169,8 +190,8 @@ def find_columns(rows: Sequence[Row], settings: TableConfig) -> Columns:
         return Columns("pairs", *COLUMNS[:1], COLUMNS[1:2])
     text, *pair = find_texts(rows, settings)
     names = [name for name in column_names(rows, {}) if name not in (text, *pair)]
-    label = settings.label or usual_column(names, LABELS)
-    kind = _find_kind(rows, label, (text, pair[0])) if label and len(pair) == 1 else "pairs"
+    label = _find_label(rows, names, (text, pair[0]), settings) if len(pair) == 1 else None
+    kind = _find_kind(rows, label, (text, pair[0])) if label else "pairs"
     return Columns(kind, text, tuple(pair), None if kind == "pairs" else label, settings.id or usual_column(names, IDS))
 
 
@@ -210,17 +231,39 @@ def _find_pair(rows: Sequence[Row], settings: TableConfig) -> tuple[str, ...]:
     first = settings.text if settings.text in names and not settings.pair else None
     usual = (usual_columns(names, [pair]) for pair in ANCHORS)
     found = next((pair for pair in usual if pair and first in (None, pair[0])), ())
-    if found or first or len(names) != 2 or settings.id in names or any(_is_no_text(rows, name) for name in names):
+    if (
+        found
+        or first
+        or len(names) != 2
+        or settings.id in names
+        or any(_is_no_text(rows, name) for name in names if name != settings.pair)
+    ):
         return found
     return tuple(names)
 
 
 def _is_no_text(rows: Sequence[Row], name: str) -> bool:
-    """Return whether a column holds labels, identifiers, numbers or addresses, as its name or its cells say."""
+    """Return whether a column holds a few values, identifiers, numbers or addresses, as its name or its cells say."""
     values = [str(value).strip() for value in (row.cells.get(name) for row in rows[:SAMPLE]) if value not in (None, "")]
-    labels = usual_column([name], LABELS) and 2 * len(set(values)) <= len(values)  # answers repeat less often
+    distinct = len(set(values))
+    labels = 2 * distinct <= len(values) if usual_column([name], LABELS) else is_few(distinct, len(values))
     plain = values and all(is_number(value) or ADDRESS.fullmatch(value) for value in values)
     return bool(NAMED.fullmatch(name) or plain or labels)
+
+
+def _find_label(rows: Sequence[Row], names: Sequence[str], pair: tuple[str, str], settings: TableConfig) -> str | None:
+    """Return the column of scores or labels of pairs; one that might only rate the texts has to be set."""
+    found = settings.label or usual_column(names, SCORES)
+    if found or (settings.text and settings.pair):
+        return found
+    for name in names:
+        values = {str(row.cells.get(name)) for row in rows} if usual_column([name], LABELS) else set()
+        known = (*SIMILAR, *DIFFERENT, *NEITHER)
+        if len(values) > 1 and all(is_number(value) or value.strip().lower() in known for value in values):
+            ignored = write_columns({"text": pair[0], "pair": pair[1]})
+            choice = f"if so, set table.label={quote(name)}; if not, {ignored}"
+            raise TaskError(f"{rows[0].where}: does column {name!r} say how similar the texts are? {choice}")
+    return None
 
 
 def _find_kind(rows: Sequence[Row], label: str, pair: tuple[str, str]) -> Kind:
@@ -232,7 +275,7 @@ def _find_kind(rows: Sequence[Row], label: str, pair: tuple[str, str]) -> Kind:
     if len(set(names)) < 2:
         raise TaskError(
             f"{rows[0].where}: all rows have the same label in column {label!r}, so there is nothing to compare; "
-            "remove the column to train on pairs of similar texts"
+            + PLAIN
         )
     numbers = [name for name in names if is_number(name)]
     scores = [number for number in numbers if number not in (*SIMILAR, *DIFFERENT)]  # 0 and 1 are labels too
@@ -254,6 +297,13 @@ class Pairs(Table):
         # Raw text takes a while, and each split reads the training file.
         super().__init__(config, known, cache(lambda source: list(read_file(source, config, self._notes[source]))))
         self._config = config
+        self.text_column: str | None = None  # of raw text in a table
+
+    def learn(self, rows: Sequence[Row]) -> None:
+        super().learn(rows)
+        source = self.find("train")
+        if source and is_raw_text(rows[0]):
+            self.text_column, self._names = _text_columns(source, self._config.table.text)
 
     def find(self, split: Split) -> str | None:
         found, folder = super().find(split), Path(self._data or "-").expanduser()
@@ -306,6 +356,14 @@ def _is_raw(source: str, config: FinetuneConfig) -> bool:
     if settings.pair or (_find_pair(rows, settings) and not (asked and settings.text in names)):
         return False
     return bool(names and (settings.text or asked or len(names) == 1 or usual_column(names, TEXT_COLUMNS)))
+
+
+def _text_columns(source: str, column: str | None) -> tuple[str | None, list[str]]:
+    """Return the column that is read as raw text, None for text that is no table, and all columns."""
+    if any(found.format == "text" for found in find_sources([source])[0]):
+        return None, []
+    rows = list(islice(read_rows(source), ROWS))
+    return find_column(longest(row.cells for row in rows), column, rows[0].where), column_names(rows, {})
 
 
 def is_raw_text(row: Row) -> bool:

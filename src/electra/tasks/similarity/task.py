@@ -43,10 +43,12 @@ from electra.tasks.shown import Block, Field, Headline, Shares
 from electra.tasks.similarity.files import Columns, Pairs, Similar, find_columns, find_inputs, is_raw_text
 from electra.tasks.similarity.losses import contrast, of_sizes, rank
 from electra.tasks.similarity.passages import COLUMNS, MOST, halves
-from electra.tasks.similarity.retrieval import find_ranks, score_ranks
+from electra.tasks.similarity.retrieval import CUT, find_ranks, score_ranks
+from electra.tasks.table.columns import write_columns
 from electra.tasks.texts.task import frame
 
 SIMCSE_DROPOUT = 0.1
+FEW = 100  # texts that are searched; with fewer, scores are higher than in a real search
 FLAT = 1e-6  # cosines that differ by less are the same
 Target = tuple[int, float]  # number of the text, score of its pair
 NOTHING: Target = (-1, 0.0)  # of an empty place in a group
@@ -98,11 +100,15 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
         kinds = {"scored": "pairs with a score", "labeled": "pairs with a label", "pairs": "pairs of similar texts"}
         given = sum(len(example.texts) - 2 for example in examples)
         negatives = f", with {given:,} negatives" if given else ""
-        self._detected = [str(columns), f"{kinds[columns.kind]}{negatives}"]
+        unused = self._table.unused(*columns.texts, columns.label, columns.id)
+        self._detected = [str(columns), f"{kinds[columns.kind]}{negatives}", *unused]
         if self._raw:
             rest = "; the rest of the text is not read" if len(rows) == MOST else ""
-            self._detected = [f"{len(rows):,} pairs of passages of raw text{rest}"]
+            column = self._table.text_column
+            named = f", {write_columns({'text': column})}" if column else ""
+            self._detected = [f"{len(rows):,} pairs of passages of raw text{named}{rest}"]
             self._learn_twins(examples)
+            self._detected += self._table.unused(column)
         if on_dev != columns:
             self._detected.append(f"dev: {on_dev}, {kinds[on_dev.kind]}")
 
@@ -212,6 +218,10 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
             for text, encoding in zip(prompted, encodings, strict=True)
         }
         if not training:
+            searched = {text for example in examples if example.ranked for text in example.texts[1:]}
+            if 0 < len(searched) < FEW:
+                always = " and recall_10 is always 100" if len(searched) <= CUT else ""
+                notes.add(f"different texts to find, so few that scores are high{always}", len(searched))
             return [Feature(example, *framed[text]) for text, example in prompted.items()]
         numbers: dict[str, int] = {}
         spare = (text for example in examples for text in example.texts[self.group :])

@@ -10,9 +10,17 @@ from electra.errors import TaskError
 from electra.tasks.lines import read_cell
 from electra.tasks.table.columns import Columns, check_column, is_number
 
-LABELS = (
-    *("label", "labels", "gold_label", "class", "category", "target", "sentiment", "score", "similarity", "rating"),
-    *("stars", "answer", "answers", "tags", "ner_tags", "pos_tags", "chunk_tags", "tag", "is_duplicate"),
+FIRST_LABELS = (  # the first of these is the label, whatever else there is
+    *("label", "labels", "gold_label", "gold", "class", "target", "is_duplicate"),
+    *("ner_tags", "pos_tags", "chunk_tags"),
+)
+EQUAL_LABELS = (  # two of these may both be labels
+    *("category", "topic", "intent", "sentiment", "emotion", "score", "similarity", "rating", "stars", "tags", "tag"),
+)
+LABELS = (*FIRST_LABELS, *EQUAL_LABELS, "answer", "answers")
+ABOUT = re.compile(  # names of columns that are rather about a row than its label
+    r"(.*[\W_])?(id|idx|index|guid|uuid|url|uri)|split|fold|lang|language|locale|source|author|date|time|timestamp",
+    re.IGNORECASE,
 )
 QUESTIONS = (("question", "context"), ("question", "passage"), ("query", "context"))
 PAIRS = (
@@ -27,6 +35,7 @@ SEPARATORS = ("|", ";")  # not the comma, which is part of many labels
 SAMPLE = 1000  # rows that are used to detect the columns
 LISTS = re.compile(r"""\s*(\[\s*(['"\d-].*)?\]|\{\s*['"].*\})\s*""", re.DOTALL)  # as pandas writes them to CSV
 MANY = 20  # more distinct integers than this are values, not classes
+PHRASE = 4  # words of a cell; a column with as many on average is rather a text than a label
 
 
 def find_columns(rows: Sequence[Row], settings: TableConfig) -> Columns:
@@ -35,7 +44,7 @@ def find_columns(rows: Sequence[Row], settings: TableConfig) -> Columns:
     wanted = settings.model_dump(include={"text", "pair", "label", "id"}, exclude_none=True)
     names = column_names(rows, {key: [column] for key, column in wanted.items()})
     text, pair = settings.text, settings.pair
-    label = settings.label or usual_column(names, LABELS) or _fewest_values(sample, names, settings)
+    label = settings.label or _find_label(rows, names, settings)
     if text is None:
         text, found = _find_texts(sample, [name for name in names if name not in (label, pair)])
         pair = pair or found
@@ -73,16 +82,41 @@ def _values(rows: Sequence[Row], name: str) -> list[Any]:
     return [cell.decode(errors="replace") if isinstance(cell, bytes) else cell for cell in there]
 
 
-def _fewest_values(rows: Sequence[Row], names: Sequence[str], settings: TableConfig) -> str:
-    """Return the column with the fewest distinct values."""
+def _find_label(rows: Sequence[Row], names: Sequence[str], settings: TableConfig) -> str:
+    """Return the column of labels: the one with a usual name, else the only one whose values repeat like labels."""
     taken = {settings.text, settings.pair, settings.id, usual_column(names, IDS)}
-    counts = {name: len({str(value) for value in _values(rows, name)}) for name in names if name not in taken}
-    best = min(counts, key=lambda name: counts[name], default=None)
-    if best is None or counts[best] < 2 or counts[best] > len(rows) / 2:
-        raise TaskError(f"{rows[0].where}: which column is the label? set table.label, one of {', '.join(names)}")
+    names = [name for name in names if name not in taken]
+    if first := usual_column(names, FIRST_LABELS):
+        return first
+    counts = {name: len({str(value) for value in _values(rows, name)}) for name in names}
+    if found := [name for name in names if usual_column([name], EQUAL_LABELS)]:
+        return _only([name for name in found if counts[name] > 1] or found, names, rows)
+    if answer := usual_column(names, LABELS):
+        return answer
+    repeating = [name for name in names if 1 < counts[name] <= len(rows) / 2]
+    if len(names) == 2 and settings.text is None:  # the other one is the text
+        found = [name for name in repeating if counts[name] == min(counts.values())]
+    else:
+        found = [name for name in repeating if len(names) == 1 or not ABOUT.fullmatch(name)]
+        found = [name for name in found if is_few(counts[name], len(rows))] or found
+        found = [name for name in found if _mean_words(rows[:SAMPLE], name) < PHRASE] or found
+    best = _only(found, names, rows)
     if best in map(str, _values(rows, best)):
         raise TaskError(f"{rows[0].where}: {best!r} in the header is also a label; add a line with column names")
     return best
+
+
+def _only(found: Sequence[str], names: Sequence[str], rows: Sequence[Row]) -> str:
+    """Return the column that was found, or ask which one of several it is."""
+    if len(found) != 1:
+        choice = ", ".join(found or names)
+        raise TaskError(f"{rows[0].where}: which column is the label? set table.label, one of {choice}")
+    return found[0]
+
+
+def is_few(distinct: int, rows: int) -> bool:
+    """Return whether a column with so many distinct values in so many rows looks like labels."""
+    return distinct <= min(rows / 2, max(MANY, rows / MANY))
 
 
 def _find_texts(rows: Sequence[Row], names: Sequence[str]) -> tuple[str, str | None]:
@@ -91,8 +125,7 @@ def _find_texts(rows: Sequence[Row], names: Sequence[str]) -> tuple[str, str | N
         return pair[0], pair[1]
     if text := usual_column(names, TEXTS):
         return text, None
-    words = {name: _mean(rows, name, lambda value: len(value.split())) for name in names}
-    wordy = [name for name in names if words[name] >= 2]
+    wordy = [name for name in names if _mean_words(rows, name) >= 2]
     if len(wordy) == 2:
         return wordy[0], wordy[1]
     longest = max(names, key=lambda name: _mean(rows, name, len), default=None)
@@ -107,6 +140,10 @@ def _mean(rows: Sequence[Row], name: str, size: Callable[[str], int]) -> float:
     values = _values(rows, name)
     texts = [value for value in values if isinstance(value, str) and not is_number(value)]
     return sum(map(size, texts)) / len(values) if values else 0.0
+
+
+def _mean_words(rows: Sequence[Row], name: str) -> float:
+    return _mean(rows, name, lambda value: len(value.split()))
 
 
 def _find_kind(

@@ -17,6 +17,7 @@ from electra.data.reading.records import Row, dataset_splits, read_rows
 from electra.data.reading.sources import is_dataset
 from electra.errors import TaskError
 from electra.tasks.base import HUB, Known, Notes, Split, contents
+from electra.tasks.table.detect import column_names
 
 ReadRows = Callable[[str], Iterable[Row]]  # reads a file
 STEMS: dict[Split, tuple[str, ...]] = {
@@ -44,17 +45,23 @@ class Table:
         self.texts: Sequence[str] = ()  # columns that identify a row
         self._rows: str | None = known.get("rows")  # fingerprint of the rows of the training file
         self._learned = base64.b64decode(known.get("learned_texts", ""))  # short digests of the rows trained on
+        self._names: Sequence[str] = ()  # columns of the training file that is learned
 
     def learn(self, rows: Sequence[Row]) -> None:
         """Remember the rows of the training file that a model is trained on."""
         held: Collection[bytes] = () if self.find("dev") else self._held_out(rows)
-        self._rows = _fingerprint(rows)
+        self._rows, self._names = _fingerprint(rows), column_names(rows, {})
         learned = (self._short(row) for row in rows if self._spelled(row) not in held)
         self._learned = b"".join(dict.fromkeys(learned))
 
     def describe(self) -> dict[str, Any]:
         """Return what a stored model needs to recognize its training rows."""
         return {"rows": self._rows, "learned_texts": base64.b64encode(self._learned).decode()}
+
+    def unused(self, *used: str | None) -> list[str]:
+        """Return a line that names the other columns of the training file, if there are any."""
+        others = [name for name in self._names if name and name not in used]  # pandas writes an index without a name
+        return [f"not used: {', '.join(others)}"] if others else []
 
     def read(self, split: Split, notes: Notes) -> list[Row]:
         """Read the rows of a split from its file, or the held-out rows of the training file."""

@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Generic
@@ -21,6 +22,8 @@ from electra.tasks.table.files import Table
 from electra.tasks.tagging.task import Sentence, TaggingTask, learn_tags
 from electra.tasks.texts.labels import Classes, Labels, LabelSets, Value, listed
 from electra.tasks.texts.task import TextExample, TextTask
+
+MISSING = {"na", "n/a", "nan", "none", "null", "-", "?"}  # as programs and people write missing values
 
 
 def table_task(name: str, config: FinetuneConfig, known: Known) -> AnyTask:
@@ -48,6 +51,11 @@ class _FromRows(ABC, Generic[Example]):
     _table: Table
     _columns: Columns
     _known: Known  # what is stored besides table and columns
+
+    def _found(self, *others: str) -> list[str]:
+        """Return the columns, what else was detected, and the columns that are not used."""
+        unused = self._table.unused(*self._columns.texts, self._columns.label, self._columns.id)
+        return [str(self._columns), *others, *unused]
 
     @abstractmethod
     def _example(self, row: Row, number: int, labeled: bool | None = True) -> Example:
@@ -79,8 +87,15 @@ class TableTexts(_FromRows[TextExample], TextTask):
 
     def detected(self) -> list[str]:
         if self._columns.kind == "regression":
-            return [str(self._columns), f"values from {self._known['low']:g} to {self._known['high']:g}"]
-        return [str(self._columns), f"{len(self.labels)} labels: {listed(self.labels)}"]
+            return self._found(f"values from {self._known['low']:g} to {self._known['high']:g}")
+        doubts = _doubts(self.labels, self._columns.kind)
+        return self._found(f"{len(self.labels)} labels: {listed(self.labels)}", *doubts)
+
+    def baseline(self, examples: Sequence[TextExample]) -> dict[str, Any]:
+        if self._columns.kind != "classification":
+            return {}
+        ((label, count),) = Counter(example.label for example in examples).most_common(1)
+        return {"label": label, "accuracy": count / len(examples)}
 
     def read(self, split: Split, notes: Notes) -> list[TextExample]:
         examples = super().read(split, notes)
@@ -103,7 +118,8 @@ class TableTagging(_FromRows[Sentence], TaggingTask):
         super().__init__(config.tagging, known or learn_tags(sentences, config.tagging))
 
     def detected(self) -> list[str]:
-        return [str(self._columns), *super().detected()]
+        single = ["accuracy of single tags is scored, because they do not mark spans, as B-PER does"]
+        return self._found(*super().detected(), *(single if self._plain else []))
 
     def _example(self, row: Row, number: int, labeled: bool | None = True) -> Sentence:
         words, raw = self._columns.read_words(row), self._columns.read_label(row, labeled)
@@ -126,7 +142,7 @@ class TableAnswering(_FromRows[Question], QuestionAnswering):
         super().__init__(self.name, config.head, self._known["unanswerable"], known)
 
     def detected(self) -> list[str]:
-        return [str(self._columns), f"{'some' if self.unanswerable else 'no'} questions without an answer"]
+        return self._found(f"{'some' if self.unanswerable else 'no'} questions without an answer")
 
     def read(self, split: Split, notes: Notes) -> list[Question]:
         questions = super().read(split, notes)
@@ -166,11 +182,25 @@ def _find_labels(columns: Columns, rows: Sequence[Row]) -> dict[str, Any]:
     return found
 
 
+def _doubts(labels: Sequence[str], kind: str) -> list[str]:
+    """Return what may be wrong with the labels, one line each."""
+    spellings = Counter(label.lower() for label in labels)
+    doubts = {
+        "labels that may mean that there is none": [label for label in labels if label.lower() in MISSING],
+        "labels that differ only in case": [label for label in labels if spellings[label.lower()] > 1],
+    }
+    found = [f"{doubt}: {listed(names)}" for doubt, names in doubts.items() if names]
+    parts = {part.strip() for label in labels for part in label.split(",")}
+    if kind == "classification" and 2 * len(parts) < len(labels):
+        found.append("if a cell has several labels, set table.kind=multilabel table.separator=,")
+    return found
+
+
 def _labels(columns: Columns, known: Known) -> Labels[Any]:
     if columns.kind == "regression":
         (name,) = known.get("labels", ["value"])  # LABEL_0 in models of other programs
         return Value(known["low"], known["high"], name=name)
-    return LabelSets(known["labels"]) if columns.kind == "multilabel" else Classes(known["labels"])
+    return LabelSets(known["labels"]) if columns.kind == "multilabel" else Classes(known["labels"], macro=True)
 
 
 def _natural(label: str) -> tuple[bool, float, str]:

@@ -23,8 +23,10 @@ Label = TypeVar("Label")  # the label of an example
 
 
 def listed(names: Sequence[str]) -> str:
-    """Join labels for a message, shortened if there are many."""
-    return ", ".join(names[:LISTED]) + (" …" if len(names) > LISTED else "")
+    """Join labels for a message, shortened if there are many; those that contain a comma are quoted."""
+    return ", ".join(f'"{name}"' if "," in name else name for name in names[:LISTED]) + (
+        " …" if len(names) > LISTED else ""
+    )
 
 
 class Labels(ABC, Generic[Label]):
@@ -64,12 +66,15 @@ class Labels(ABC, Generic[Label]):
 
 
 class Classes(Labels[str]):
-    """One of several classes; `positive` is the class whose F1 is reported, if any."""
+    """One of several classes; `positive` is the class whose F1 is reported, if any, else `macro` is a mean of F1s."""
 
     problem: Problem = "single_label_classification"
 
-    def __init__(self, names: Sequence[str], metric: str = "accuracy", positive: str | None = None) -> None:
+    def __init__(
+        self, names: Sequence[str], metric: str = "accuracy", positive: str | None = None, macro: bool | None = None
+    ) -> None:
         self.names, self.metric, self.positive = tuple(names), metric, positive
+        self.macro = len(self.names) > 2 if macro is None else macro
 
     def parse(self, raw: Any, where: str) -> str:
         label = str(raw)
@@ -105,7 +110,7 @@ class Classes(Labels[str]):
             found["matthews"] = metrics.matthews(truth, guess)
         if self.positive is not None:
             found["f1"] = metrics.f1(truth, guess, self.positive)
-        elif len(self.names) > 2:
+        elif self.macro:
             found["macro_f1"] = metrics.macro_f1(truth, guess)
         return found
 
