@@ -108,6 +108,22 @@ def test_a_folder_renamed_before_a_kill_is_restored(tmp_path):
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["kept"]
 
 
+def test_a_folder_that_cannot_be_replaced_is_put_back(tmp_path, monkeypatch):
+    write_folder(tmp_path / "out", "one")
+    rename = os.rename
+
+    def fail(source, target):
+        if Path(source).name == ".out.partial":
+            raise PermissionError("read-only")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", fail)
+    with pytest.raises(PermissionError):
+        write_folder(tmp_path / "out", "two", overwrite=True)
+    assert (tmp_path / "out/inner/a").read_text() == "one"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".out.lock", "out"]
+
+
 def test_a_folder_behind_a_symbolic_link_is_written_and_the_link_kept(tmp_path):
     (tmp_path / "target").mkdir()
     (tmp_path / "out").symlink_to(tmp_path / "target")

@@ -138,26 +138,41 @@ def atomic_folder(out: Path, overwrite: bool = False) -> Iterator[Path]:
     out = out.expanduser().resolve()
     out.parent.mkdir(parents=True, exist_ok=True)
     refusal = CheckpointError(f"another process is writing {out}; wait for it or choose another --out")
-    written, old = partial_path(out), out.with_name(f".{out.name}.old")
+    written = partial_path(out)
     with locked(lock_path(out), refusal):
-        if old.exists() and not out.exists():  # killed between the two renames
-            old.rename(out)
+        recover(out)
         if not overwrite and out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise CheckpointError(f"{out} already exists; choose another --out or remove it")
-        for left in (written, old):  # left by a killed process
-            shutil.rmtree(left, ignore_errors=True)
+        shutil.rmtree(written, ignore_errors=True)  # left by a killed process
         written.mkdir()
         try:
             yield written
             for path in written.rglob("*"):
                 sync(path)
-            if out.exists():
-                out.rename(old)
-            written.rename(out)
+            replace_folder(written, out)
         except BaseException:
             shutil.rmtree(written, ignore_errors=True)
+            recover(out)
             raise
+
+
+def replace_folder(written: Path, out: Path) -> None:
+    """Move a complete folder to `out`; what is there is kept under a hidden name until the new one is on disk."""
+    old = replaced_path(out)
+    if out.exists():
         shutil.rmtree(old, ignore_errors=True)
+        out.rename(old)
+    written.rename(out)
+    sync(out.parent)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def recover(out: Path) -> None:
+    """Put back what `replace_folder` was replacing when it was killed, or remove it if it had been replaced."""
+    old = replaced_path(out)
+    if old.exists() and not out.exists():
+        old.rename(out)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def save_array(path: Path, array: Any) -> None:
@@ -188,6 +203,11 @@ def exists(name: str | Path) -> bool:
 def partial_path(path: Path) -> Path:
     """Return the hidden path under which `path` is written until it is complete."""
     return path.with_name(f".{path.name}.partial")
+
+
+def replaced_path(path: Path) -> Path:
+    """Return the hidden path of a folder while `path` is replaced by another."""
+    return path.with_name(f".{path.name}.old")
 
 
 def lock_path(path: Path) -> Path:
