@@ -2,6 +2,7 @@
 
 import json
 import signal
+import sys
 from itertools import count
 from pathlib import Path
 from shutil import rmtree
@@ -41,6 +42,16 @@ def test_a_model_reads_as_many_tokens_at_once_as_it_did_in_training(config):
     assert len(electra.load(run).detect("the chef ate the soup . " * 20)) == 120
     settings = json.loads((run / "model/tokenizer_config.json").read_text())
     assert settings["model_max_length"] == 16  # where `transformers` cuts
+
+
+def test_a_tracker_receives_what_the_metrics_hold(config, monkeypatch):
+    sent = []
+    tracked = SimpleNamespace(log=lambda record, step: sent.append(record))
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=lambda **settings: tracked))
+    run = pretrain(config("train.steps=2", "log.wandb=true"))
+    held = read_records(run / "metrics.jsonl")
+    assert len(held) > 3
+    assert sorted(sent, key=str) == sorted(held, key=str)
 
 
 def test_one_of_two_corpora_may_hold_nothing_out(config, corpus, tokenizer, tmp_path):

@@ -148,7 +148,7 @@ class Pretraining(Training):
                 try:
                     held.enter_context(self.run.open(self.config, load_config))
                     self.run.check_inputs({"corpus": self.corpora.fingerprint()})
-                    self.run.listeners += trackers(self.run.folder, self.config.log)
+                    self.run.trackers = trackers(self.run.folder, self.config.log)
                 except (ElectraError, OSError) as error:
                     refusal = error
             if self.processes.largest(float(refusal is not None)):
