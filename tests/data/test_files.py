@@ -3,6 +3,7 @@ import math
 import os
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 import electra
 from electra.data import files
-from electra.data.files import atomic_folder, exists, read_table, to_json, write_atomically
+from electra.data.files import atomic_file, atomic_folder, exists, read_table, to_json, write_atomically
 from electra.errors import CheckpointError, DataError
 
 
@@ -30,17 +31,34 @@ def test_a_file_behind_a_symbolic_link_is_written_and_the_link_kept(tmp_path):
         assert (tmp_path / "real").read_text() == text
 
 
-def test_files_that_killed_processes_left_are_removed(tmp_path):
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    left = [tmp_path / f".{name}.{number}.partial" for name in ("a", "b") for number in (ended.pid, 10**30)]
-    kept = [tmp_path / f".a.{os.getppid()}.partial", tmp_path / ".out.partial", tmp_path / f"c.{ended.pid}.partial"]
-    for path in (*left, *kept):
-        path.touch()
-    folder = tmp_path / f".run.{ended.pid + 1}.partial"  # of `atomic_folder`, for a run with a number in its name
+def test_what_a_killed_process_left_of_a_file_is_removed_after_a_day(tmp_path):
+    left = [".a[1].0123abcd.partial"]
+    kept = [
+        ".a[1].89abcdef.partial",
+        ".b.0123abcd.partial",
+        ".a[1].partial",
+        ".a[1].1234.partial",
+        "a[1].0123abcd.partial",
+    ]
+    for name in (*left, *kept):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (time.time() - 2 * files.ABANDONED,) * 2)
+    (tmp_path / kept[0]).touch()  # another process may be writing it
+    folder = tmp_path / ".a[1].00000000.partial"  # of `atomic_folder`, for a run with such a name
     folder.mkdir()
-    write_atomically(tmp_path / "a", "one")
-    assert sorted(tmp_path.iterdir()) == sorted([tmp_path / "a", *kept, folder])
+    os.utime(folder, (0, 0))
+    write_atomically(tmp_path / "a[1]", "one")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["a[1]", *kept, folder.name])
+
+
+def test_writers_of_one_file_do_not_disturb_each_other_even_with_equal_process_numbers(tmp_path):
+    with atomic_file(tmp_path / "a") as first:
+        first.write("one")
+        write_atomically(tmp_path / "a", "another")
+        assert (tmp_path / "a").read_text() == "another"
+        first.write(" two")
+    assert (tmp_path / "a").read_text() == "one two"
+    assert list(tmp_path.iterdir()) == [tmp_path / "a"]
 
 
 def test_a_pipe_is_written_directly(tmp_path):
@@ -88,6 +106,22 @@ def test_a_folder_renamed_before_a_kill_is_restored(tmp_path):
     with pytest.raises(ValueError, match="failed"), atomic_folder(tmp_path / "out", overwrite=True):
         raise ValueError("failed")
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["kept"]
+
+
+def test_a_folder_that_cannot_be_replaced_is_put_back(tmp_path, monkeypatch):
+    write_folder(tmp_path / "out", "one")
+    rename = os.rename
+
+    def fail(source, target):
+        if Path(source).name == ".out.partial":
+            raise PermissionError("read-only")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", fail)
+    with pytest.raises(PermissionError):
+        write_folder(tmp_path / "out", "two", overwrite=True)
+    assert (tmp_path / "out/inner/a").read_text() == "one"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".out.lock", "out"]
 
 
 def test_a_folder_behind_a_symbolic_link_is_written_and_the_link_kept(tmp_path):

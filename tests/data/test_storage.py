@@ -171,3 +171,24 @@ def test_the_cache_is_bounded(machine, monkeypatch):
     monkeypatch.setenv("ELECTRA_CACHE_GB", "lots")
     with pytest.raises(StorageError, match="ELECTRA_CACHE_GB=lots is not a number"):
         fetch_folder("memory://b/large", ["*.bin"])
+
+
+def test_the_cache_leaves_the_files_of_the_user_next_to_it(tmp_path, monkeypatch):
+    mine = [tmp_path / "here" / name for name in ("thesis.txt", "electra/notes.txt", "read/book.txt", ".a.partial")]
+    for path in mine:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x" * 400)
+    monkeypatch.setenv("ELECTRA_CACHE_GB", "1e-6")
+    for name in ("first", "second"):
+        write(f"/b/{name}/a.bin", b"x" * 400)
+        fetch_folder(f"memory://b/{name}", ["*.bin"])
+    assert all(path.exists() for path in mine)
+    assert len([*tmp_path.rglob("a.bin")]) == 2  # the others do not count
+
+
+def test_the_cache_is_below_the_home_folder_unless_a_place_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("ELECTRA_CACHE")
+    assert local_path("memory://b/run") == tmp_path / ".cache/electra/work/memory/b/run"
+    monkeypatch.setenv("ELECTRA_CACHE", "~/disk")
+    assert local_path("memory://b/run") == tmp_path / "disk/electra-cache/work/memory/b/run"

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import sys
 from itertools import count
 from pathlib import Path
 from shutil import rmtree
@@ -41,6 +42,16 @@ def test_a_model_reads_as_many_tokens_at_once_as_it_did_in_training(config):
     assert len(electra.load(run).detect("the chef ate the soup . " * 20)) == 120
     settings = json.loads((run / "model/tokenizer_config.json").read_text())
     assert settings["model_max_length"] == 16  # where `transformers` cuts
+
+
+def test_a_tracker_receives_what_the_metrics_hold(config, monkeypatch):
+    sent = []
+    tracked = SimpleNamespace(log=lambda record, step: sent.append(record))
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=lambda **settings: tracked))
+    run = pretrain(config("train.steps=2", "log.wandb=true"))
+    held = read_records(run / "metrics.jsonl")
+    assert len(held) > 3
+    assert sorted(sent, key=str) == sorted(held, key=str)
 
 
 def test_one_of_two_corpora_may_hold_nothing_out(config, corpus, tokenizer, tmp_path):
@@ -308,23 +319,29 @@ def test_sequences_that_are_cut_at_first_count_in_full(config, records):
     assert tokens == [number * 8 * 16 for number in range(1, 11)]
 
 
-@pytest.mark.parametrize(
-    "problem",
-    [
-        torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 2.00 GiB"),
-        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 2147483648 bytes."),
-    ],
-)
-def test_what_does_not_fit_in_memory_is_one_line_and_its_advice_works(config, records, problem):
+NO_ROOM = torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 2.00 GiB")
+NO_MEMORY = RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 2147483648 bytes.")
+
+
+@pytest.mark.parametrize(("problem", "size", "smaller"), [(NO_ROOM, 8, 4), (NO_MEMORY, 9, 3)])
+def test_what_does_not_fit_in_memory_is_one_line_and_its_advice_works(config, records, problem, size, smaller):
     def no_room(record):
         if record["step"] == 7:
             raise problem
 
-    with pytest.raises(ElectraError, match=r"^micro-batches of 8 x 16 tokens do not fit in memory; ") as error:
-        pretrain(config(), [no_room])
+    with pytest.raises(ElectraError, match=rf"^micro-batches of {size} x 16 tokens do not fit in memory; ") as error:
+        pretrain(config(f"train.batch_size={size}"), [no_room])
     *_, command, path, override = str(error.value).split()
-    assert (command, override) == ("pretrain", "train.micro_batch_size=4")
-    assert records(pretrain(load_config(path, [override])))[-1]["tokens"] == 10 * 8 * 16
+    assert (command, override) == ("pretrain", f"train.micro_batch_size={smaller}")
+    assert records(pretrain(load_config(path, [override])))[-1]["tokens"] == 10 * size * 16
+
+
+def test_a_batch_of_one_sequence_that_does_not_fit_cannot_be_made_smaller(config):
+    def no_room(record):
+        raise NO_ROOM
+
+    with pytest.raises(ElectraError, match=r"1 x 16 tokens do not fit in memory; choose a smaller model, with another"):
+        pretrain(config("train.micro_batch_size=1"), [no_room])
 
 
 def test_the_advice_for_a_run_that_comes_apart_works(config, records):

@@ -14,7 +14,7 @@ import torch
 
 import electra
 from electra.errors import ConfigError, Stopped
-from electra.recipes.pretrain import check_division, pretrain
+from electra.recipes.pretrain import check_division, pretrain, smaller_batch
 from electra.recipes.report.gather import gather
 from electra.training.processes import Processes
 from electra.training.run import read_records
@@ -95,6 +95,16 @@ def test_processes_that_cannot_divide_the_batch_are_refused(config, settings, na
     check_division(small, Processes(0, 2, torch.device("cpu")))
     with pytest.raises(ConfigError, match=rf"^3 processes cannot divide {named} evenly; start another number"):
         check_division(small, Processes(0, 3, torch.device("cpu")))
+
+
+@pytest.mark.parametrize(("size", "ranks", "smaller"), [(24, 8, 8), (32, 8, 16), (24, 4, 12), (12, 3, 6), (8, 8, None)])
+def test_a_smaller_size_of_micro_batches_divides_the_batches_and_is_divided_by_the_processes(
+    config, size, ranks, smaller
+):
+    processes = Processes(0, ranks, torch.device("cpu"))
+    assert smaller_batch(config(f"train.batch_size={size}"), processes) == smaller
+    if smaller:
+        check_division(config(f"train.batch_size={size}", f"train.micro_batch_size={smaller}"), processes)
 
 
 def test_a_run_goes_on_in_any_number_of_processes(together, config, held_out, records):

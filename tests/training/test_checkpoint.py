@@ -1,4 +1,5 @@
 import os
+from itertools import count
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ from electra.config.load import load_config
 from electra.errors import CheckpointError
 from electra.training.checkpoint import Checkpoints, NoCheckpoints, SharedCheckpoints
 from electra.training.optim import build_optimizer
+from electra.training.run import Run, begun
 
 
 @pytest.fixture
@@ -139,6 +141,49 @@ def test_partial_checkpoints_of_a_killed_process_are_ignored_and_removed(checkpo
     assert checkpoints.restore(*trained(2)).state["step"] == 1
     save(checkpoints, 2)
     assert sorted(path.name for path in checkpoints.folder.iterdir()) == ["step-00000001", "step-00000002"]
+
+
+def test_a_kill_while_a_step_is_saved_again_never_costs_its_checkpoint(tmp_path, monkeypatch):
+    class Kill(BaseException):
+        pass
+
+    def save_again(run, operations):
+        """Save step 20 twice, but only so many operations of the second time; return whether that was all."""
+
+        def counted(operation):
+            def checked(*given, **options):
+                nonlocal operations
+                operations -= 1
+                if operations < 0:
+                    raise Kill
+                return operation(*given, **options)
+
+            return checked
+
+        checkpoints = Checkpoints(run.folder / "checkpoints", keep=1)
+        save(checkpoints, 20)
+        with monkeypatch.context() as patched:
+            for name in ("rename", "replace", "unlink", "rmdir"):
+                patched.setattr(os, name, counted(getattr(os, name)))
+            try:
+                save(checkpoints, 20, best=True)
+            except Kill:
+                return False
+        return True
+
+    for operations in count():
+        run = Run(tmp_path / str(operations))
+        with run.open(load_config("tiny"), load_config):
+            whole = save_again(run, operations)
+        assert begun(run.folder)
+        with run.open(load_config("tiny"), load_config):
+            checkpoints = Checkpoints(run.folder / "checkpoints", keep=1)
+            assert checkpoints.restore(*trained(2)).state["step"] == 20
+            save(checkpoints, 40, best=True)
+            assert [path.name for path in checkpoints.folder.glob("*step*")] == ["step-00000040"]
+        if whole:
+            break
+    assert operations > 7  # two renames, and the removal of a folder with three files
 
 
 def test_a_checkpoint_of_another_shape_is_refused(checkpoints):

@@ -5,6 +5,7 @@ import pytest
 
 from electra.config.schema import LogConfig
 from electra.errors import ConfigError
+from electra.training.run import Run, read_records
 from electra.training.trackers import trackers
 
 
@@ -38,28 +39,36 @@ def test_two_stages_in_one_process_are_two_runs_in_weights_and_biases(tmp_path, 
     monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=init, log=lambda *record, **step: None))
     (tmp_path / "run/first_stage").mkdir(parents=True)
     (last,), (first,) = (trackers(tmp_path / name, LogConfig(wandb=True)) for name in ("run", "run/first_stage"))
-    first({"step": 5, "loss": 1.0})
-    last({"step": 1, "loss": 2.0})
+    first(-1)({"step": 5, "loss": 1.0})
+    last(-1)({"step": 1, "loss": 2.0})
     assert [(name, steps) for name, steps, _ in runs] == [("run", [1]), ("first_stage", [5])]
 
 
-def test_steps_that_a_resumed_run_repeats_are_dropped_from_tensorboard(tmp_path, monkeypatch):
-    seen = []
+def test_tensorboard_shows_what_the_metrics_of_a_resumed_run_hold(tmp_path, monkeypatch):
+    shown = []
 
     class Writer:
         def __init__(self, folder, purge_step):
-            seen[:] = [(name, step) for name, step in seen if step < purge_step]
+            """As in TensorBoard: drop what was added of this step and later ones."""
+            shown[:] = [point for point in shown if point[1] < purge_step]
 
         def add_scalar(self, name, value, step):
-            seen.append((name, step))
+            shown.append((name, step))
 
         def flush(self):
             pass
 
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", SimpleNamespace(SummaryWriter=Writer))
-    for steps in ((1, 2, 3), (3, 4)):  # resumed after step 2
-        (log,) = trackers(tmp_path, LogConfig(tensorboard=True))
-        log({"step": 0, "detected": "a checkpoint"})
-        for step in steps:
-            log({"step": step, "loss": 1.0})
-    assert seen == [("loss", step) for step in (1, 2, 3, 4)]
+    killed = [("loss", 1)]
+    stopped = [("heldout_loss", 0), ("loss", 1), ("loss", 2), ("loss", 3)]
+    resumed = [("heldout_loss", 2), ("loss", 3), ("loss", 4)]
+    for restored, points in ((-1, killed), (-1, stopped), (2, resumed)):  # the checkpoint was before an evaluation
+        run = Run(tmp_path)
+        run.trackers = trackers(tmp_path, LogConfig(tensorboard=True))
+        run.rewind(restored)
+        run.report({"step": max(restored, 0), "warning": "a checkpoint is damaged"})
+        for name, step in points:
+            run.report({"step": step, name: 1.0})
+        held = [(name, line["step"]) for line in read_records(run.metrics) for name in line if name.endswith("loss")]
+        assert shown == held
+    assert held == [*stopped[:3], *resumed]

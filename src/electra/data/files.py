@@ -4,11 +4,12 @@ import hashlib
 import json
 import math
 import os
-import re
 import shutil
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
 from threading import Thread
 from typing import IO, TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from electra.errors import CheckpointError, DataError, ElectraError
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+ABANDONED = 24 * 60 * 60  # seconds after which nobody writes an unfinished file any more
 PATIENCE = 10.0  # seconds to wait for a process at the other end of a named pipe
 
 
@@ -25,18 +27,18 @@ PATIENCE = 10.0  # seconds to wait for a process at the other end of a named pip
 def atomic_file(path: Path) -> Iterator[IO[str]]:
     """Open a temporary text file that replaces `path` on success and is removed on failure.
 
-    Symbolic links are followed. Devices and pipes are written directly. Files that killed processes left are removed.
+    Symbolic links are followed. Devices and pipes are written directly. What a kill left is removed after a day.
     """
     if path.exists() and not path.is_file():
         with open_pipe(path, "w", encoding="utf-8", newline="\n") as stream:
             yield stream
         return
     path = path.resolve() if path.is_symlink() else path
-    written = path.with_name(f".{path.name}.{os.getpid()}.partial")  # other processes may write it too
-    for left in path.parent.glob(".*.partial"):
-        number = re.search(r"\.(\d+)\.partial$", left.name)
-        if number and left.is_file() and not _lives(int(number[1])):
-            left.unlink(missing_ok=True)
+    written = path.with_name(f".{path.name}.{os.urandom(4).hex()}.partial")  # others may write it too, on any machine
+    for left in path.parent.glob(f".{escape(path.name)}.{'[0-9a-f]' * 8}.partial"):
+        with suppress(OSError):  # it is gone, or of another user
+            if left.is_file() and time.time() - left.stat().st_mtime > ABANDONED:
+                left.unlink()
     try:
         with written.open("w", encoding="utf-8", newline="\n") as stream:  # the same bytes on every system
             yield stream
@@ -62,18 +64,6 @@ def open_pipe(path: Path, mode: str, **options: Any) -> IO[Any]:
         return opened.result(PATIENCE)
     except TimeoutError:
         raise DataError(f"no process uses the other end of the pipe {path}; start one, or give a file") from None
-
-
-def _lives(number: int) -> bool:
-    """Return whether a process exists; on Windows, where asking would end it, assume that it does."""
-    try:
-        if os.name != "nt":
-            os.kill(number, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:  # of another user
-        pass
-    return True
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -148,26 +138,41 @@ def atomic_folder(out: Path, overwrite: bool = False) -> Iterator[Path]:
     out = out.expanduser().resolve()
     out.parent.mkdir(parents=True, exist_ok=True)
     refusal = CheckpointError(f"another process is writing {out}; wait for it or choose another --out")
-    written, old = partial_path(out), out.with_name(f".{out.name}.old")
+    written = partial_path(out)
     with locked(lock_path(out), refusal):
-        if old.exists() and not out.exists():  # killed between the two renames
-            old.rename(out)
+        recover(out)
         if not overwrite and out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise CheckpointError(f"{out} already exists; choose another --out or remove it")
-        for left in (written, old):  # left by a killed process
-            shutil.rmtree(left, ignore_errors=True)
+        shutil.rmtree(written, ignore_errors=True)  # left by a killed process
         written.mkdir()
         try:
             yield written
             for path in written.rglob("*"):
                 sync(path)
-            if out.exists():
-                out.rename(old)
-            written.rename(out)
+            replace_folder(written, out)
         except BaseException:
             shutil.rmtree(written, ignore_errors=True)
+            recover(out)
             raise
+
+
+def replace_folder(written: Path, out: Path) -> None:
+    """Move a complete folder to `out`; what is there is kept under a hidden name until the new one is on disk."""
+    old = replaced_path(out)
+    if out.exists():
         shutil.rmtree(old, ignore_errors=True)
+        out.rename(old)
+    written.rename(out)
+    sync(out.parent)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def recover(out: Path) -> None:
+    """Put back what `replace_folder` was replacing when it was killed, or remove it if it had been replaced."""
+    old = replaced_path(out)
+    if old.exists() and not out.exists():
+        old.rename(out)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def save_array(path: Path, array: Any) -> None:
@@ -198,6 +203,11 @@ def exists(name: str | Path) -> bool:
 def partial_path(path: Path) -> Path:
     """Return the hidden path under which `path` is written until it is complete."""
     return path.with_name(f".{path.name}.partial")
+
+
+def replaced_path(path: Path) -> Path:
+    """Return the hidden path of a folder while `path` is replaced by another."""
+    return path.with_name(f".{path.name}.old")
 
 
 def lock_path(path: Path) -> Path:

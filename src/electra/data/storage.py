@@ -3,7 +3,8 @@
     CACHE/read/s3/bucket/key/VERSION/   models and corpora that were fetched; a changed one gets another VERSION
     CACHE/work/s3/bucket/key/           working copies of folders that are written; the storage is what counts
 
-The cache is `$ELECTRA_CACHE` and holds at most `$ELECTRA_CACHE_GB`; the files used least recently are removed first.
+CACHE is `$ELECTRA_CACHE/electra-cache`, a folder of its own, since the files used least recently are removed from it as
+soon as it holds more than `$ELECTRA_CACHE_GB`.
 Lost connections are retried by the file systems themselves.
 """
 
@@ -234,7 +235,8 @@ def _opened(address: str) -> tuple[Any, str]:
 
 
 def _cache() -> Path:
-    return Path(os.environ.get("ELECTRA_CACHE") or "~/.cache/electra").expanduser().resolve()
+    named = os.environ.get("ELECTRA_CACHE")
+    return Path(f"{named}/electra-cache" if named else "~/.cache/electra").expanduser().resolve()
 
 
 def _cached(kind: str, address: str) -> Path:

@@ -13,6 +13,7 @@ from tokenizers import Encoding
 from torch import Tensor
 
 from electra.config.section import Precision
+from electra.data.feeding.loader import moved
 from electra.data.reading.hub import EMBEDDED, locate
 from electra.data.tokens.tokenizer import FILES as TOKENIZER_FILES
 from electra.data.tokens.tokenizer import Tokenizer, load_tokenizer
@@ -235,10 +236,10 @@ class Pretrained:
         """Add [CLS] and [SEP] to windows, compute them in batches, and return one row per window."""
         framed = [[self.tokenizer.cls_id, *window, self.tokenizer.sep_id] for window in windows]
         packs = self.encoder.packs(computing_type(self, self.device), self.device)
-        # Copies to the host do not block either, so that a GPU always has the next batches queued.
+        # Copies from CUDA to the host do not block either, so that it always has the next batches queued.
         with self.encoder.inferring():
             fetched = [
-                (batch.windows, compute(batch).float().to("cpu", non_blocking=True))
+                (batch.windows, moved(compute(batch).float(), torch.device("cpu")))
                 for batch in batches(framed, self.tokenizer.pad_id, self.device, packs)
             ]
         if self.device.type == "cuda":

@@ -15,6 +15,7 @@ from electra.config.finetune import FinetuneConfig
 from electra.config.keys import did_you_mean
 from electra.config.load import Settings, gather, validate
 from electra.data.cluster import absolute, connected
+from electra.data.feeding.loader import moved
 from electra.data.tokens.tokenizer import Tokenizer
 from electra.errors import DataError, TaskError
 from electra.model.networks import TaskNetwork
@@ -188,7 +189,7 @@ def forward(
     for chosen in evaluation_order(lengths, ROWS):
         of_batch, longest = [features[index] for index in chosen], int(lengths[chosen].max())
         batch = make_batch(task, of_batch, len(chosen), longest, tokenizer.pad_id, packs)
-        batch = {name: tensor.to(device, non_blocking=True) for name, tensor in batch.items()}
+        batch = {name: moved(tensor, device) for name, tensor in batch.items()}
         with autocast(config, device), network.encoder.inferring():
             found = task.outputs(network.head, task.states(network.encoder, network.head, batch), batch)
         arrays = {name: _array(tensor) for name, tensor in found.items()}

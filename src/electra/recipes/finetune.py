@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from electra.config.finetune import FinetuneConfig
 from electra.config.load import load_finetune_config
 from electra.data.checksums import is_intact
+from electra.data.feeding.loader import moved
 from electra.data.files import atomic_folder, read_table, write_json, write_sealed
 from electra.data.mix import mix
 from electra.data.storage import inside, upload, working_copy
@@ -250,10 +251,10 @@ class _Seed(Training):
                 # A GPU records a graph for each shape; elsewhere padding only costs time.
                 length = rounded_length(longest, config.max_length) if device.type == "cuda" else longest
                 batch = make_batch(tuning.task, features, rows, length, pad_id, packs)
-                moved = {name: part.to(device, non_blocking=True) for name, part in batch.items()}
+                sent = {name: moved(part, device) for name, part in batch.items()}
                 self.step += 1
                 torch.manual_seed(mix(self.seed, self.step))  # for dropout
-                yield int(self.lengths[chosen].sum()), [(moved,)]
+                yield int(self.lengths[chosen].sum()), [(sent,)]
 
     def _score(self) -> _Scored:
         tuning = self.tuning

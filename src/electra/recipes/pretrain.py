@@ -103,6 +103,12 @@ def check_division(config: PretrainConfig, processes: Processes) -> None:
         )
 
 
+def smaller_batch(config: PretrainConfig, processes: Processes) -> int | None:
+    """Return the next smaller size of micro-batches that the processes can divide evenly, if there is any."""
+    rows = config.train.at_once // processes.world_size
+    return next((part * processes.world_size for part in range(rows // 2, 0, -1) if rows % part == 0), None)
+
+
 def check(config: PretrainConfig) -> PretrainConfig:
     """Return the config as `pretrain` would run it, or refuse what it would refuse."""
     if config.out is not None:
@@ -148,7 +154,7 @@ class Pretraining(Training):
                 try:
                     held.enter_context(self.run.open(self.config, load_config))
                     self.run.check_inputs({"corpus": self.corpora.fingerprint()})
-                    self.run.listeners += trackers(self.run.folder, self.config.log)
+                    self.run.trackers = trackers(self.run.folder, self.config.log)
                 except (ElectraError, OSError) as error:
                     refusal = error
             if self.processes.largest(float(refusal is not None)):
@@ -161,11 +167,10 @@ class Pretraining(Training):
             self.announce(self.stage.announcement)
         if (self.run.folder / "model").is_dir() and not self.checkpoints.hold_updates():
             raise CheckpointError(f"{self.run.folder} has a model but no checkpoint to resume from; choose another out")
-        size = self.config.train.at_once
-        smaller = next(
-            (part for part in range(size // 2, 0, -1) if size % part == 0), 1
-        )  # one that divides the batches
+        size, smaller = self.config.train.at_once, smaller_batch(self.config, self.processes)
         advice = f"make them smaller: {self.command} train.micro_batch_size={smaller}"
+        if smaller is None:
+            advice = "choose a smaller model, with another out"
         with fitting(f"micro-batches of {size} x {self.config.train.length} tokens", advice):
             self.module = self._objective()
             self.heldout = self._heldout()

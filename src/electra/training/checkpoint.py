@@ -21,6 +21,7 @@ from electra.data.files import (
     file_sha256,
     partial_path,
     read_sealed,
+    replace_folder,
     sync,
     write_atomically,
     write_sealed,
@@ -96,11 +97,9 @@ class Checkpoints:
         name = _name(state["step"])
         sums = {path.name: file_sha256(path) for path in sorted(written.iterdir())}
         write_sealed(written / STATE, {**state, "sha256": sums})
-        shutil.rmtree(self.folder / name, ignore_errors=True)  # from before the run resumed at an older checkpoint
         if best:  # written first: if the process is killed in between, the resumed run reaches this step again
             write_atomically(self.folder / "best", name)
-        written.rename(self.folder / name)
-        sync(self.folder)
+        replace_folder(written, self.folder / name)  # a step is saved again if it is the best, or after damage
         self._remove_old(name)
         upload(self.folder)
 

@@ -11,12 +11,14 @@ from pydantic import BaseModel, ConfigDict, FiniteFloat
 
 from electra.config.load import difference, dump_config
 from electra.config.section import Root
-from electra.data.files import locked, read_table, to_json, write_atomically, write_json
+from electra.data.files import locked, read_table, recover, to_json, write_atomically, write_json
 from electra.errors import CheckpointError, ConfigError
 
 Record = dict[str, Any]
 Listener = Callable[[Record], None]  # receives each record of `metrics.jsonl`, and what was detected
+Tracker = Callable[[int], Listener]  # drops what it has of the steps after this one, and listens
 START = "start"  # folder of the model that `electra train` starts from, inside the run's
+REPLACED = "checkpoints/.step-*.old"  # of a run: a checkpoint that a kill left while it was saved again
 FIRST_STAGE = "first_stage"  # folder of the stage before the last, inside the run's
 PREPARED = {"text", "tokenizer", START, "corpus", "corpus.partial", "plan.json", FIRST_STAGE}
 FREE_TO_CHANGE = (
@@ -63,7 +65,8 @@ def check_names(folder: Path, known: Collection[str], what: str) -> None:
 
 def begun(folder: Path) -> bool:
     """Return whether a fresh start would lose something: a model, a saved update or a result of any stage or seed."""
-    updates = (path for path in folder.rglob("checkpoints/step-*") if path.name > "step-00000000")
+    saved = (path.name for pattern in ("checkpoints/step-*", REPLACED) for path in folder.rglob(pattern))
+    updates = (name for name in saved if "step-00000000" not in name)
     return (folder / "model").is_dir() or any(updates) or any(folder.rglob("seeds/*/result.json"))
 
 
@@ -82,6 +85,7 @@ class Run:
 
     def __init__(self, folder: Path, listeners: Iterable[Listener] = ()) -> None:
         self.folder, self.listeners = folder, list(listeners)
+        self.trackers: list[Tracker] = []  # listen as soon as the step is known at which the run continues
         self.config, self.inputs = folder / "config.toml", folder / INPUTS
         self.metrics, self.samples = folder / "metrics.jsonl", folder / "samples.jsonl"
         self.ranks = folder / "ranks.jsonl"
@@ -91,6 +95,8 @@ class Run:
         """Lock the folder; write the config, or check that an existing run has the same settings."""
         check_place(self.folder)
         with held(self.folder):
+            for old in [*self.folder.rglob(REPLACED)]:
+                recover(old.with_name(old.stem[1:]))
             if self.config.is_file():
                 self._compare(config, load)
             if not begun(self.folder):
@@ -126,13 +132,14 @@ class Run:
             raise ConfigError(f"{self.folder} was started with {stored}; use the same settings or choose another out")
 
     def rewind(self, step: int) -> None:
-        """Drop the metrics, samples and paces of later steps, which will be repeated."""
+        """Drop what was recorded of later steps, which will be repeated."""
         for path, line in ((self.metrics, _Line), (self.samples, _Line), (self.ranks, _Paces)):
             if path.is_file():
                 kept = [to_json(record) + "\n" for record in read_records(path, line) if record["step"] <= step]
                 write_atomically(path, "".join(kept))
             elif path.exists():  # writing to a named pipe would wait for a reader
                 raise CheckpointError(f"{path} is not a file; remove it and run the same command again")
+        self.listeners += [tracker(step) for tracker in self.trackers]
 
     def report(self, record: Record) -> None:
         """Write a record of metrics and pass it to the listeners."""

@@ -2,13 +2,16 @@ import threading
 import time
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
+import electra
 from electra.data.corpus.build import build_corpus
-from electra.data.feeding.loader import Loader
+from electra.data.feeding.loader import Loader, is_queued
 from electra.data.tokens.vocab import train_vocab
 from electra.errors import DataError
 
@@ -181,3 +184,29 @@ def test_text_round_trips_through_vocabulary_corpus_and_loader(tmp_path):
             found.append(own[1:-1])
     text = " ".join(tokenizer.backend.decode(ids) for ids in found)
     assert sorted(text.split()) == sorted(" ".join(documents).split())
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "queued"),
+    [("cpu", "cuda", True), ("cuda", "cpu", True), ("cpu", "mps", False), ("mps", "cpu", False), ("cpu", "cpu", False)],
+)
+def test_a_copy_is_waited_for_unless_it_is_from_or_to_cuda(source, target, queued):
+    assert is_queued(torch.device(source), torch.device(target)) == queued
+
+
+def test_all_copies_that_need_not_be_waited_for_are_made_in_one_place():
+    root = Path(electra.__file__).parent
+    assert [path.name for path in root.rglob("*.py") if "non_blocking" in path.read_text()] == ["loader.py"]
+
+
+def test_a_copy_to_a_device_is_made_as_stated(corpus):
+    class Copies(TorchDispatchMode):
+        def __torch_dispatch__(self, operation, types, given=(), options=None):
+            if operation is torch.ops.aten._to_copy.default and "device" in (options or {}):
+                seen.append(options.get("non_blocking", False))
+            return operation(*given, **options or {})
+
+    seen = []
+    with Copies():
+        assert Loader([corpus], batch_size=4, seed=1, device="meta").batch(0).ids.is_meta
+    assert seen == [False]

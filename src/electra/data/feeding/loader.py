@@ -28,6 +28,16 @@ Slots = npt.NDArray[np.int64]  # positions of a rank in the batch
 _SIGNED = {2: torch.int16, 4: torch.int32}
 
 
+def moved(tensor: Tensor, device: torch.device) -> Tensor:
+    """Return a tensor on a device, without waiting for the copy where that is safe."""
+    return tensor.to(device, non_blocking=is_queued(tensor.device, device))
+
+
+def is_queued(source: torch.device, target: torch.device) -> bool:
+    """Return whether a copy may end later: an Apple GPU, unlike CUDA, might read a source that is gone by then."""
+    return "cuda" in (source.type, target.type)
+
+
 class Loader:
     """An endless stream of the sequences of corpora, shuffled as one pool or mixed by weights.
 
@@ -123,7 +133,7 @@ class _Mapped:
         return ids
 
     def _send(self, ids: Tensor) -> Tensor:
-        return _widen(ids.to(self.device, non_blocking=True))
+        return _widen(moved(ids, self.device))
 
 
 class _Resident:
