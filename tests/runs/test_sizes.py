@@ -2,6 +2,7 @@
 
 import csv
 import math
+import re
 
 import pytest
 import sizes
@@ -53,3 +54,8 @@ def test_longer_runs_want_larger_models(runs, parameters, tmp_path, capsys):
     assert parameters[best[0]] < parameters[best[1]]
     assert lines[1]["modern-12x256"] == f"{LAW.loss(parameters['modern-12x256'], 3600 * 3e6):.2f}"
     assert "off by at most 0.00" in printed.err
+    assert [line["also without one run"] for line in lines] == ["12 of 12"] * 2
+    named = re.search(r"modern-19x512 overtakes modern-10x384 at ([\d.]+) tokens per parameter", printed.err)
+    tokens = float(named[1]) * parameters["modern-19x512"]
+    smaller = LAW.loss(parameters["modern-10x384"], tokens * SPEEDS["modern-10x384"] / SPEEDS["modern-19x512"])
+    assert math.isclose(LAW.loss(parameters["modern-19x512"], tokens), smaller, rel_tol=1e-3)
