@@ -27,11 +27,11 @@ def measured(auc: float, tokens: float, progress: float = 1.0) -> dict[str, floa
     ("auc", "tokens", "learned", "sentence"),
     [
         (0.52, 1e5, "nothing", "Learned nothing: AUC 0.52 after 0.1 M tokens, where runs of this size reach "),
-        (0.52, 1e9, "nothing", "Learned nothing: AUC 0.52 after 1000 M tokens, where runs of this size reach "),
+        (0.52, 1e9, "nothing", "Learned nothing: AUC 0.52 after 1 G tokens, where runs of this size reach "),
         (0.99, 1e5, "little", "Too short to have learned much: AUC 0.99 after 0.1 M tokens, where runs of this size "),
-        (0.62, 1e9, "little", "Learned little: AUC 0.62 after 1000 M tokens, where runs of this size reach 0."),
-        (0.85, 1e9, "enough", "Learned as expected: AUC 0.85 after 1000 M tokens, where runs of this size reach 0."),
-        (0.99, 1e9, "enough", "Learned well: AUC 0.99 after 1000 M tokens, where runs of this size reach 0."),
+        (0.62, 1e9, "little", "Learned little: AUC 0.62 after 1 G tokens, where runs of this size reach 0."),
+        (0.85, 1e9, "enough", "Learned as expected: AUC 0.85 after 1 G tokens, where runs of this size reach 0."),
+        (0.99, 1e9, "enough", "Learned well: AUC 0.99 after 1 G tokens, where runs of this size reach 0."),
     ],
 )
 def test_a_verdict_compares_with_healthy_runs(auc, tokens, learned, sentence):

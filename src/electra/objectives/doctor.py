@@ -119,4 +119,6 @@ class Doctor:
 
 def amount(tokens: float) -> str:
     """Format a number of tokens."""
+    if tokens >= 1e9:
+        return f"{tokens / 1e9:.3g} G"
     return f"{tokens / 1e6:.2g} M" if tokens < 1e8 else f"{tokens / 1e6:.0f} M"
