@@ -36,14 +36,8 @@ from electra.tasks.texts.labels import Value
 
 ANCHORS = (  # columns of a text and of one like it
     *(("anchor", "positive"), ("query", "positive"), ("query", "pos"), ("question", "positive"), ("text", "like")),
-    *(
-        ("title", "body"),
-        ("title", "text"),
-        ("title", "abstract"),
-        ("headline", "article"),
-        ("question", "answers"),
-        ("query", "answer"),
-    ),
+    *(("title", "body"), ("title", "text"), ("title", "abstract"), ("headline", "article")),
+    *(("question", "answers"), ("query", "answer")),
     *(*QUESTIONS, *PAIRS),
 )
 SCORES = ("label", "labels", "gold_label", "gold", "score", "similarity", "is_duplicate")  # of a pair; see LABELS
@@ -231,15 +225,9 @@ def _find_pair(rows: Sequence[Row], settings: TableConfig) -> tuple[str, ...]:
     first = settings.text if settings.text in names and not settings.pair else None
     usual = (usual_columns(names, [pair]) for pair in ANCHORS)
     found = next((pair for pair in usual if pair and first in (None, pair[0])), ())
-    if (
-        found
-        or first
-        or len(names) != 2
-        or settings.id in names
-        or any(_is_no_text(rows, name) for name in names if name != settings.pair)
-    ):
+    if found or first or len(names) != 2 or settings.id in names:
         return found
-    return tuple(names)
+    return () if any(_is_no_text(rows, name) for name in names if name != settings.pair) else tuple(names)
 
 
 def _is_no_text(rows: Sequence[Row], name: str) -> bool:
