@@ -49,7 +49,7 @@ def test_one_call_continues_a_model_with_its_vocabulary_and_length(continued, ti
     torch.testing.assert_close(model.network.state_dict(), tiny_model.network.state_dict(), rtol=0, atol=1e-6)
     torch.testing.assert_close(model.generator.state_dict(), tiny_model.generator.state_dict(), rtol=0, atol=1e-6)
     assert said[0].startswith("reading ")
-    assert "sequences of 16 tokens, adamw at a rate of 1e-09, 1 steps of warm-up" in "\n".join(said)
+    assert "sequences of 16 tokens, adamw at a rate of 1e-09, 1 step of warm-up" in "\n".join(said)
     assert any(line.endswith("with its own vocabulary; objective electra") for line in said)
     assert any(line.startswith("warning: ") and line.endswith("add --new-vocabulary") for line in said)  # the numbers
 

@@ -21,6 +21,7 @@ from electra.errors import CheckpointError, ConfigError, DataError, ElectraError
 from electra.model.networks import Discriminator, EnergyModel, MaskedLM
 from electra.recipes import pretrain as pretraining
 from electra.recipes.pretrain import check, pretrain
+from electra.training.loop import State
 from electra.training.run import read_records
 
 TWO_STAGE = ["objective.algorithm=two_stage", "objective.generator.width=1.0", "objective.generator.sharing=none"]
@@ -398,7 +399,7 @@ def test_text_that_is_read_too_often_in_some_hours_is_reported_once(config, corp
 
 def test_a_micro_batch_counts_by_its_tokens_that_are_no_padding(config, monkeypatch):
     trained = []
-    monkeypatch.setattr(pretraining, "train", lambda training, *others: trained.append(training))
+    monkeypatch.setattr(pretraining, "train", lambda training, *others: trained.append(training) or State())
     pretrain(config())
     attention = torch.tensor([[1, 1, 2, 2], [1, 1, 0, 0]])
     assert trained[0].module.share(Batch(torch.ones_like(attention), attention, None), None).item() == 0.75

@@ -227,7 +227,7 @@ def test_answers_of_questions_to_predict_are_not_read(write, tmp_path, answers):
     (tmp_path / "new.jsonl").write_text(json.dumps(new) + "\n")
     notes = Notes()
     (question,) = task.inputs(str(tmp_path / "new.jsonl"), notes)
-    assert (question.question, question.answers, notes.counts.total()) == ("who slept?", (), 0)
+    assert (question.question, question.answers, notes.counts.total()) == ("who slept?", None, 0)
 
 
 def test_what_cannot_be_predicted_is_named_with_its_line(write, tmp_path):

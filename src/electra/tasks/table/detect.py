@@ -93,7 +93,8 @@ def _find_label(rows: Sequence[Row], names: Sequence[str], settings: TableConfig
         return _only([name for name in found if counts[name] > 1] or found, names, rows)
     if answer := usual_column(names, LABELS):
         return answer
-    repeating = [name for name in names if 1 < counts[name] <= len(rows) / 2]
+    texts = {*usual_columns(names, (*QUESTIONS, *PAIRS)), usual_column(names, TEXTS)}
+    repeating = [name for name in names if 1 < counts[name] <= len(rows) / 2 and name not in texts]
     if len(names) == 2 and settings.text is None:  # the other one is the text
         found = [name for name in repeating if counts[name] == min(counts.values())]
     else:
