@@ -175,7 +175,7 @@ def runs_table(results: Path = RESULTS) -> str:
         heldout = next(record for record in reversed(found) if "heldout_loss" in record)
         rows.append(
             [
-                f"[{folder.name[11:]}](../results/{folder.name}/README.md)",
+                f"[{folder.name[5:]}](../results/{folder.name}/README.md)",
                 f"{model['body']} {model['layers']} × {model['hidden_size']}",
                 sections["objective"]["name"],
                 f"{end['seconds'] / 60:.1f}",

@@ -136,7 +136,7 @@ def test_a_run_of_its_own_has_a_line_with_its_cost_and_those_of_a_comparison_hav
         (results / f"2026-01-01-{curve}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     cost = f"{flops(load_config('tiny', ['train.steps=1000'])).train_flops:.1e}".replace("e+", "e")
     assert entries.runs_table(results).splitlines()[2:] == [
-        "| [a](../results/2026-01-01-a/README.md) | electra 4 × 128 | electra | 0.1 | 1,000 | 2.05 M "
+        "| [01-01-a](../results/2026-01-01-a/README.md) | electra 4 × 128 | electra | 0.1 | 1,000 | 2.05 M "
         f"| {cost} | 500 | 0.900 | |"
     ]
 

@@ -58,11 +58,15 @@ def text_override(key: str, value: str | Path) -> str:
 
 def explain(config: Root, settings: Settings) -> dict[str, tuple[Setting, str]]:
     """Return for every key of a config its value, what set it and what it means."""
-    known, default = keys_of(config), Setting(None, "default")
-    return {
-        key: (Setting(value, settings.get(key, default).origin), known[key].description or "")
-        for key, value in flatten(config.model_dump()).items()
-    }
+    known = keys_of(config)
+
+    def origin(key: str, value: Any) -> str:
+        if key in settings:
+            return settings[key].origin
+        return "default" if value == known[key].default else "model.body"  # which knows the usual generator
+
+    values = flatten(config.model_dump()).items()
+    return {key: (Setting(value, origin(key, value)), known[key].description or "") for key, value in values}
 
 
 def difference(one: Section, other: Section) -> dict[str, tuple[Any, Any]]:

@@ -150,12 +150,17 @@ class PretrainConfig(Root):
 
     @model_validator(mode="after")
     def _generator_suits_body(self) -> Self:
-        """Give a generator whose size and sharing are left open those that are usual for the body."""
-        generator, usual = getattr(self.objective, "generator", None), self.model.GENERATOR
-        if not isinstance(generator, SizedGenerator) or not usual or usual.keys() & generator.model_fields_set:
+        """Give a generator the size and sharing that are usual for the body, where they are left open."""
+        generator = getattr(self.objective, "generator", None)
+        if not isinstance(generator, SizedGenerator):
             return self
+        given = generator.model_fields_set
+        usual = {key: value for key, value in self.model.GENERATOR.items() if key not in given}
+        if "width" in given and generator.width < 1:
+            usual.pop("depth", None)  # a narrow one is as deep as the discriminator, as in the paper
         suited = self.objective.model_copy(update={"generator": generator.model_copy(update=usual)})
-        return self.model_copy(update={"objective": suited})
+        object.__setattr__(self, "objective", suited)  # pydantic would ignore a copy of this frozen config
+        return self
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:

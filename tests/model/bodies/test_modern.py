@@ -10,6 +10,8 @@ from transformers import ModernBertConfig, ModernBertForMaskedLM, ModernBertForT
 from electra.config import preset_names
 from electra.config.bodies import ModernModel
 from electra.config.load import load_config
+from electra.config.objectives import ElectraObjective
+from electra.config.schema import PretrainConfig
 from electra.errors import CheckpointError, ConfigError
 from electra.model.bodies import build_body
 from electra.model.huggingface import read_network, read_shape, write_network
@@ -215,6 +217,14 @@ def test_a_generator_that_is_left_open_is_as_wide_and_shallower_and_shares_witho
     for settings in (["objective.generator.kind=masked_lm"], ["objective.name=electric"]):
         generator = load_config("nano", settings).objective.generator
         assert (generator.width, generator.depth, generator.sharing) == (1.0, 0.25, "gdes")
+    deeper = load_config("nano", ["objective.generator.kind=masked_lm", "objective.generator.depth=0.5"])
+    assert (deeper.objective.generator.width, deeper.objective.generator.sharing) == (1.0, "gdes")
+    narrow = ["kind=masked_lm", "width=0.5", "sharing=none"]
+    generator = load_config("nano", [f"objective.generator.{key}" for key in narrow]).objective.generator
+    assert (generator.width, generator.depth) == (0.5, 1.0)
+    parts = {"model": deeper.model, "objective": ElectraObjective(), "train": deeper.train}
+    assert PretrainConfig(**parts) == PretrainConfig.model_validate(parts)
+    assert PretrainConfig(**parts).objective.generator.sharing == "gdes"
     with pytest.raises(ConfigError, match=re.escape("or objective.generator.width=1.0 and a smaller")):
         load_config("nano", ["objective.generator.kind=masked_lm", "objective.generator.width=0.5"])
     paper = load_config("tiny", ["objective.generator.kind=two_tower"]).objective.generator

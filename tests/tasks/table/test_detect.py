@@ -145,6 +145,7 @@ def test_a_table_without_anything_like_a_label_is_refused():
         ({"출처": ["앱", "웹", "앱", "웹"], "본문": SAID, "분류": CLASSES}, "출처, 분류"),
         ({"text": SAID, "toxic": [0, 1, 1, 0], "insult": [0, 0, 1, 0]}, "toxic, insult"),
         ({"category": ["a", "b"] * 2, "review": SAID, "rating": [1, 2, 2, 1]}, "category, rating"),
+        ({"topic": ["a", "b"] * 2, "text": SAID, "stance": CLASSES}, "topic, stance"),
     ],
 )
 def test_of_several_columns_like_labels_none_is_guessed(columns, found):

@@ -24,10 +24,12 @@ from electra.tasks.table.detect import (
     IDS,
     LABELS,
     PAIRS,
+    PHRASE,
     QUESTIONS,
     SAMPLE,
     column_names,
     is_few,
+    mean_words,
     usual_column,
     usual_columns,
 )
@@ -234,7 +236,8 @@ def _is_no_text(rows: Sequence[Row], name: str) -> bool:
     """Return whether a column holds a few values, identifiers, numbers or addresses, as its name or its cells say."""
     values = [str(value).strip() for value in (row.cells.get(name) for row in rows[:SAMPLE]) if value not in (None, "")]
     distinct = len(set(values))
-    labels = 2 * distinct <= len(values) if usual_column([name], LABELS) else is_few(distinct, len(values))
+    few = is_few(distinct, len(values)) and mean_words(rows[:SAMPLE], name) < PHRASE  # answers may repeat
+    labels = 2 * distinct <= len(values) if usual_column([name], LABELS) else few
     plain = values and all(is_number(value) or ADDRESS.fullmatch(value) for value in values)
     return bool(NAMED.fullmatch(name) or plain or labels)
 

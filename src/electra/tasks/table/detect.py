@@ -15,7 +15,7 @@ FIRST_LABELS = (  # the first of these is the label, whatever else there is
     *("ner_tags", "pos_tags", "chunk_tags"),
 )
 EQUAL_LABELS = (  # two of these may both be labels
-    *("category", "topic", "intent", "sentiment", "emotion", "score", "similarity", "rating", "stars", "tags", "tag"),
+    *("category", "intent", "sentiment", "emotion", "score", "similarity", "rating", "stars", "tags", "tag"),
 )
 LABELS = (*FIRST_LABELS, *EQUAL_LABELS, "answer", "answers")
 ABOUT = re.compile(  # names of columns that are rather about a row than its label
@@ -100,7 +100,7 @@ def _find_label(rows: Sequence[Row], names: Sequence[str], settings: TableConfig
     else:
         found = [name for name in repeating if len(names) == 1 or not ABOUT.fullmatch(name)]
         found = [name for name in found if is_few(counts[name], len(rows))] or found
-        found = [name for name in found if _mean_words(rows[:SAMPLE], name) < PHRASE] or found
+        found = [name for name in found if mean_words(rows[:SAMPLE], name) < PHRASE] or found
     best = _only(found, names, rows)
     if best in map(str, _values(rows, best)):
         raise TaskError(f"{rows[0].where}: {best!r} in the header is also a label; add a line with column names")
@@ -126,7 +126,7 @@ def _find_texts(rows: Sequence[Row], names: Sequence[str]) -> tuple[str, str | N
         return pair[0], pair[1]
     if text := usual_column(names, TEXTS):
         return text, None
-    wordy = [name for name in names if _mean_words(rows, name) >= 2]
+    wordy = [name for name in names if mean_words(rows, name) >= 2]
     if len(wordy) == 2:
         return wordy[0], wordy[1]
     longest = max(names, key=lambda name: _mean(rows, name, len), default=None)
@@ -143,7 +143,8 @@ def _mean(rows: Sequence[Row], name: str, size: Callable[[str], int]) -> float:
     return sum(map(size, texts)) / len(values) if values else 0.0
 
 
-def _mean_words(rows: Sequence[Row], name: str) -> float:
+def mean_words(rows: Sequence[Row], name: str) -> float:
+    """Return the mean number of words of a column's cells."""
     return _mean(rows, name, lambda value: len(value.split()))
 
 
