@@ -59,7 +59,7 @@ def served(model: Path | None, watched: Path):
             yield line.split()[0]
         finally:
             process.send_signal(signal.SIGINT)
-            assert process.wait(20) == 0
+            assert process.wait(20) == 130
             process.stdout.close()
 
 
@@ -192,7 +192,7 @@ def test_without_a_model_the_page_shows_the_embedded_one(embedded, visit):
     one = visit(embedded)
     one.wait("header", "the model shipped with electra")
     flagged = one.page.locator("#found .flagged").all_inner_texts()
-    assert [text.split()[0] for text in flagged] == ["there", "a", "the"]
+    assert [text.split()[0] for text in flagged] == ["there", "the"]
     one.page.get_by_role("tab", name="Fool it").click()
     one.page.get_by_role("checkbox", name="man").check()
     one.wait("#verdict .outcome", re.compile("Fooled|Caught|Unchanged"))
