@@ -83,6 +83,10 @@ def test_advised_short_sequences_end_after_a_tenth_of_a_short_run():
     assert of("nano").verdict(record).sentence.endswith("; try train.start_length=16 train.length_warmup_steps=12")
 
 
+def test_a_modern_generator_needs_no_short_sequences():
+    assert of("quick").verdict(measured(0.7, 1e9)).sentence.endswith("; train longer")
+
+
 def test_a_run_that_learns_slowly_is_not_slowed_down():
     assert of("nano", *FOLLOWED).verdict(measured(0.7, 1e6)).sentence.endswith("; train longer")
 

@@ -69,6 +69,8 @@ def test_a_run_says_what_was_detected(tuned):
     assert results["baseline"]["label"] == "other"
     assert results["baseline"]["accuracy"] in (0.5, 1.0)
     assert list(results["median"]) == ["accuracy", "macro_f1"]
+    baseline = f'(always "other": {100 * results["baseline"]["accuracy"]:.2f})'
+    assert baseline in run("evaluate", tuned)
 
 
 def test_predictions_are_written_in_the_order_of_the_rows(tuned, pairs):

@@ -34,7 +34,7 @@ def evaluate(
     preferred.
     """
     from electra.recipes.evaluate import evaluate as score
-    from electra.recipes.results import percent
+    from electra.recipes.results import describe_scores
 
     with atomic_folder(out) if out else nullcontext() as folder:  # fail before scoring if the folder cannot be written
         found = score(run, overrides or [], split)
@@ -43,12 +43,12 @@ def evaluate(
             for name, text in {"predictions.jsonl": "".join(lines), **found.files}.items():
                 (folder / name).write_text(text, encoding="utf-8")
     if as_json:
-        shown = ("task", "split", "source", "metrics", "notes")
+        shown = ("task", "split", "source", "metrics", "baseline", "notes")
         echo(to_json({name: getattr(found, name) for name in shown}))
         return
     for what, count in found.notes.items():
         echo(f"{found.source}: {count:,} {what}")
-    scores = [f"{name} {percent(name, value)}" for name, value in found.metrics.items()]
+    scores = describe_scores(found.metrics, found.baseline)
     first = f"{found.task}, {found.source}, {len(found.predictions):,} examples: "
     apart = " · " if len(scores) <= MOST_IN_A_LINE else "\n  "
     echo(first + (apart.join(scores) or "no labels, so no score"))

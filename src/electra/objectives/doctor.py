@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from electra.config.bodies import ModelConfig
-from electra.config.objectives import Masking
+from electra.config.objectives import Masking, SizedGenerator
 from electra.config.schema import TrainConfig
 from electra.objectives.expected import Band, expected_band, guessing, metric_of
 
@@ -105,9 +105,12 @@ class Doctor:
             return "train longer"
         model, train = self.model, self.train
         warmup = max(1, round(min(LENGTH_WARMUP, updates / 10)))
+        generator = getattr(self.objective, "generator", None)
+        # A generator of the body modern has no plateau to leave: results/2026-11-17-modern-quality.
+        starts = model.body == "modern" and isinstance(generator, SizedGenerator)
         followed = {
             "embeddings=cooccurrence": self.start == "cooccurrence",
-            f"train.start_length=16 train.length_warmup_steps={warmup}": train.start_length,
+            f"train.start_length=16 train.length_warmup_steps={warmup}": train.start_length or starts,
             "model.dropout=0.0 model.attention_dropout=0.0": not (model.dropout or model.attention_dropout),
             "objective.prior=0.13": getattr(self.objective, "prior", True),
         }

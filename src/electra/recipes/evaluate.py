@@ -81,14 +81,14 @@ def evaluate(run: str | Path, overrides: Iterable[str] = (), split: Split = "dev
     predictions = tuned.predict(examples, notes)
     pairs = zip(examples, predictions, strict=True)
     labeled = [(example, prediction) for example, prediction in pairs if task.is_labeled(example)]
-    metrics, files = {}, task.files(examples, predictions)
+    metrics, baseline, files = {}, {}, task.files(examples, predictions)
     if labeled:
         notes.add("examples without a label, not scored", len(examples) - len(labeled))
         truth, guess = zip(*labeled, strict=True)
-        metrics = scored(task, truth, guess)
+        metrics, baseline = scored(task, truth, guess), task.baseline(truth)
         files |= task.pictures(truth, guess)
     source = _source(split, settings)
-    return Evaluation(task.name, split, source, metrics, dict(notes.counts), predictions, files)
+    return Evaluation(task.name, split, source, metrics, dict(notes.counts), predictions, files, baseline)
 
 
 def _source(split: Split, said: Settings) -> str:

@@ -1,8 +1,8 @@
 """Results: of one evaluation, and summaries of several seeds."""
 
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ class Evaluation:
     notes: dict[str, int]
     predictions: list[Prediction]
     files: dict[str, str]  # names and content: submissions to the benchmark, and plots of the errors
+    baseline: dict[str, Any] = field(default_factory=dict)  # the most frequent label and its accuracy, if that compares
 
 
 def scored(task: AnyTask, examples: Sequence[Any], predictions: Sequence[Prediction]) -> dict[str, float]:
@@ -89,15 +90,17 @@ def chosen_seed(seeds: Sequence[dict[str, Any]], metric: str, keep: str) -> int:
     return int(ranked[0 if keep == "best" else len(ranked) // 2]["seed"])
 
 
+def describe_scores(metrics: Mapping[str, float], baseline: Mapping[str, Any] | None) -> list[str]:
+    """Return each score in words, the accuracy with that of always predicting the most frequent label."""
+    label, accuracy = (baseline["label"], percent("accuracy", baseline["accuracy"])) if baseline else ("", "")
+    always = {"accuracy": f' (always "{label}": {accuracy})'} if baseline else {}
+    return [f"{name} {percent(name, value)}{always.get(name, '')}" for name, value in metrics.items()]
+
+
 def describe(results: Results) -> str:
     """Return the scores and the protocol in one line."""
     metric, count = results["metric"], len(results["seeds"])
-    always = results.get("baseline")
-    beside = f' (always "{always["label"]}": {percent("accuracy", always["accuracy"])})' if always else ""
-    scores = " · ".join(
-        f"{name} {percent(name, value)}{beside if name == 'accuracy' else ''}"
-        for name, value in results["median"].items()
-    )
+    scores = " · ".join(describe_scores(results["median"], results.get("baseline")))
     spread = f" (median of {count} seeds, {metric} ± {100 * results['std'][metric]:.2f})" if count > 1 else " (1 seed)"
     constant = constant_seeds(results)
     failed = f", {constant} of {count} seeds predict the same for every example" if constant else ""
