@@ -156,8 +156,8 @@ class PretrainConfig(Root):
             return self
         given = generator.model_fields_set
         usual = {key: value for key, value in self.model.GENERATOR.items() if key not in given}
-        if "width" in given and generator.width < 1:
-            usual.pop("depth", None)  # a narrow one is as deep as the discriminator, as in the paper
+        if "width" in given:
+            usual.pop("depth", None)  # a generator of a given width is as deep as the discriminator, as in the paper
         suited = self.objective.model_copy(update={"generator": generator.model_copy(update=usual)})
         object.__setattr__(self, "objective", suited)  # pydantic would ignore a copy of this frozen config
         return self

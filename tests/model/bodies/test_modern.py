@@ -219,9 +219,10 @@ def test_a_generator_that_is_left_open_is_as_wide_and_shallower_and_shares_witho
         assert (generator.width, generator.depth, generator.sharing) == (1.0, 0.25, "gdes")
     deeper = load_config("nano", ["objective.generator.kind=masked_lm", "objective.generator.depth=0.5"])
     assert (deeper.objective.generator.width, deeper.objective.generator.sharing) == (1.0, "gdes")
-    narrow = ["kind=masked_lm", "width=0.5", "sharing=none"]
-    generator = load_config("nano", [f"objective.generator.{key}" for key in narrow]).objective.generator
-    assert (generator.width, generator.depth) == (0.5, 1.0)
+    for width in (0.5, 1.0):
+        given = ["kind=masked_lm", f"width={width}", "sharing=none"]
+        generator = load_config("nano", [f"objective.generator.{key}" for key in given]).objective.generator
+        assert (generator.width, generator.depth, generator.sharing) == (width, 1.0, "none")
     parts = {"model": deeper.model, "objective": ElectraObjective(), "train": deeper.train}
     assert PretrainConfig(**parts) == PretrainConfig.model_validate(parts)
     assert PretrainConfig(**parts).objective.generator.sharing == "gdes"
