@@ -83,6 +83,14 @@ def test_the_last_line_is_the_mean(width):
     assert _table(Suite("run", rows, {}, {}))[-1][:3] == ["mean", "of 3", "72.0"]
 
 
+def test_tasks_outside_of_glue_have_no_mean():
+    scores = {"squad-1.1": 75.0, "chunking": 96.0}
+    rows = [
+        Score(task, "accuracy", score, 0.0, 1, "single", published(task, 256), "") for task, score in scores.items()
+    ]
+    assert [row[0] for row in _table(Suite("run", rows, {}, {}))] == ["task", *scores]
+
+
 def test_squad_is_compared_by_exact_matches_and_has_its_f1_as_a_note():
     scores = {"f1": 0.8346, "exact": 0.7512}
     places = {"train_file": None, "dev_file": None, "start": "pretrained", "early_stopping": None}
