@@ -1,5 +1,6 @@
 """The command line as a user sees it: exit codes, one-line errors, fast help."""
 
+import inspect
 import json
 import os
 import re
@@ -13,6 +14,7 @@ from types import SimpleNamespace
 import fsspec
 import pytest
 import typer.main
+from typer.models import OptionInfo
 from typer.testing import CliRunner
 
 from electra.cli.commands import app
@@ -131,6 +133,15 @@ def test_every_help_ends_with_two_examples(electra, command):
     text = electra(command, "--help").stdout
     examples = text.partition("Examples:")[2].strip().splitlines()
     assert len([line for line in examples if f"electra {command}" in line]) == 2
+
+
+@pytest.mark.parametrize("command", app.registered_commands, ids=lambda command: command.callback.__name__)
+def test_an_option_called_like_its_placeholder_states_its_name(command):
+    """typer 0.27 would turn `task` with metavar="TASK" into the option --TASK."""
+    for name, parameter in inspect.signature(command.callback).parameters.items():
+        for option in getattr(parameter.annotation, "__metadata__", ()):
+            if isinstance(option, OptionInfo) and (option.metavar or "").lower() == name:
+                assert option.default == f"--{name}"  # the first argument, in Annotated
 
 
 @pytest.mark.parametrize("schema", [PretrainConfig, FinetuneConfig])

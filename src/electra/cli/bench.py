@@ -34,7 +34,9 @@ def bench(
     model: Annotated[
         list[str] | None,
         Option(
-            metavar="MODEL", help="For encode: trained model or ONNX folder to time instead of a preset; repeatable."
+            "--model",
+            metavar="MODEL",
+            help="For encode: trained model or ONNX folder to time instead of a preset; repeatable.",
         ),
     ] = None,
     batch: Annotated[

@@ -23,7 +23,7 @@ def glue(
     data: Annotated[list[str], Option(metavar="DIR", help="Folder with the data of the tasks; repeatable.")],
     out: Annotated[str, Option(metavar="RUN", help="Folder for the runs of all tasks.")],
     overrides: TuningOverrides = None,
-    task: Annotated[list[str] | None, Option(metavar="TASK", help="Run only this task; repeatable.")] = None,
+    task: Annotated[list[str] | None, Option("--task", metavar="TASK", help="Run only this task; repeatable.")] = None,
     together: Annotated[
         int, Option(min=1, max=100, help="Tasks to run at once; useful if one does not fill the GPU.")
     ] = 1,
