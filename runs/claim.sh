@@ -2,15 +2,17 @@
 # The paper's claim: ELECTRA against BERT with the same body, text, training time and effort in choosing rates.
 # runs/claim.sh electra|bert BUDGET SEED VOCAB TASKS OUT TEXT...   (SETTINGS="key=value ..." changes the pre-training,
 #                                                                   TUNING the fine-tuning; PART=480 stops pre-training
-#                                                                   after so many seconds)
+#                                                                   after so many seconds; ONLY=pretrain ends with it)
 #
 # A call trains one model and scores it: that takes about ten minutes with a BUDGET of 5, 26 with 20. It can be stopped
 # at any time, and the same call continues it, on another machine after copying OUT, or only OUT/NAME.call and OUT/NAME
 # of its model; for scoring, run/model is enough of OUT/NAME/run. Training needs TEXT under the same name. A machine
-# that disappears costs at most 5,000 updates, a minute, and the fine-tuning seeds in progress, if OUT survives. All
-# calls are independent of each other, so they may run on several machines:
-#   runs/claim.sh MODEL search 0 ...      both models: the three rates of pre-training, or those in RATES; enter the
-#                                         best one below
+# that disappears costs at most 5,000 updates, a minute, and the fine-tuning seeds in progress, if OUT survives.
+# Scoring does not fill a GPU: to score several models at once, train one after the other with ONLY=pretrain, then make
+# the same calls without it, together (with an MPS server). The calls of a search, whose budget is updates, may share a
+# GPU from the start. All calls are independent of each other, so they may run on several machines:
+#   runs/claim.sh MODEL search 0 ...      both models: the three rates of pre-training, or those in RATES. Done, see
+#                                         results/2026-11-19-claim-rates; the best ones are entered below
 #   runs/claim.sh MODEL 5 SEED ...        both models, seeds 0, 1, 2: five minutes of training
 #   runs/claim.sh MODEL 20 SEED ...       both models, seeds 0, 1, 2: twenty minutes
 #   runs/claim.sh electra 0 0 ...         the same body with random weights
@@ -26,8 +28,8 @@
 #           for ELECTRA.
 # Rates     of pre-training: for each model the best of three, by the mean of CoLA, MRPC, STS-B and RTE after 3,000
 #           updates; while the best is the lowest or highest, the next beyond it is tried too (RATES="1e-3", or
-#           "16e-3"). Of fine-tuning: for each model, budget and task the best of three, by the median over all seeds.
-#           Both choices are made on the dev sets.
+#           "16e-3"). ELECTRA's are level, so it keeps the preset's. Of fine-tuning: for each model, budget and task
+#           the best of three, by the median over all seeds. Both choices are made on the dev sets.
 # Score     dev scores as in runs/record.sh, with SQuAD 1.1 and CoNLL-2000: three fine-tuning seeds for small tasks,
 #           one for the others; median over all of them, 95 % interval over the means of the pre-training seeds.
 set -eu
@@ -39,7 +41,7 @@ refuse() {
 [ $# -ge 7 ] || refuse "usage: runs/claim.sh electra|bert BUDGET SEED VOCAB TASKS OUT TEXT..."
 model=$1 budget=$2 seed=$3 vocab=$4 tasks=$5 out=$6
 shift 6
-case $model in # learning rates: the preset's, until a search has found better ones
+case $model in # with the learning rates that the search has found
 electra) objective="" best=4e-3 ;;
 bert) objective="objective.name=mlm" best=4e-3 ;;
 *) refuse "the first argument is electra or bert, not $model" ;;
@@ -70,6 +72,7 @@ score() { # NAME RATE PRETRAINING FINETUNING TEXT...: pre-train a model, fine-tu
       out="$out/$name/run" seed="$seed" evaluate.every=5000 evaluate.batches=4 checkpoint.every=5000 \
       checkpoint.keep=1 log.every=500 $pretraining ${SETTINGS:-}
   fi
+  [ "${ONLY:-}" != pretrain ] || return 0
   electra glue "$out/$name/run" --data "$tasks/glue" --data "$tasks/squad-1.1" --data "$tasks/conll2000" \
     --out "$out/$name/tuned" --together 8 $small $finetuning "learning_rates=[1e-4, 3e-4, 1e-3]" ${TUNING:-}
 }

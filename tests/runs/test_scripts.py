@@ -230,6 +230,12 @@ def test_wrong_arguments_are_refused_before_anything_runs(recorded, script, argu
     assert said in failure.value.stderr
 
 
+def test_a_claim_can_leave_the_scoring_to_a_later_call(recorded):
+    assert [words[0] for words in recorded("claim.sh", *ARGUMENTS["claim.sh"])] == ["corpus", "pretrain", "glue"]
+    trained = recorded("claim.sh", *ARGUMENTS["claim.sh"], ONLY="pretrain")
+    assert [words[0] for words in trained] == ["corpus", "pretrain"]
+
+
 @pytest.mark.parametrize("copied", [True, False])  # what the call was started with, too
 def test_a_claim_scores_a_model_that_was_trained_elsewhere(recorded, tmp_path, copied):
     arguments = ["bert", "5", "0", "vocab.txt", "tasks", "OUT", "a.txt"]
