@@ -47,7 +47,7 @@ def test_a_model_reads_as_many_tokens_at_once_as_it_did_in_training(config):
 
 def test_a_tracker_receives_what_the_metrics_hold(config, monkeypatch):
     sent = []
-    tracked = SimpleNamespace(log=lambda record, step: sent.append(record))
+    tracked = SimpleNamespace(log=sent.append, define_metric=lambda name, step_metric: None)
     monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=lambda **settings: tracked))
     run = pretrain(config("train.steps=2", "log.wandb=true"))
     held = read_records(run / "metrics.jsonl")

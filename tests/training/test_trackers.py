@@ -18,8 +18,12 @@ def test_a_missing_tracker_names_the_extra_to_install(key, package, tmp_path, mo
 
 def test_runs_of_the_same_name_are_separate_in_weights_and_biases_and_each_resumes(tmp_path, monkeypatch):
     ids = []
-    fake = SimpleNamespace(init=lambda **settings: ids.append(settings["id"]))
-    monkeypatch.setitem(sys.modules, "wandb", fake)
+
+    def init(**settings):
+        ids.append(settings["id"])
+        return SimpleNamespace(log=print, define_metric=lambda name, step_metric: None)
+
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=init))
     for name in ("a/run", "b/run", "a/run"):
         (tmp_path / name).mkdir(parents=True, exist_ok=True)
         trackers(tmp_path / name, LogConfig(wandb=True))
@@ -33,7 +37,8 @@ def test_two_stages_in_one_process_are_two_runs_in_weights_and_biases(tmp_path, 
         """As in wandb: a second call in a process returns the run of the first unless told otherwise."""
         if not runs or reinit == "create_new":
             logged = []
-            runs.append((name, logged, SimpleNamespace(log=lambda record, step: logged.append(step))))
+            run = SimpleNamespace(log=logged.append, define_metric=lambda name, step_metric: None)
+            runs.append((name, logged, run))
         return runs[-1][2]
 
     monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=init, log=lambda *record, **step: None))
@@ -41,7 +46,26 @@ def test_two_stages_in_one_process_are_two_runs_in_weights_and_biases(tmp_path, 
     (last,), (first,) = (trackers(tmp_path / name, LogConfig(wandb=True)) for name in ("run", "run/first_stage"))
     first(-1)({"step": 5, "loss": 1.0})
     last(-1)({"step": 1, "loss": 2.0})
-    assert [(name, steps) for name, steps, _ in runs] == [("run", [1]), ("first_stage", [5])]
+    steps = [(name, [record["step"] for record in logged]) for name, logged, _ in runs]
+    assert steps == [("run", [1]), ("first_stage", [5])]
+
+
+def test_weights_and_biases_keeps_the_records_of_a_step_that_it_has_seen(tmp_path, monkeypatch):
+    kept, axes = [], {}
+
+    def log(record, step=None):
+        """As in wandb: steps never go back, not even in a later process that resumes the run."""
+        if step is None or not kept or step >= kept[-1][0]:
+            kept.append((kept[-1][0] + 1 if step is None and kept else step or 0, record))
+
+    run = SimpleNamespace(log=log, define_metric=lambda name, step_metric: axes.update({name: step_metric}))
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=lambda **settings: run))
+    records = [{"step": 3, "loss": 1.0}, {"step": 4, "loss": 0.9}, {"step": 3, "heldout_loss": 1.1}]  # resumed at 3
+    for record in records:
+        (tracker,) = trackers(tmp_path, LogConfig(wandb=True))
+        tracker(-1)(record)
+    assert [record for _, record in kept] == records
+    assert axes == {"*": "step"}
 
 
 def test_tensorboard_shows_what_the_metrics_of_a_resumed_run_hold(tmp_path, monkeypatch):
