@@ -58,6 +58,11 @@ done
 small="--task cola --task mrpc --task sts-b --task rte cola.seeds=3 mrpc.seeds=3 sts-b.seeds=3 rte.seeds=3"
 large="--task sst-2 --task qnli --task squad-1.1 --task chunking qnli.train_file=$pairs"
 
+tune() { # MODEL OPTION...: fine-tune it on all tasks
+  electra glue "$@" --data "$tasks/glue" --data "$tasks/squad-1.1" --data "$tasks/conll2000" \
+    --out "$out/$name/tuned" --together 8 $small $finetuning "learning_rates=[1e-4, 3e-4, 1e-3]" ${TUNING:-}
+}
+
 score() { # NAME RATE PRETRAINING FINETUNING TEXT...: pre-train a model, fine-tune it and print its scores
   name=$1 pretraining="$objective train.learning_rate=$2 $3" finetuning=$4
   shift 4
@@ -67,14 +72,14 @@ score() { # NAME RATE PRETRAINING FINETUNING TEXT...: pre-train a model, fine-tu
   [ "$call" = "$(cat "$out/$name.call")" ] ||
     refuse "$out/$name was started as $(cat "$out/$name.call"); call it like that, or with another OUT"
   if [ ! -d "$out/$name/run/model" ]; then # written at the end
+    tune embedded --dry-run >/dev/null     # what cannot be fine-tuned is found now and not after training
     electra corpus "$@" --tokenizer "$vocab" --length 128 --out "$out/corpus"
     ${PART:+timeout --foreground --signal=TERM "$PART"} electra pretrain quick data="$out/corpus" \
       out="$out/$name/run" seed="$seed" evaluate.every=5000 evaluate.batches=4 checkpoint.every=5000 \
       checkpoint.keep=1 log.every=500 $pretraining ${SETTINGS:-}
   fi
   [ "${ONLY:-}" != pretrain ] || return 0
-  electra glue "$out/$name/run" --data "$tasks/glue" --data "$tasks/squad-1.1" --data "$tasks/conll2000" \
-    --out "$out/$name/tuned" --together 8 $small $finetuning "learning_rates=[1e-4, 3e-4, 1e-3]" ${TUNING:-}
+  tune "$out/$name/run"
 }
 
 case $budget in

@@ -12,10 +12,10 @@
 # Model     10 minutes: at most as many parameters as the discriminator of ELECTRA-Small: 13.55 million with its head.
 #           20 minutes: any size.
 # Time      at most 600 or 1,200 seconds of wall-clock time until the mean is printed: reading the text, start-up,
-#           compilation, training, fine-tuning and scoring. Caches may be warm from other runs. A record may take
-#           several calls of this script: each continues the last one, on another machine after copying OUT, and
-#           their seconds are added up, those of stopped calls too. Only a stop (Ctrl-C, TERM, PART) writes a
-#           checkpoint: after a kill, pre-training begins again.
+#           compilation, training, fine-tuning and scoring, but not checking the settings of fine-tuning at first.
+#           Caches may be warm from other runs. A record may take several calls of this script: each continues the
+#           last one, on another machine after copying OUT, and their seconds are added up, those of stopped calls
+#           too. Only a stop (Ctrl-C, TERM, PART) writes a checkpoint: after a kill, pre-training begins again.
 # Score     mean of the dev scores of CoLA (Matthews), SST-2, MRPC, RTE, QNLI (accuracy) and STS-B (Spearman), which is
 #           the line `mean` of the table. Median of three fine-tuning seeds for small tasks, one for the others.
 #           QNLI uses its train.tsv, or else train_reconstructed.tsv, 104,743 pairs rebuilt from SQuAD 1.1, as in all
@@ -50,6 +50,14 @@ call="$minutes $vocab $* RESERVE=$reserve SETTINGS=${SETTINGS:-} TUNING=${TUNING
 [ -d "$out/run" ] && [ -s "$out/call" ] || echo "$call" >"$out/call"
 [ "$call" = "$(cat "$out/call")" ] ||
   refuse "$out was started as $(cat "$out/call"); call it like that, or with another OUT"
+
+tune() { # MODEL OPTION...: fine-tune it on the six tasks
+  electra glue "$@" --data "$tasks/glue" --out "$out/tuned" --together 6 \
+    --task cola --task sst-2 --task mrpc --task sts-b --task rte --task qnli \
+    cola.seeds=3 mrpc.seeds=3 sts-b.seeds=3 rte.seeds=3 qnli.train_file="$pairs" ${TUNING:-}
+}
+
+[ -d "$out/run" ] || tune embedded --dry-run >/dev/null # what cannot be fine-tuned is found now and not after training
 began=$(date +%s) before=$(cat "$out/seconds" 2>/dev/null || echo 0)
 count() { # FILE: write the seconds so far, with a file that only this process writes
   echo $(($(date +%s) - began + before)) >"$out/$1" && mv "$out/$1" "$out/seconds"
@@ -70,9 +78,7 @@ if [ ! -f "$out/scored" ]; then
   ${PART:+timeout --foreground --signal=TERM "$PART"} electra pretrain $recipe data="$out/corpus" out="$out/run" \
     train.hours="$(cat "$out/hours")" evaluate.every=5000 evaluate.batches=4 checkpoint.every=100000 checkpoint.keep=1 \
     log.every=500 ${SETTINGS:-}
-  electra glue "$out/run" --data "$tasks/glue" --out "$out/tuned" --together 6 \
-    --task cola --task sst-2 --task mrpc --task sts-b --task rte --task qnli \
-    cola.seeds=3 mrpc.seeds=3 sts-b.seeds=3 rte.seeds=3 qnli.train_file="$pairs" ${TUNING:-}
+  tune "$out/run"
   trap - EXIT
   count end
   touch "$out/scored"

@@ -94,9 +94,9 @@ def test_the_claim_searches_the_same_rates_for_both_and_trains_for_minutes(recor
 
 
 def test_zero_minutes_score_the_untrained_network(recorded):
-    ((config,), (command,)) = claim(recorded, "electra", "0")
+    ((config,), commands) = claim(recorded, "electra", "0")
     assert config.train.steps == 1
-    assert "start=untrained" in command
+    assert all("start=untrained" in command for command in commands)
 
 
 def test_the_ablations_have_equal_steps_and_different_objectives(recorded):
@@ -143,7 +143,12 @@ def started(tmp_path) -> Callable[..., subprocess.Popen[bytes]]:
     """Start a script with an `electra` that takes 3 s, or 2 s to save its work once it is stopped."""
     (tmp_path / "bin").mkdir()
     electra = tmp_path / "bin" / "electra"
-    electra.write_text("#!/bin/sh\ntrap 'sleep 2; touch saved; exit 143' INT TERM\ntouch busy\nsleep 3\n")
+    electra.write_text("""#!/bin/sh
+case " $* " in *" --dry-run "*) exit ;; esac
+trap 'sleep 2; touch saved; exit 143' INT TERM
+touch busy
+sleep 3
+""")
     electra.chmod(0o755)
     for task in ("glue", "squad-1.1", "conll2000", "blimp"):
         (tmp_path / "tasks" / task).mkdir(parents=True)
@@ -230,10 +235,17 @@ def test_wrong_arguments_are_refused_before_anything_runs(recorded, script, argu
     assert said in failure.value.stderr
 
 
+@pytest.mark.parametrize("script", ["claim.sh", "record.sh"])
+def test_the_settings_of_fine_tuning_are_checked_before_training(recorded, script):
+    check, *training, tuned = recorded(script, *ARGUMENTS[script], TUNING="batch_size=16")[:4]
+    assert [words[0] for words in training] == ["corpus", "pretrain"]
+    assert check == ["glue", "embedded", "--dry-run", *tuned[2:]]
+    assert "batch_size=16" in check
+
+
 def test_a_claim_can_leave_the_scoring_to_a_later_call(recorded):
-    assert [words[0] for words in recorded("claim.sh", *ARGUMENTS["claim.sh"])] == ["corpus", "pretrain", "glue"]
-    trained = recorded("claim.sh", *ARGUMENTS["claim.sh"], ONLY="pretrain")
-    assert [words[0] for words in trained] == ["corpus", "pretrain"]
+    everything = recorded("claim.sh", *ARGUMENTS["claim.sh"])
+    assert recorded("claim.sh", *ARGUMENTS["claim.sh"], ONLY="pretrain") == everything[:-1]
 
 
 @pytest.mark.parametrize("copied", [True, False])  # what the call was started with, too
