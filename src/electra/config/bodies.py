@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from electra.config.section import Few, Positive, Probability, Section, Size
+from electra.config.section import Few, Pooling, Positive, Probability, Section, Size
 from electra.errors import ConfigError
 
 
@@ -126,9 +126,7 @@ class ModernModel(ModelConfig):
     dropout: Probability = Field(0.0, description="dropout of the embeddings and inside the feed-forward blocks")
     attention_dropout: Probability = Field(0.0, description="dropout of the attention probabilities and its output")
     layer_norm_eps: Positive = Field(1e-5, description="added to the variance in layer norm")
-    pooling: Literal["first", "mean"] = Field(
-        "first", description="what heads for whole texts read: the first token or the mean of all"
-    )
+    pooling: Pooling = Field("first", description="what heads for whole texts read: the first token or the mean of all")
 
     def is_global(self, layer: int) -> bool:
         """Return whether a layer, counted from 0, sees all tokens of a text."""

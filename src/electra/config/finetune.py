@@ -13,6 +13,7 @@ from electra.config.section import (
     NonNegative,
     Optimizer,
     Out,
+    Pooling,
     Positive,
     Probability,
     Root,
@@ -61,7 +62,7 @@ class FinetuneConfig(Root):
     head: HeadKind | None = Field(
         None, description="head on the encoder: the paper's, or that of transformers; follows the body"
     )
-    pooling: Literal["first", "mean"] | None = Field(
+    pooling: Pooling | None = Field(
         None, description="what the head for whole texts reads, with the body modern; follows the model"
     )
     max_length: Annotated[Size, Field(ge=4)] | None = Field(

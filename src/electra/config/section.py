@@ -19,6 +19,7 @@ Share = Annotated[float, Field(gt=0, lt=1)]
 Ratio = Annotated[float, Field(gt=0, le=4)]
 Device = Annotated[Literal["auto", "cuda", "mps", "cpu"], Field(description="auto: an NVIDIA GPU if there is one")]
 Precision = Literal["auto", "bf16", "float32"]
+Pooling = Literal["first", "mean"]  # what stands for a whole text: the first token or the mean of all
 ForwardPrecision = Annotated[Precision, Field(description="auto: bf16 on a GPU, float32 on a CPU")]
 Optimizer = Annotated[
     Literal["electra", "adamw", "muon"],

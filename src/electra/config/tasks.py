@@ -4,10 +4,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from electra.config.section import Few, Positive, Section, Share, Size
+from electra.config.section import Few, Pooling, Positive, Section, Share, Size
 
 Kind = Literal["classification", "multilabel", "regression", "tagging", "answering"]
-Pooling = Literal["mean", "first"]
 TextPairs = Literal["neighbors", "titles", "dropout"]
 
 

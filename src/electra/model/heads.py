@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from electra.config.bodies import ElectraModel, ModelConfig, ModernModel
-from electra.config.tasks import Pooling
+from electra.config.section import Pooling
 from electra.model import ops
 from electra.model.initialize import glorot_linear, normal_linear
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, PositiveInt, RootModel, ValidationError
 from torch import Tensor
 
 from electra.config.bodies import ModelConfig
-from electra.config.tasks import Pooling
+from electra.config.section import Pooling
 from electra.data.checksums import check, write_checksums
 from electra.data.files import write_json
 from electra.errors import CheckpointError
