@@ -7,6 +7,8 @@ from pydantic import Field
 from electra.config.section import Few, Pooling, Positive, Section, Share, Size
 
 Kind = Literal["classification", "multilabel", "regression", "tagging", "answering"]
+Scheme = Literal["bio", "bioes"]
+SpanRule = Literal["conlleval", "original"]
 TextPairs = Literal["neighbors", "titles", "dropout"]
 
 
@@ -17,11 +19,11 @@ class TaggingConfig(Section):
         None, description="column of the word, counted from 1; default: the first, in CoNLL-U the second"
     )
     tag_column: Few | None = Field(None, description="column of the tag; default: the last, in CoNLL-U the fourth")
-    scheme: Literal["bio", "bioes"] = Field(
+    scheme: Scheme = Field(
         "bio",
         description="scheme that the network predicts; bioes: also marks ends and single words, as in the original",
     )
-    spans: Literal["conlleval", "original"] = Field(
+    spans: SpanRule = Field(
         "conlleval",
         description="conlleval: a change of type starts a span; original: it is ignored, as in the original's scorer",
     )

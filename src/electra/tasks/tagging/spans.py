@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-Scheme = Literal["bio", "bioes"]  # what the network predicts
-Rule = Literal["conlleval", "original"]
+from electra.config.tasks import Scheme, SpanRule
+
 OUTSIDE = "O"
 TAG = re.compile(r"[BIESLUM]-.+|O")
 BILOU = str.maketrans("LUM", "ESI")  # other letters for the same positions: last, unit, middle
@@ -38,7 +38,7 @@ def scheme_of(sentences: Iterable[Sequence[str]]) -> str:
     return "IOB2" if iob2 else "IOB1" if iob1 else "irregular"
 
 
-def find_spans(tags: Sequence[str], rule: Rule = "conlleval") -> list[Span]:
+def find_spans(tags: Sequence[str], rule: SpanRule = "conlleval") -> list[Span]:
     """Return the spans that tags of any scheme mark, in order.
 
     By the rules of conlleval, the standard scorer, a tag of another type starts a new span. In the original only B, S
