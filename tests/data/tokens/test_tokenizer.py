@@ -51,10 +51,20 @@ def test_a_saved_tokenizer_loads_in_transformers(tmp_path):
 
     wordpiece(PIECES).of_length(6).save(tmp_path)
     theirs = AutoTokenizer.from_pretrained(tmp_path)
-    assert theirs("The unaffable", "cafe")["input_ids"] == [2, 11, 5, 6, 7, 3, 12, 3]
+    found = theirs("The unaffable", "cafe")
+    assert found["input_ids"] == [2, 11, 5, 6, 7, 3, 12, 3]
+    assert found["token_type_ids"] == [0, 0, 0, 0, 0, 0, 1, 1]
     assert theirs.mask_token_id == 4
     assert len(theirs("The unaffable cafe", truncation=True)["input_ids"]) == 6
     assert load_tokenizer(tmp_path).longest == 6
+
+
+@pytest.mark.parametrize("types", [True, False])
+def test_a_saved_tokenizer_states_its_inputs(tmp_path, types):
+    """Otherwise transformers 5.3 and earlier return no token types for a model folder."""
+    wordpiece(PIECES).save(tmp_path, types)
+    stated = json.loads((tmp_path / "tokenizer_config.json").read_text())["model_input_names"]
+    assert stated == ["input_ids", *["token_type_ids"] * types, "attention_mask"]
 
 
 @pytest.mark.parametrize("said", [10**30, None, "512", 2, -1])

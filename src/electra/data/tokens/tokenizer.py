@@ -226,13 +226,13 @@ class Tokenizer:
         write_atomically(folder / "tokenizer.json", self.backend.to_str(pretty=True))
         settings: dict[str, object] = dict(zip(ROLES, self.names, strict=True))
         settings |= {"model_max_length": self.longest} if self.longest else {}
+        settings["model_input_names"] = [name for name in INPUTS if types or name != "token_type_ids"]
         described = json.loads(self.backend.to_str())
-        inputs = [name for name in INPUTS if types or name != "token_type_ids"]
         if not _is_berts(described):
-            settings |= {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": inputs}
+            settings["tokenizer_class"] = "PreTrainedTokenizerFast"
         else:  # `transformers` builds it from the vocabulary and three settings
             normalizer = described["normalizer"]
-            settings |= {"tokenizer_class": "ElectraTokenizer"} | ({} if types else {"model_input_names": inputs})
+            settings["tokenizer_class"] = "ElectraTokenizer"
             settings |= {theirs: normalizer[ours] for ours, theirs in CHOICES.items()}
             pieces = [self.backend.id_to_token(number) or "" for number in range(self.vocab_size)]  # "": unused id
             write_atomically(folder / "vocab.txt", "".join(f"{piece}\n" for piece in pieces))
