@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 
 from electra.recipes.pretrain import pretrain
 
@@ -54,6 +55,7 @@ def losses(config, records):
     return measure
 
 
+@pytest.mark.skipif(torch.__version__ < (2, 12), reason="PyTorch 2.11 draws other initial weights from a seed")
 @pytest.mark.parametrize("name", VARIANTS)
 def test_losses_are_what_they_were(losses, name):
     found = losses(name)

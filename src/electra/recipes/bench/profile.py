@@ -36,7 +36,8 @@ class Part:
 def profile(step: JointStep, ids: Tensor) -> list[Part]:
     """Profile some updates of a step that has run before; return its parts, the longest first."""
     on_cuda = ids.device.type == "cuda"
-    with torch.profiler.profile(activities=[ProfilerActivity.CUDA if on_cuda else ProfilerActivity.CPU]) as seen:
+    activity = ProfilerActivity.CUDA if on_cuda else ProfilerActivity.CPU
+    with torch.profiler.profile(activities=[activity], acc_events=True) as seen:  # without, PyTorch 2.11 warns
         for _ in range(UPDATES):
             step(ids)
         synchronize(ids.device)
