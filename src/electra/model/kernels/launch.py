@@ -1,5 +1,6 @@
 """How kernels are split into programs and launched."""
 
+import os
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -8,6 +9,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+# Fuse products with sums: the default up to Triton 3.9, which warns that later versions will not.
+os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
 AHEAD: tl.constexpr = tl.constexpr(3)  # pipeline stages of a loop: two iterations are loaded while one is computed
 
 
