@@ -2,7 +2,7 @@
 # The paper's claim: ELECTRA against BERT with the same body, text, training time and effort in choosing rates.
 # runs/claim.sh electra|bert BUDGET SEED VOCAB TASKS OUT TEXT...   (SETTINGS="key=value ..." changes the pre-training,
 #                                                                   TUNING the fine-tuning; PART=480 stops pre-training
-#                                                                   after so many seconds; ONLY=pretrain ends with it)
+#                                                                   after so many seconds, ONLY=pretrain at its end)
 #
 # A call trains one model and scores it: that takes about ten minutes with a BUDGET of 5, 26 with 20. It can be stopped
 # at any time, and the same call continues it, on another machine after copying OUT, or only OUT/NAME.call and OUT/NAME
@@ -28,8 +28,9 @@
 #           for ELECTRA.
 # Rates     of pre-training: for each model the best of three, by the mean of CoLA, MRPC, STS-B and RTE after 3,000
 #           updates; while the best is the lowest or highest, the next beyond it is tried too (RATES="1e-3", or
-#           "16e-3"). ELECTRA's are level, so it keeps the preset's. Of fine-tuning: for each model, budget and task
-#           the best of three, by the median over all seeds. Both choices are made on the dev sets.
+#           "16e-3"). ELECTRA's three are level: it keeps the preset's, and none beyond was tried. Of fine-tuning: for
+#           each model, budget and task the best of three, by the median over all seeds. Both choices are made on the
+#           dev sets.
 # Score     dev scores as in runs/record.sh, with SQuAD 1.1 and CoNLL-2000: three fine-tuning seeds for small tasks,
 #           one for the others; median over all of them, 95 % interval over the means of the pre-training seeds.
 set -eu
@@ -50,6 +51,7 @@ case $budget in
 search) ;;
 *[!0-9]* | "") refuse "the second argument is search or a whole number of minutes, not $budget" ;;
 esac
+case ${ONLY:-} in "" | pretrain) ;; *) refuse "ONLY is pretrain or not set, not $ONLY" ;; esac
 case $seed in *[!0-9]* | "") refuse "the third argument is a seed, a whole number, not $seed" ;; esac
 for folder in glue squad-1.1 conll2000; do
   [ -d "$tasks/$folder" ] || refuse "no folder $tasks/$folder"
@@ -58,7 +60,7 @@ done
 small="--task cola --task mrpc --task sts-b --task rte cola.seeds=3 mrpc.seeds=3 sts-b.seeds=3 rte.seeds=3"
 large="--task sst-2 --task qnli --task squad-1.1 --task chunking qnli.train_file=$pairs"
 
-tune() { # MODEL OPTION...: fine-tune it on all tasks
+tune() { # MODEL OPTION...: fine-tune it on the tasks of the call
   electra glue "$@" --data "$tasks/glue" --data "$tasks/squad-1.1" --data "$tasks/conll2000" \
     --out "$out/$name/tuned" --together 8 $small $finetuning "learning_rates=[1e-4, 3e-4, 1e-3]" ${TUNING:-}
 }

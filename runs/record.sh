@@ -12,7 +12,7 @@
 # Model     10 minutes: at most as many parameters as the discriminator of ELECTRA-Small: 13.55 million with its head.
 #           20 minutes: any size.
 # Time      at most 600 or 1,200 seconds of wall-clock time until the mean is printed: reading the text, start-up,
-#           compilation, training, fine-tuning and scoring, but not checking the settings of fine-tuning at first.
+#           compilation, training, fine-tuning and scoring; checking the settings beforehand does not count.
 #           Caches may be warm from other runs. A record may take several calls of this script: each continues the
 #           last one, on another machine after copying OUT, and their seconds are added up, those of stopped calls
 #           too. Only a stop (Ctrl-C, TERM, PART) writes a checkpoint: after a kill, pre-training begins again.

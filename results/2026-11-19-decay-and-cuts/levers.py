@@ -1,7 +1,7 @@
 """The levers of this entry: python levers.py decay0|decay2|cuts COMMAND... is `electra COMMAND...` with one change.
 
 decay0, decay2: the weight decay follows the rate to the power 0 or 2 instead of 1. cuts: the first sequence of each
-document ends after another number of sentences, drawn with the environment variable VARIANT.
+document ends after one to four sentences, drawn with the environment variable VARIANT as seed.
 """
 
 import os
@@ -21,7 +21,7 @@ def change_decay(power: float) -> None:
 
     def decay_and_update(self, scale, bad):
         peak = self.config.learning_rate
-        shrink = peak * (self.rate / peak) ** power * (power + 1) / 2  # the same sum for each power
+        shrink = peak * (self.rate / peak) ** power * (power + 1) / 2  # without warm-up, the same sum for each power
         for group, part in self.own.items():
             self.weights.values[part].mul_(1 - shrink * group.factor * group.decay * (1 - bad))
         update(self, scale, bad)

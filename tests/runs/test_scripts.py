@@ -246,6 +246,9 @@ def test_the_settings_of_fine_tuning_are_checked_before_training(recorded, scrip
 def test_a_claim_can_leave_the_scoring_to_a_later_call(recorded):
     everything = recorded("claim.sh", *ARGUMENTS["claim.sh"])
     assert recorded("claim.sh", *ARGUMENTS["claim.sh"], ONLY="pretrain") == everything[:-1]
+    with pytest.raises(subprocess.CalledProcessError) as failure:
+        recorded("claim.sh", *ARGUMENTS["claim.sh"], ONLY="train")
+    assert failure.value.stderr == "claim.sh: ONLY is pretrain or not set, not train\n"
 
 
 @pytest.mark.parametrize("copied", [True, False])  # what the call was started with, too

@@ -37,7 +37,7 @@ def trackers(folder: Path, log: LogConfig) -> list[Tracker]:
             raise ConfigError("log.wandb needs an extra: pip install '.[track]' in the checkout") from None
         own = {"id": _own_id(folder / ".wandb-id"), "resume": "allow", "reinit": "create_new"}
         run = wandb.init(dir=str(folder), name=folder.name, **own)  # by default, a process has a single run
-        run.define_metric("*", step_metric="step")  # its own steps cannot go back to where a run is resumed
+        run.define_metric("*", step_metric="step")  # wandb's own steps cannot go back when a run is resumed
         found.append(lambda step: run.log)
     return found
 
