@@ -23,9 +23,8 @@
 #           does not count, nor do their scores.
 # Seeds     a record is the median of three runs: SETTINGS="seed=0", 1, 2. For 20 minutes a single run may be entered,
 #           marked as such, until the others are in.
-# To beat   10 minutes: 77.0, results/2026-11-18-ten-minute-record. 20 minutes: 79.1, a single run,
-#           results/2026-11-18-twenty-minutes, with TUNING=learning_rate=2e-4 RESERVE=220; today's defaults have not
-#           been run. A new record updates this file and gets an entry in the ledger.
+# To beat   10 minutes: 77.0, results/2026-11-18-ten-minute-record. 20 minutes: 79.2, a single run,
+#           results/2026-11-19-twenty-minutes-defaults. A new record updates this file and gets an entry in the ledger.
 set -eu
 trap 'exit 143' INT TERM HUP # once the command has saved its work
 refuse() {
