@@ -17,7 +17,7 @@ from torch import Tensor
 from electra.model import ops
 from electra.model.bodies import electra_stack, modern_stack
 from electra.model.bodies.modern import View, rotate
-from electra.model.kernels import attention, gate, gelu, long_attention, norm, prenorm
+from electra.model.kernels import attention, gate, gelu, long_attention, norm
 from electra.model.kernels.attention import Drop, Sight
 
 Change = tuple[dict[str, Any], str, Any]  # a table of names, such as a module's, the name, and its new value
@@ -67,54 +67,37 @@ def bias_gelu_backward(gradient: Tensor, x: Tensor, bias: Tensor, partial: Tenso
 
 
 @plainly
-def add_and_prenorm(
-    x: Tensor, branch: Tensor | None, gain: Tensor, eps: float, summed: Tensor | None, out: Tensor, moments: Tensor
-) -> None:
-    """Write x + branch and its norm, both (T, H), or the norm of x."""
-    added = x if branch is None else torch.add(x, branch, out=summed)
-    _normalize(added, gain, None, eps, out, moments)
-
-
-@plainly
-def prenorm_backward(
-    gradient: Tensor, residual: Tensor | None, x: Tensor, gain: Tensor, moments: Tensor, to_x: Tensor, partial: Tensor
-) -> None:
-    """Write the gradient of x (T, H), the residual's included, and that of the gain."""
-    found, to_gain, _ = _norm_backward(gradient, x, gain, moments, shifts=False)
-    to_x.copy_(found) if residual is None else torch.add(found, residual, out=to_x)
-    _write_sums(partial, to_gain)
-
-
-@plainly
 def add_and_norm(
-    branch: Tensor, bias: Tensor | None, residual: Tensor | None, gain: Tensor, shift: Tensor, seeds: Tensor,
-    chance: float, eps: float, out: Tensor, moments: Tensor,
+    branch: Tensor, residual: Tensor | None, gain: Tensor, eps: float, summed: Tensor, out: Tensor, moments: Tensor,
+    bias: Tensor | None = None, shift: Tensor | None = None, seeds: Tensor | None = None, chance: float = 0.0,
 ) -> None:  # fmt: skip
-    """Write norm(residual + dropout(branch + bias)), or dropout(norm(branch)) without a residual."""
-    if residual is not None:
-        biased = branch if bias is None else branch + bias
-        torch.add(residual, _drop(biased, seeds, chance), out=branch)
-    _normalize(branch, gain, shift, eps, out, moments)
+    """Write residual + dropout(branch + bias) and its norm, or dropout(norm(branch)) without a residual."""
     if residual is None:
+        _normalize(branch, gain, shift, eps, out, moments)
         out.copy_(_drop(out, seeds, chance))
+    else:
+        biased = branch if bias is None else branch + bias
+        torch.add(residual, _drop(biased, seeds, chance), out=summed)
+        _normalize(summed, gain, shift, eps, out, moments)
 
 
 @plainly
 def add_and_norm_backward(
-    gradient: Tensor, summed: Tensor, gain: Tensor, moments: Tensor, seeds: Tensor, chance: float,
-    to_branch: Tensor | None, partial: Tensor,
-) -> Tensor:  # fmt: skip
-    """Return the gradient of the residual (T, H), and write those of branch, gain, shift and bias."""
-    keep = _seen.pop(seeds.data_ptr()) if chance else None
+    gradient: Tensor, residual: Tensor | None, summed: Tensor, gain: Tensor, moments: Tensor, to_summed: Tensor,
+    partial: Tensor, to_branch: Tensor | None = None, seeds: Tensor | None = None, chance: float = 0.0,
+) -> None:  # fmt: skip
+    """Write the gradients of the sum, the residual's included, and of the branch, and those of gain, shift and bias."""
+    keep = _seen.pop(seeds.data_ptr()) if chance and seeds is not None else None
     if keep is not None and to_branch is None:
         gradient = aten.native_dropout_backward(gradient, keep, 1 / (1 - chance))
-    to_summed, to_gain, to_shift = _norm_backward(gradient, summed, gain, moments, shifts=True)
+    shifts = partial.size(1) > len(gain)
+    found, *to_vectors = _norm_backward(gradient, summed, gain, moments, shifts)
+    to_summed.copy_(found) if residual is None else torch.add(found, residual, out=to_summed)
     to_bias = torch.zeros_like(gain)
     if to_branch is not None:
-        dropped = to_summed if keep is None else aten.native_dropout_backward(to_summed, keep, 1 / (1 - chance))
+        dropped = found if keep is None else aten.native_dropout_backward(found, keep, 1 / (1 - chance))
         to_bias = to_branch.copy_(dropped).sum(0)
-    _write_sums(partial, torch.cat([to_gain, to_shift, to_bias]))
-    return to_summed
+    _write_sums(partial, torch.cat([*to_vectors, to_bias]) if shifts else to_vectors[0])
 
 
 @plainly
@@ -198,17 +181,18 @@ def _attention(stack: ModuleType, choose: Callable[[Tensor, int], Any]) -> list[
 PLAIN_ATTENTION = SimpleNamespace(
     attend=attend, attend_backward=attend_backward, backward_programs=attention.backward_programs
 )
+ADD_AND_NORM = _named(norm, add_and_norm=add_and_norm, add_and_norm_backward=add_and_norm_backward)
 PARTS: dict[str, dict[str, list[Change]]] = {  # of each fused stack
     "pre_norm_stack": {
         "gate": _named(gate, gate=gate_forward, gate_backward=gate_backward),
-        "sum and norm": _named(prenorm, add_and_prenorm=add_and_prenorm, prenorm_backward=prenorm_backward),
+        "sum and norm": ADD_AND_NORM,
         "rotation": _attention(modern_stack, RotatedApart),
         "attention": _attention(modern_stack, lambda projected, heads: PLAIN_ATTENTION),
         "weight gradients": _named(modern_stack, weight_gradients=weight_gradients),
     },
     "post_norm_stack": {
         "bias and gelu": _named(gelu, bias_gelu=bias_gelu, bias_gelu_backward=bias_gelu_backward),
-        "dropout, sum and norm": _named(norm, add_and_norm=add_and_norm, add_and_norm_backward=add_and_norm_backward),
+        "dropout, sum and norm": ADD_AND_NORM,
         "attention": _attention(electra_stack, lambda projected, heads: PLAIN_ATTENTION),
         "weight gradients": _named(electra_stack, weight_gradients=weight_gradients),
     },
@@ -234,8 +218,8 @@ def _norm_backward(
     return found
 
 
-def _drop(x: Tensor, seeds: Tensor, chance: float) -> Tensor:
-    if not chance:
+def _drop(x: Tensor, seeds: Tensor | None, chance: float) -> Tensor:
+    if seeds is None or not chance:
         return x
     dropped, _seen[seeds.data_ptr()] = torch.native_dropout(x, chance, True)
     return dropped

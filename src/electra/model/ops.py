@@ -75,9 +75,9 @@ class Dropout(nn.Dropout):
 def norm(states: Tensor, norm: nn.LayerNorm) -> Tensor:
     """Return the norm of (…, H) states."""
     if norm.bias is None and choose("norm", states) == "triton":
-        from electra.model.kernels import prenorm
+        from electra.model.kernels.norm import normalize
 
-        return prenorm.normalize(states, norm.weight, norm.eps)
+        return normalize(states, norm)
     normed: Tensor = norm(states)
     return normed
 

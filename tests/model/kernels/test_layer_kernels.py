@@ -27,10 +27,11 @@ def test_add_and_norm_equals_the_reference(normal, seeds, agree, tokens, hidden,
     added, b, r, g, s = details(branch, bias, residual, gain, shift)
     out, to_branch = torch.empty_like(added), torch.empty_like(added)
     moments = torch.empty(2, tokens, device=added.device)
-    norm.add_and_norm(added, b, r, g, s, seeds, chance, 1e-12, out, moments)
+    norm.add_and_norm(added, r, g, 1e-12, added, out, moments, b, s, seeds, chance)
     agree([out], [expected])
     partial = moments.new_empty(norm.backward_programs(tokens, hidden, added.device), 3 * hidden)
-    to_residual = norm.add_and_norm_backward(gradient.detach(), added, g, moments, seeds, chance, to_branch, partial)
+    to_residual, d = torch.empty_like(added), gradient.detach()
+    norm.add_and_norm_backward(d, None, added, g, moments, to_residual, partial, to_branch, seeds, chance)
     agree([to_residual, to_branch, *partial.sum(0).view(3, hidden)], to_all)
 
 

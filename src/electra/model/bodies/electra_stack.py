@@ -148,15 +148,15 @@ def _forward(block: Block, kept: _Kept, out: Tensor, bounds: Tensor | None, seed
     attend(kept.projected, heads, Sight(bounds), drop, kept.mixed, kept.log_sum)
     torch.mm(kept.mixed, block.output.t(), out=kept.summed[0])
     norm.add_and_norm(
-        kept.summed[0], block.output_bias, x, block.attention_gain, block.attention_shift, seeds[1], settings.dropout,
-        settings.eps, kept.middle, kept.moments[0],
+        kept.summed[0], x, block.attention_gain, settings.eps, kept.summed[0], kept.middle, kept.moments[0],
+        block.output_bias, block.attention_shift, seeds[1], settings.dropout,
     )  # fmt: skip
     torch.mm(kept.middle, block.expand.t(), out=kept.wide)
     gelu.bias_gelu(kept.wide, block.expand_bias, kept.active)
     torch.mm(kept.active, block.contract.t(), out=kept.summed[1])
     norm.add_and_norm(
-        kept.summed[1], block.contract_bias, kept.middle, block.feed_forward_gain, block.feed_forward_shift, seeds[2],
-        settings.dropout, settings.eps, out, kept.moments[1],
+        kept.summed[1], kept.middle, block.feed_forward_gain, settings.eps, kept.summed[1], out, kept.moments[1],
+        block.contract_bias, block.feed_forward_shift, seeds[2], settings.dropout,
     )  # fmt: skip
 
 
@@ -180,16 +180,17 @@ def _backward(
     settings: Settings,
 ) -> Tensor:  # fmt: skip
     """Return the gradient of a block's input, and write the inputs of its weight gradients to `found`."""
-    to_middle = norm.add_and_norm_backward(
-        gradient, kept.summed[1], block.feed_forward_gain, kept.moments[1], seeds[2], settings.dropout,
-        found.to_contracted, found.of_norms[1],
+    to_middle, to_x = torch.empty_like(gradient), torch.empty_like(gradient)
+    norm.add_and_norm_backward(
+        gradient, None, kept.summed[1], block.feed_forward_gain, kept.moments[1], to_middle, found.of_norms[1],
+        found.to_contracted, seeds[2], settings.dropout,
     )  # fmt: skip
     torch.mm(found.to_contracted, block.contract, out=found.to_wide)
     gelu.bias_gelu_backward(found.to_wide, kept.wide, block.expand_bias, found.of_wide)
     to_middle.addmm_(found.to_wide, block.expand)
-    to_x = norm.add_and_norm_backward(
-        to_middle, kept.summed[0], block.attention_gain, kept.moments[0], seeds[1], settings.dropout,
-        found.to_attended, found.of_norms[0],
+    norm.add_and_norm_backward(
+        to_middle, None, kept.summed[0], block.attention_gain, kept.moments[0], to_x, found.of_norms[0],
+        found.to_attended, seeds[1], settings.dropout,
     )  # fmt: skip
     to_mixed = found.to_attended @ block.output
     attention_for(kept.projected, settings.heads).attend_backward(

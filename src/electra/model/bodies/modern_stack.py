@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from electra.model.bodies.stack import group_layers, into_blocks, needs_gradient, part, room_like
-from electra.model.kernels import gate, prenorm
+from electra.model.kernels import gate, norm
 from electra.model.kernels.attention import Drop, Sight
 from electra.model.kernels.long_attention import attention_for
 from electra.model.kernels.products import weight_gradients
@@ -121,7 +121,7 @@ class _Stack(torch.autograd.Function):
         found = _make_room_for_gradients(kept)
         for layer, block in reversed(list(enumerate(blocks))):
             here = part(found, layer)
-            prenorm.prenorm_backward(
+            norm.add_and_norm_backward(
                 to_normed, to_residual, kept.states[layer + 1], block.last_gain, kept.moments[layer, 1],
                 here.to_outputs, here.of_norms[1],
             )  # fmt: skip
@@ -177,11 +177,11 @@ def _forward(
     sight = places.sight(is_global, settings)
     attention_for(kept.projected, heads).attend(kept.projected, heads, sight, NO_DROPOUT, kept.mixed, kept.log_sum)
     branch = kept.mixed @ block.output.t()
-    prenorm.add_and_prenorm(kept.states, branch, block.middle_gain, eps, kept.middle, kept.expanded, kept.moments[0])
+    norm.add_and_norm(branch, kept.states, block.middle_gain, eps, kept.middle, kept.expanded, kept.moments[0])
     torch.mm(kept.expanded, block.expand.t(), out=kept.wide)
     gate.gate(kept.wide, kept.active)
     torch.mm(kept.active, block.contract.t(), out=branch)
-    prenorm.add_and_prenorm(kept.middle, branch, block.last_gain, eps, *above, kept.moments[1])
+    norm.add_and_norm(branch, kept.middle, block.last_gain, eps, *above, kept.moments[1])
 
 
 def _make_room_for_gradients(kept: _Kept) -> _Gradients:
@@ -191,7 +191,7 @@ def _make_room_for_gradients(kept: _Kept) -> _Gradients:
         to_attended=torch.empty_like(kept.middle),
         to_wide=torch.empty_like(kept.wide),
         to_outputs=torch.empty_like(kept.middle),
-        of_norms=kept.moments.new_empty(layers, 2, prenorm.backward_programs(total, hidden, device), hidden),
+        of_norms=kept.moments.new_empty(layers, 2, norm.backward_programs(total, hidden, device), hidden),
     )
 
 
@@ -203,7 +203,7 @@ def _backward(
     to_active = found.to_outputs @ block.contract
     gate.gate_backward(to_active, kept.wide, found.to_wide)
     to_normed = found.to_wide @ block.expand
-    prenorm.prenorm_backward(
+    norm.add_and_norm_backward(
         to_normed, found.to_outputs, kept.middle, block.middle_gain, kept.moments[0], found.to_attended,
         found.of_norms[0],
     )  # fmt: skip
