@@ -1,13 +1,19 @@
 """Every kernel is compiled for a GPU, which needs none: the interpreter takes code that the compiler refuses."""
 
 import importlib
+from types import SimpleNamespace
 
 import pytest
+import torch
+
+from electra.model.kernels import widest_head
 
 triton = pytest.importorskip("triton")
 
 from triton.backends.compiler import GPUTarget  # noqa: E402
 from triton.compiler import ASTSource  # noqa: E402
+
+from electra.model.kernels import attention, long_attention  # noqa: E402
 
 KERNELS = {
     "attention": ["_attention_forward", "_attention_backward"],
@@ -39,22 +45,79 @@ CONSTANTS = {
     "ROTATES": True, "ROWS": 8, "SUMS": True, "TEXTS": True, "TURNS": 2, "V": 30522, "VECTORS": 3, "WIDTH": 256,
 }  # fmt: skip
 
+CHIPS = {  # compute capability, and bytes of on-chip memory: of a multiprocessor, and of a program
+    "RTX 3090": (86, 102_400, 101_376),
+    "RTX 5090": (120, 102_400, 101_376),
+    "A100": (80, 167_936, 166_912),
+    "H200": (90, 233_472, 232_448),
+    "B200": (100, 233_472, 232_448),
+}
+CUT = long_attention.WHOLE
+BLOCKS = {"_long_forward": CUT.forward, "_to_queries": CUT.to_queries, "_to_keys_and_values": CUT.to_keys_and_values}
+
+
+def compiled(module, name, capability=90, warps=8, **constants):
+    """Compile a kernel as for a launch whose pointers and counts are multiples of 16, as they are in practice."""
+    kernel = getattr(importlib.import_module(f"electra.model.kernels.{module}"), name)
+    values = {argument: CONSTANTS[argument] for argument in kernel.arg_names if argument.isupper()} | constants
+    known = TYPES | (dict.fromkeys(["gradient", "scale"], "*fp32") if module == "muon" else {})
+    types = {argument: known.get(argument, "*bf16") for argument in kernel.arg_names}
+    aligned = {
+        (place,): [["tt.divisibility", 16]]
+        for place, argument in enumerate(kernel.arg_names)
+        if argument not in values and argument != "heads" and types[argument] != "fp32"
+    }
+    source = ASTSource(kernel, types | dict.fromkeys(values, "constexpr"), values, aligned)
+    return triton.compile(source, target=GPUTarget("cuda", capability, 32), options={"num_warps": warps})
+
+
+@pytest.fixture
+def chip(request, monkeypatch):
+    """Return the compute capability of a chip and its bytes for a program; PyTorch reports those of the processor."""
+    capability, processor, program = CHIPS[request.param]
+    found = SimpleNamespace(shared_memory_per_multiprocessor=processor)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: found)
+    return capability, program
+
+
+@pytest.fixture(autouse=True)
+def compiled_afresh(monkeypatch, tmp_path):
+    """Compile into an empty cache."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+
 
 @pytest.mark.parametrize(
     ("module", "name", "missing"),
     [(module, name, []) for module, names in KERNELS.items() for name in names]
     + [("norm", name, missing) for name, missing in WITHOUT.items()],
 )
-def test_a_kernel_compiles(module, name, missing, monkeypatch, tmp_path):
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    kernel = getattr(importlib.import_module(f"electra.model.kernels.{module}"), name)
-    constants = {argument: CONSTANTS[argument] for argument in kernel.arg_names if argument.isupper()}
-    constants |= dict.fromkeys(missing)
-    known = TYPES | (dict.fromkeys(["gradient", "scale"], "*fp32") if module == "muon" else {})
-    types = {argument: known.get(argument, "*bf16") for argument in kernel.arg_names}
-    source = ASTSource(kernel, types | dict.fromkeys(constants, "constexpr"), constants)
-    compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 8})
-    assert compiled.asm["cubin"]
+def test_a_kernel_compiles(module, name, missing):
+    assert compiled(module, name, **dict.fromkeys(missing)).asm["cubin"]
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+@pytest.mark.parametrize(
+    "chip",
+    ["RTX 3090", *(pytest.param(name, marks=pytest.mark.slow) for name in ("RTX 5090", "A100", "H200", "B200"))],
+    indirect=True,
+)
+def test_the_blocks_of_long_attention_fit_on_a_chip(chip, name):
+    (capability, program), (queries, keys, warps) = chip, BLOCKS[name]
+    size = widest_head(torch.device("cuda"))
+    found = compiled("long_attention", name, capability, warps, D=size, QUERIES=queries, KEYS=keys)
+    assert found.metadata.shared <= program
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [32, 64, 128])
+@pytest.mark.parametrize("chip", CHIPS, indirect=True)
+def test_all_scores_of_a_head_fit_on_a_chip_that_computes_them_at_once(chip, size):
+    (capability, program), tokens = chip, 128
+    if not attention.fits(tokens, size, torch.device("cuda")):
+        tokens //= 2  # 128 tokens are computed by blocks
+        assert attention.fits(tokens, size, torch.device("cuda"))
+    found = compiled("attention", "_attention_backward", capability, attention.WARPS, D=size, L=tokens)
+    assert found.metadata.shared <= program
 
 
 def test_no_kernel_is_left_out():

@@ -12,6 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from electra.model.kernels import on_chip
 from electra.model.kernels.dropout import keeps, threshold
 from electra.model.kernels.launch import on_device
 from electra.model.kernels.rotary import Table, load_rotated, store_rotated_back
@@ -162,10 +163,8 @@ def fits(tokens: int, head_size: int, device: torch.device) -> bool:
 
     128 tokens with a head size of 64 need 112 KiB: data-center GPUs have that much, others only 99 KiB.
     """
-    if device.type == "cpu":
-        return True
-    size, chip = _size(tokens), torch.cuda.get_device_properties(device)
-    return 4 * size**2 + 6 * size * head_size < chip.shared_memory_per_multiprocessor
+    size = _size(tokens)
+    return 4 * size**2 + 6 * size * head_size < on_chip(device)
 
 
 class Sight(NamedTuple):
