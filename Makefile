@@ -34,9 +34,11 @@ docs: .venv/installed-dev
 clean:
 	rm -rf .venv site .mypy_cache .ruff_cache .pytest_cache
 
+# The interpreter's own pip may be old: 23.2 takes twice as long as 26.3 to read the index.
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "electra needs Python 3.11 or newer; set PYTHON=python3.x")'
 	$(PYTHON) -m venv .venv
+	$(PIP) pip
 
 .venv/installed: pyproject.toml constraints.txt | .venv/bin/python
 	$(PIP) --editable .
