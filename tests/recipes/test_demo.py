@@ -1,6 +1,7 @@
 """The demo, in seconds instead of minutes."""
 
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,14 +13,18 @@ MINUTES = 0.5
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory):
+    """Run the demo by a clock that stands still while other tests have the cores."""
     folder, said = tmp_path_factory.mktemp("demo") / "run", []
-    began = time.monotonic()
-    result = demo(folder, minutes=MINUTES, say=said.append)
-    return result, said, time.monotonic() - began
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("recipes.demo", "training.loop"):
+            patch.setattr(f"electra.{module}.time", SimpleNamespace(monotonic=time.process_time))
+        began = time.process_time()
+        result = demo(folder, minutes=MINUTES, say=said.append)
+        return result, said, time.process_time() - began
 
 
 def test_the_demo_finishes_in_time(shown):
-    assert shown[2] < 60 * MINUTES + 90  # other tests may use the cores
+    assert shown[2] < 60 * MINUTES + 10
 
 
 def test_the_demo_leaves_a_run(shown):
@@ -39,7 +44,7 @@ def test_the_demo_detects_replaced_tokens_better_than_chance(shown):
 
 def test_the_demo_compares_with_an_untrained_encoder(shown):
     result = shown[0]
-    assert 0.4 < result.untrained_accuracy <= 1
+    assert 0.2 < result.untrained_accuracy < 0.8  # chance, for some forty examples
     assert 0.4 < result.trained_accuracy <= 1
     assert min(result.fitted, result.tested) > 20
 
