@@ -1,6 +1,7 @@
 """`electra train` as a user sees it."""
 
 import json
+import re
 
 import pytest
 
@@ -33,7 +34,8 @@ def test_train_takes_settings_and_states_what_was_learned(electra, text, tmp_pat
     *_, tokenizer, corpus, verdict, done, then = result.stdout.splitlines()
     names = [line.split(":")[0] for line in (tokenizer, corpus, verdict, done)]
     assert names == ["run/tokenizer", "run/corpus", "run", "run"]
-    assert verdict.startswith("run: Learned nothing: AUC 0.")
+    learned = r"run: (Learned nothing|Too short to have learned much|Learned little): AUC 0\."  # which one is chance
+    assert re.match(learned, verdict)
     assert then == "Next: electra report run --out report.html"  # two updates make no model to detect with
     assert json.loads((tmp_path / "run/plan.json").read_text())["overrides"] == ["train.steps=2", "model.layers=1"]
 
