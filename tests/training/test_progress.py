@@ -37,6 +37,17 @@ def test_the_time_left_follows_the_pace_since_the_first_record(capsys, monkeypat
     ]
 
 
+def test_the_time_left_starts_anew_with_another_task_of_the_same_seed(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    with LiveLine(quiet=False) as line:
+        for step, seconds, progress in ((1, 1.0, 0.1), (9, 9.5, 0.5), (1, 1.0, 0.25), (2, 2.5, 0.5)):
+            line({"step": step, "seed": 0, "loss": 0.5, "seconds": seconds, "progress": progress})
+    _, *shown = capsys.readouterr().err.split("\r\033[K")
+    assert [text.partition(" loss")[0] for text in shown] == [
+        "seed 0 step 1", "seed 0 step 9 left 0:00:10", "seed 0 step 1", "seed 0 step 2 left 0:00:03"
+    ]  # fmt: skip
+
+
 def test_listeners_are_told_and_only_their_absence_shows_progress(capsys, monkeypatch):
     record = {"step": 2, "loss": 0.5, "seconds": 3.0, "progress": 0.5}
     heard = []

@@ -41,7 +41,7 @@ class LiveLine:
         self.notebook = _in_notebook()
         self.live = self.notebook or sys.stderr.isatty()
         self.printed = 0.0
-        self.first: dict[int | None, dict[str, Any]] = {}  # first record of this process, by seed
+        self.span: dict[int | None, tuple[dict[str, Any], dict[str, Any]]] = {}  # first and last record, by seed
 
     def __enter__(self) -> Self:
         return self
@@ -60,17 +60,24 @@ class LiveLine:
             self._write(record["detected"], keep=True)
         elif any(name.startswith("heldout_") for name in record):
             self._write(f"{_place(record)} held out: {self._metrics(record, 'heldout_')}", keep=True)
-        elif self.live or time.monotonic() - self.printed > 10:
+        else:
+            self._update(record, self._left(record))
+
+    def _update(self, record: dict[str, Any], left: str) -> None:
+        """Show a record of training, unless it follows the last line too soon."""
+        if self.live or time.monotonic() - self.printed > 10:
             self.printed = time.monotonic()
-            place, left, metrics = _place(record), self._left(record), self._metrics(record, "")
+            place, metrics = _place(record), self._metrics(record, "")
             text = f"{place}{left} {metrics}" if self.live else f"{place} {metrics}{left}"
             self._write(text, keep=not self.live, share=record["progress"])
 
     def _left(self, record: dict[str, Any]) -> str:
         """Return the time left, by the pace since the first record, so that startup does not count."""
-        first = self.first.get(record.get("seed"), record)
-        if record["progress"] <= first["progress"]:  # first record, or a new stage
-            self.first[record.get("seed")] = record
+        first, last = self.span.get(record.get("seed"), (record, record))
+        if record["step"] <= last["step"]:  # the first record, or that of a new stage or task
+            first = record
+        self.span[record.get("seed")] = first, record
+        if record["progress"] <= first["progress"]:
             return ""
         pace = (record["seconds"] - first["seconds"]) / (record["progress"] - first["progress"])
         return f" left {_duration(pace * (1 - record['progress']))}"
