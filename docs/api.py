@@ -30,7 +30,8 @@ COMMANDS = """Each command is a function of the same name, except for these:
 | `electra demo`, `electra bench` | none |
 
 Problems with input, config or machine raise an `ElectraError`; its subclasses are in `electra.errors`. Functions print
-nothing: pass a listener such as `print` to receive the records that the command line displays.
+nothing, except that `train`, `pretrain` and `finetune` show their progress in a terminal or a notebook. Pass
+`listeners=[print]` to receive the records that are displayed, or `listeners=[]` for silence.
 """
 
 

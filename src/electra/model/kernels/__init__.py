@@ -8,7 +8,7 @@ import torch
 
 OLDEST = (8, 0)  # minimum compute capability: older GPUs have no bf16
 SHORT = 128  # tokens: up to this length, all scores of a head fit in on-chip memory
-LONGEST = 512  # tokens: the encoder uses the kernels up to this length; `long_attention` is not measured beyond it
+LONGEST = 512  # tokens: the body `electra` uses the kernels up to this length, `modern` at any
 DROPOUTS = 3  # per Transformer block: attention weights and both branches
 
 
@@ -27,6 +27,6 @@ def on_chip(device: torch.device) -> int:
 def widest_head(device: torch.device) -> int:
     """Return the maximum head size: with wider heads, a block of long attention does not fit in on-chip memory.
 
-    Heads of 128 need 160 KiB: data-center GPUs have that much, others only 99 KiB.
+    Heads of 128 need 160 KiB: an A100, an H100 and newer ones of their kind have that much, other GPUs only 99 KiB.
     """
     return 128 if on_chip(device) > 160 * 1024 else 64

@@ -161,7 +161,8 @@ def _attention_backward(
 def fits(tokens: int, head_size: int, device: torch.device) -> bool:
     """Return whether two score matrices and three operands of their products fit in on-chip memory.
 
-    128 tokens with a head size of 64 need 112 KiB: data-center GPUs have that much, others only 99 KiB.
+    128 tokens with a head size of 64 need 112 KiB: an A100, an H100 and newer ones of their kind have that much, other
+    GPUs only 99 KiB.
     """
     size = _size(tokens)
     return 4 * size**2 + 6 * size * head_size < on_chip(device)
