@@ -175,14 +175,19 @@ def _find(
     raise problem or ConfigError("no data folder given; name at least one with --data DIR")
 
 
-def _for_task(name: str, overrides: Sequence[str]) -> Iterator[str]:
-    """Yield the overrides that apply to a task; `similarity.chunk=64` is a config key, not a key of a task."""
+def _for_task(name: str, overrides: Sequence[str]) -> list[str]:
+    """Return the overrides that apply to a task, its own last; `similarity.chunk=64` is a config key, not its own."""
     known = known_keys(FinetuneConfig)
+    common: list[str] = []
+    own: list[str] = []
     for override in overrides:
         is_key = override.partition("=")[0].strip() in known
         task = None if is_key else next((task for task in TASKS if override.startswith(f"{task}.")), None)
-        if task in (None, name):
-            yield override if is_key else override.removeprefix(f"{name}.")
+        if task is None:
+            common.append(override)
+        elif task == name:
+            own.append(override.removeprefix(f"{name}."))
+    return common + own
 
 
 def published(task: str, width: int) -> dict[str, float]:
