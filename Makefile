@@ -34,7 +34,7 @@ docs: .venv/installed-dev
 clean:
 	rm -rf .venv site .mypy_cache .ruff_cache .pytest_cache
 
-# The interpreter's own pip may be old: 23.2 takes twice as long as 26.3 to read the index.
+# The interpreter's own pip may be old: 23.2 takes twice as much time for this as 26.3.
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "electra needs Python 3.11 or newer; set PYTHON=python3.x")'
 	$(PYTHON) -m venv .venv

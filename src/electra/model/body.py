@@ -124,12 +124,12 @@ class Body(nn.Module, ABC):
     def fits_kernels(self, hidden: Tensor, widest: int, block: type[nn.Module]) -> bool:
         """Return whether kernels can compute the blocks, all of a class, whose widest states have so many numbers."""
         head_size = self.config.hidden_size // self.config.heads
-        powers = {16, 32, 64, 128}  # for the matrix units
-        fits = head_size in powers and head_size <= kernels.widest_head(hidden.device)
+        powers = (16, 32, 64, 128)  # of two, for the matrix units
+        head_fits = head_size in powers and head_size <= kernels.widest_head(hidden.device)
         indexed = hidden.shape[:2].numel() * widest < 2**31  # in 32 bits
         usual = self.direction == "both" and not self.config.activation_checkpointing
         usual = usual and all(type(layer) is block for layer in self.layers)  # not what a subclass computes
-        return usual and fits and indexed
+        return usual and head_fits and indexed
 
     def packs(self, dtype: torch.dtype, device: torch.device) -> bool:
         """Return whether texts packed into one row have the states of padded ones, and are computed faster."""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from electra.model import ops
+from electra.model import kernels, ops
 from electra.model.bodies.electra import ElectraBody, ElectraEmbeddings, Layer
 from electra.model.kernels import attention
 from electra.model.pretrained import load
@@ -83,3 +83,13 @@ def test_all_scores_of_a_head_stay_on_the_chip_if_they_fit(monkeypatch, chip, to
     found = SimpleNamespace(shared_memory_per_multiprocessor=chip)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: found)
     assert attention.fits(tokens, head_size, torch.device("cuda")) == fits
+
+
+@pytest.mark.parametrize(
+    ("chip", "head_size", "fits"),
+    [(233_472, 128, True), (102_400, 128, False), (102_400, 64, True), (233_472, 48, False)],
+)
+def test_heads_that_do_not_fit_on_the_chip_are_not_for_the_kernels(tiny_config, monkeypatch, chip, head_size, fits):
+    monkeypatch.setattr(kernels, "on_chip", lambda device: chip)
+    body = ElectraBody(tiny_config.model.model_copy(update={"hidden_size": 2 * head_size, "heads": 2}))
+    assert body.fits_kernels(torch.empty(2, 6, 2 * head_size), 8 * head_size, Layer) == fits

@@ -18,7 +18,7 @@ def has_bf16(device: torch.device) -> bool:
 
 
 def on_chip(device: torch.device) -> int:
-    """Return the bytes of on-chip memory of a GPU's multiprocessor, and of an H200 for any other device."""
+    """Return the bytes of on-chip memory of a GPU's multiprocessor; for any other device, those of an H200."""
     if device.type != "cuda":
         return 228 * 1024
     return torch.cuda.get_device_properties(device).shared_memory_per_multiprocessor
