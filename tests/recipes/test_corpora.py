@@ -3,6 +3,7 @@
 import shutil
 import tomllib
 from collections import Counter
+from threading import current_thread
 
 import numpy as np
 import pytest
@@ -238,6 +239,13 @@ def test_pairs_of_tokens_are_counted_next_but_one_by_half(another, vocab_size):
         for distance in (1, 2):
             for pair in zip(row, row[distance:], strict=False):
                 expected[pair] += 1 / distance if special.isdisjoint(pair) else 0
-    pairs = corpora.token_pairs(vocab_size)
+    pairs = corpora.token_pairs(vocab_size).result()
     found = dict(zip(map(tuple, pairs.indices().T.tolist()), pairs.values().tolist(), strict=True))
     assert found == +expected
+
+
+def test_only_the_calling_thread_opens_shards_to_count_pairs(another, monkeypatch):
+    opened_by, load = [], np.load
+    monkeypatch.setattr(np, "load", lambda *args, **kwargs: opened_by.append(current_thread()) or load(*args, **kwargs))
+    Corpora(load_config("tiny", [f"data={another(24)}"])).token_pairs(1000).result()
+    assert set(opened_by) == {current_thread()}

@@ -1,7 +1,7 @@
 """The corpora of a pre-training run: the sizes that follow from them, how long they last, how often tokens occur."""
 
 import math
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -92,20 +92,15 @@ class Corpora(list[Corpus]):
             counts *= (sizes.sum() / sum(self.weights) * np.array(self.weights) / sizes)[:, None]
         return torch.from_numpy(counts.sum(0)).float()
 
-    def token_pairs(self, vocab_size: int, device: torch.device | str = "cpu") -> Tensor:
-        """Count in part of the text which tokens follow each other, next but one by half: a sparse (V, V) tensor."""
+    def token_pairs(self, vocab_size: int, device: torch.device | str = "cpu") -> Future[Tensor]:
+        """Count in the background, in part of the text, which tokens follow each other, next but one by half.
+
+        The shards are opened before: numpy reads their headers with Python's parser, which two threads cannot use at
+        once before Python 3.11.8 (python/cpython#106905).
+        """
         special = [number for name, number in self[0].manifest.special_ids.items() if name != "unk"]
         shards = [shard for corpus in self for shard in corpus.shards("train")]
-        every = -(-sum(shard.size for shard in shards) // MOST_PAIRED)
-        parts = [
-            shard[at : at + PAIRED_AT_ONCE : every] for shard in shards for at in range(0, len(shard), PAIRED_AT_ONCE)
-        ]
-        with ThreadPoolExecutor() as pool:
-            counted = pool.map(lambda rows: _count_pairs(rows, special, vocab_size), parts)
-            found = [pair for pairs in counted for pair in pairs]
-        keys, counts = (torch.from_numpy(np.concatenate(part)).to(device) for part in zip(*found, strict=True))
-        places = torch.stack([keys // vocab_size, keys % vocab_size])
-        return sparse_matrix(places, counts.float(), vocab_size).coalesce()
+        return ThreadPoolExecutor(1).submit(_sum_pairs, shards, special, vocab_size, device)
 
     def _check(self, config: PretrainConfig) -> None:
         corpus, model = self[0], config.model
@@ -136,6 +131,18 @@ class Corpora(list[Corpus]):
                 f"init: {source} has another vocabulary than the corpus, such as {theirs.token(number)!r} for "
                 f"{ours.token(number)!r}: build the corpus with --tokenizer {find_folder(source)}"
             )
+
+
+def _sum_pairs(shards: list[Ids], special: list[int], vocab_size: int, device: torch.device | str) -> Tensor:
+    """Count pairs in evenly spaced parts of the shards: a sparse (V, V) tensor."""
+    every = -(-sum(shard.size for shard in shards) // MOST_PAIRED)
+    parts = [shard[at : at + PAIRED_AT_ONCE : every] for shard in shards for at in range(0, len(shard), PAIRED_AT_ONCE)]
+    with ThreadPoolExecutor() as pool:
+        counted = pool.map(lambda rows: _count_pairs(rows, special, vocab_size), parts)
+        found = [pair for pairs in counted for pair in pairs]
+    keys, counts = (torch.from_numpy(np.concatenate(part)).to(device) for part in zip(*found, strict=True))
+    places = torch.stack([keys // vocab_size, keys % vocab_size])
+    return sparse_matrix(places, counts.float(), vocab_size).coalesce()
 
 
 def _count_pairs(rows: Ids, special: list[int], vocab_size: int) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -195,7 +195,7 @@ class Pretraining(Training):
         config, stage_before = self.config, self.run.folder / FIRST_STAGE
         resumed, continued = self.checkpoints.hold_updates(), stage_before.is_dir() or config.init is not None
         from_text = config.embeddings == "cooccurrence" and not resumed and not continued
-        pairs = ThreadPoolExecutor(1).submit(self._token_pairs) if from_text else None  # while networks are built
+        pairs = self._token_pairs() if from_text else None  # counted while networks are built
         torch.manual_seed(mix(config.seed))
         unigram = isinstance(getattr(config.objective, "generator", None), UnigramGenerator)
         counts = self.corpora.token_counts(config.model.vocab_size) if unigram else None
@@ -215,7 +215,7 @@ class Pretraining(Training):
                     table.start_from(pairs.result())
         return objective
 
-    def _token_pairs(self) -> Tensor:
+    def _token_pairs(self) -> Future[Tensor]:
         """Count which tokens follow each other: on a GPU, unless there are several, which might round differently."""
         one_gpu = self.processes.device.type == "cuda" and self.processes.world_size == 1
         return self.corpora.token_pairs(self.config.model.vocab_size, self.processes.device if one_gpu else "cpu")
@@ -302,7 +302,7 @@ class Pretraining(Training):
         return found
 
     @cached_property
-    def _flops_per_token(self) -> "Future[float]":
+    def _flops_per_token(self) -> Future[float]:
         """Counted in the background after the first update, which would wait for it: the imports alone take seconds."""
         return ThreadPoolExecutor(1).submit(flops_per_token, self.config)
 

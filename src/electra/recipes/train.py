@@ -165,7 +165,7 @@ def _write_start(folder: Path, plan: Plan, tokenizer: Tokenizer, say: Callable[[
         composed = f"{kept:,} pieces keep their embeddings, {len(parts) - kept - new:,} are composed of old pieces"
         say(f"{folder / START}: {composed}, {new:,} start from the text")
         corpora = Corpora(plan.config(text_override("data", folder / "corpus")))
-        model = with_vocabulary(model, tokenizer, corpora.token_pairs(tokenizer.vocab_size))
+        model = with_vocabulary(model, tokenizer, corpora.token_pairs(tokenizer.vocab_size).result())
     write_start(model, folder / START)
 
 
