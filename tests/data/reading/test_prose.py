@@ -63,3 +63,9 @@ def test_the_order_is_always_the_same(library):
 def test_the_installed_packages_have_prose():
     found = gather_prose(50_000)
     assert 50_000 <= sum(len(paragraph) for part in found for paragraph in part) < 500_000
+
+
+def test_what_an_interrupted_installation_left_has_no_name(tmp_path, monkeypatch):
+    (tmp_path / "half-1.0.dist-info").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert gather_prose(10_000)

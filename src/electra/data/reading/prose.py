@@ -69,7 +69,7 @@ def _key(paragraph: str) -> str:
 
 def _installed() -> Iterator[list[str]]:
     """Yield the descriptions of all installed packages, then the strings of their modules."""
-    for distribution in sorted(distributions(), key=lambda found: found.name):
+    for distribution in sorted(distributions(), key=lambda found: found.name or ""):
         yield [distribution.read_text("METADATA") or ""]
     paths = sysconfig.get_paths()
     yield from _modules(
