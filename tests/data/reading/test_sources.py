@@ -131,6 +131,21 @@ def test_a_glob_includes_matching_folders(tmp_path):
     assert names(tmp_path / "**/*.txt") == [("a.txt", "text"), ("c.txt", "text")]
 
 
+@pytest.mark.parametrize("pattern", ["*", "**"])
+def test_a_glob_leaves_out_the_corpora_that_it_covers(tmp_path, tokenizer, pattern):
+    (tmp_path / "a.text").write_text("a text")
+    tokenizer.save(tmp_path / "corpus" / "tokenizer")
+    for name in ("corpus/manifest.json", "corpus/train-00000.npy", "next.partial/settings.json"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("{}")
+    (tmp_path / "next.partial" / "corpus").mkdir()
+    (tmp_path / "next.partial" / "groups").mkdir()
+    assert names(tmp_path / pattern) == [("a.text", "text")]
+    (tmp_path / "a.text").unlink()
+    with pytest.raises(DataError, match=r"no text in .*\* \(corpora, tokenizers, models and runs are ignored\)"):
+        find_sources([tmp_path / pattern])
+
+
 def test_a_folder_that_cannot_be_opened_is_an_error(tmp_path, monkeypatch):
     for name in ("a/a.txt", "closed/b.txt", ".closed/c.txt"):
         (tmp_path / name).parent.mkdir()

@@ -112,6 +112,14 @@ def test_a_tally_reports_progress(tmp_path):
     assert (tally.bytes_read, tally.total_bytes, tally.documents) == (16, 16, {"blank": 2})
 
 
+def test_plain_text_has_no_columns(tmp_path):
+    (tmp_path / "a.txt").write_text("text\none\n")
+    with pytest.raises(DataError, match=r"column=text: .*a\.txt is read as text; set --format to csv, tsv"):
+        list(read_documents([tmp_path], Reading(column="text")))
+    (tmp_path / "b.csv").write_text("text\ntwo\n")
+    assert [passage.text for passage in read_documents([tmp_path], Reading(column="text"))] == ["text\none", "two"]
+
+
 def test_records_are_not_cut_into_lines(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text("{}")

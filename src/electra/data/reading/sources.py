@@ -90,29 +90,34 @@ def _find_local(name: str, format: Format | None) -> tuple[list[Source], list[st
         return [Source("-", format or "text")], []
     path = Path(os.path.expanduser(name))  # noqa: PTH111 (keeps the ~ of an unknown user)
     if path.is_dir():
-        return _find_in_folder(path, format)
+        return _find_among([], [path], f"the folder {path}", format)
     if path.exists():
         return [_local(path, format)], []
     if glob.has_magic(name):
         paths = [Path(found) for found in sorted(glob.glob(str(path), recursive=True))]  # noqa: PTH207 (may be absolute)
-        folders = "**" not in name  # ** matches the files in them too
-        if matches := [found for found in paths if found.is_file() or (folders and found.is_dir())]:
-            return find_sources(matches, format)
+        files, folders = [found for found in paths if found.is_file()], [found for found in paths if found.is_dir()]
+        if files or folders:
+            return _find_among(files, folders, name, format, deep="**" not in name)  # ** matches the files in them too
         raise DataError(f"no file matches {name}")
     if is_dataset(name):
         return [Source(name, "dataset")], []
     raise DataError(f"no file or folder {name}; a hub dataset is given as OWNER/NAME[:CONFIG[:SPLIT]]")
 
 
-def _find_in_folder(folder: Path, format: Format | None) -> tuple[list[Source], list[str]]:
-    places = [folder]
-    files: list[Path] = []
-    for place, folders, names in os.walk(folder, onerror=_refuse):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        places += [Path(place, name) for name in folders]
-        files += [path for name in names if not name.startswith(".") and (path := Path(place, name)).is_file()]
-    texts = _texts_among(files, places, str(folder), format)
-    ignored = {*files, *(path for path in places[1:] if path.is_symlink())} - texts
+def _find_among(
+    given: Sequence[Path], folders: Sequence[Path], where: str, format: Format | None, deep: bool = True
+) -> tuple[list[Source], list[str]]:
+    """Return the texts among given files and, if `deep`, in folders, judged by their names; and what is ignored."""
+    files, places, links = [*given], [*folders, *(place for path in given for place in path.parents)], []
+    for folder in folders if deep else ():
+        for place, inner, names in os.walk(folder, onerror=_refuse):
+            inner[:] = [name for name in inner if not name.startswith(".")]
+            below = [Path(place, name) for name in inner]
+            places += below
+            links += [path for path in below if path.is_symlink()]
+            files += [path for name in names if not name.startswith(".") and (path := Path(place, name)).is_file()]
+    texts = _texts_among(files, places, where, format, given)
+    ignored = {*files, *links} - texts
     return [_local(path, format) for path in sorted(files) if path in texts], [str(path) for path in sorted(ignored)]
 
 
@@ -121,15 +126,19 @@ def _refuse(problem: OSError) -> NoReturn:
 
 
 def _texts_among(
-    files: Collection[PurePath], places: Collection[PurePath], folder: str, format: Format | None
+    files: Collection[PurePath],
+    places: Collection[PurePath],
+    where: str,
+    format: Format | None,
+    given: Collection[PurePath] = (),
 ) -> set[PurePath]:
-    """Return the text files of a folder, judged by name, without those that electra or a library wrote."""
+    """Return the given files and those that are text by their names, without what electra or a library wrote."""
     made = _made(files, places)
     named = {path for path in files if _format_of(path.name) and ".json" not in path.suffixes}  # .json: often settings
-    texts = (set(files) if format else named) - made
+    texts = (set(files) if format else named | set(given)) - made
     if not texts:
         hint = " (corpora, tokenizers, models and runs are ignored)" if made else ""
-        raise DataError(f"no text in the folder {folder}{hint}; looked for {LOOKED_FOR}")
+        raise DataError(f"no text in {where}{hint}; looked for {LOOKED_FOR}")
     return texts
 
 
@@ -154,7 +163,8 @@ def _find_remote(address: str, format: Format | None) -> tuple[list[Source], lis
         if filesystem.isdir(path):
             visible = [name for name in sorted(filesystem.find(path)) if "/." not in f"/{name.removeprefix(path)}"]
             files = {PurePosixPath(name): name for name in visible}
-            texts = _texts_among(files, {place for file in files for place in file.parents}, address, format)
+            places = {place for file in files for place in file.parents}
+            texts = _texts_among(files, places, f"the folder {address}", format)
             found = [name for file, name in files.items() if file in texts]
             ignored = [name for file, name in files.items() if file not in texts]
         else:

@@ -79,6 +79,9 @@ def find_texts(names: Sequence[str | Path], reading: Reading) -> tuple[list[Sour
         if reading.documents not in allowed:
             fault = f"documents={reading.documents} does not fit {source.format}"
             raise DataError(f"{source.name}: {fault}; choose {', '.join(allowed)}")
+    if reading.column and all(source.format == "text" for source in sources):
+        formats = "csv, tsv, jsonl or parquet"
+        raise DataError(f"column={reading.column}: {sources[0].name} is read as text; set --format to {formats}")
     return sources, ignored
 
 
