@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from electra.data.corpus.unfinished import check_place
 from electra.data.files import locked
 from electra.data.settings import Cleaning, Reading
 from electra.errors import DataError
@@ -167,3 +168,8 @@ def test_a_file_that_a_killed_process_was_writing_is_not_published(tmp_path, unf
         (tmp_path / "corpus.partial/corpus" / name).touch()
     build(unfinished, tmp_path / "corpus")
     assert not list((tmp_path / "corpus").rglob(".*"))
+
+
+def test_the_current_folder_can_become_a_corpus(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert not check_place(".")

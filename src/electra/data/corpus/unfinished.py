@@ -161,7 +161,7 @@ def check_place(out: str | Path) -> bool:
     out = Path(out)
     if (out / MANIFEST).is_file():
         return True
-    if out.is_mount():
+    if out.resolve().is_mount():  # "." seems to be one before Python 3.12
         raise DataError(f"{out} is a mount point and cannot be replaced; choose a folder inside it")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise DataError(f"{out} exists and is not a corpus; choose another --out")
