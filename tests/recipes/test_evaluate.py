@@ -86,6 +86,13 @@ def test_what_a_task_does_not_understand_is_refused_at_once(network, tokenizer, 
         load_tuned(tmp_path)
 
 
+@pytest.mark.parametrize(("override", "kept"), [("task=cola", True), ("task=sst-2", False), ("data=other", False)])
+def test_stored_files_are_used_for_the_stored_task_and_data_only(network, tokenizer, override, kept, tmp_path):
+    described = {"name": "cola", "config": {"task": "cola", "test_file": "own.tsv"}, "known": {}}
+    write_task_model(TaskModel(network, tokenizer, described), tmp_path)
+    assert load_tuned(tmp_path, [override]).config.test_file == ("own.tsv" if kept else None)
+
+
 @pytest.mark.gpu  # on a CPU, bf16 products can change how later float32 ones of the process are rounded
 def test_bf16_scores_near_float32_and_leaves_the_weights_alone(network, config, tokenizer):
     network = network.to("cuda")

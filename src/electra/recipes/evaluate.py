@@ -167,11 +167,15 @@ def load_tuned(run: str | Path, overrides: Iterable[str] = ()) -> Tuned:
     return Tuned(network, model.tokenizer, task, config)
 
 
-def _configured(source: str | Mapping[str, Any], overrides: Iterable[str]) -> tuple[FinetuneConfig, str | None]:
-    """Return the config, and the device if `overrides` set it: the stored one may not exist here."""
-    settings = gather(FinetuneConfig, source, overrides)
+def _configured(stored: Mapping[str, Any], overrides: Iterable[str]) -> tuple[FinetuneConfig, str | None]:
+    """Return the config, and the device if `overrides` set it: the stored one may not exist here.
+
+    The stored files are those of the stored data and task.
+    """
+    settings = gather(FinetuneConfig, stored, overrides)
     said = {key for key, setting in settings.items() if setting.origin == "command line"}
-    if "data" in said and not said & FILES:
+    others = "data" in said or ("task" in said and settings["task"].value != stored.get("task"))
+    if others and not said & FILES:
         settings = {key: setting for key, setting in settings.items() if key not in FILES}
     config = validate(FinetuneConfig, settings)
     return config, config.device if "device" in said else None
