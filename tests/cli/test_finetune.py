@@ -67,6 +67,16 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(run, tmp_path):
     assert not (tmp_path / "none").exists()
 
 
+def test_a_dry_run_prints_each_learning_rate(run):
+    _, keys, _ = run
+    keys = [*(key for key in keys if not key.startswith("learning_rate=")), "learning_rates=[1e-4,2e-3]"]
+    printed = command("finetune", "glue", *keys, "--dry-run").splitlines()
+    assert [line for line in printed if line.startswith(("learning_rate =", "# learning"))] == [
+        "# learning rates: embeddings 0.0001, top layer 0.0001, head 0.0001",
+        "# learning rates: embeddings 0.002, top layer 0.002, head 0.002",
+    ]
+
+
 def test_a_dry_run_prints_json(run):
     _, keys, _ = run
     printed = json.loads(command("finetune", "glue", *keys, "--dry-run", "--json"))
@@ -145,7 +155,7 @@ def test_predict_refuses_a_file_without_examples(run, tmp_path, name):
 
 
 def test_glue_prints_its_plan_in_a_dry_run(tiny_folder, tasks_folder, tmp_path):
-    keys = [*QUICK, "learning_rates=[2e-3,1e-3]", "mnli.seeds=2"]
+    keys = [*QUICK[:2], *QUICK[3:], "learning_rates=[2e-3,1e-3]", "mnli.seeds=2"]
     out = tmp_path / "suite"
     printed = command("glue", tiny_folder, *keys, "--data", tasks_folder, "--out", out, "--dry-run").splitlines()
     rows = [row.replace(str(tasks_folder), "DATA").split("  ") for row in printed]

@@ -58,6 +58,7 @@ def test_the_protocol_decides_on_the_seeds():
         (["sedes=5"], "unknown config key sedes .* did you mean seeds?"),
         (["seeds"], "'seeds' is not of the form key=value, such as seeds=5"),
         (["learning_rates=[0.0]"], "learning_rates"),
+        (["learning_rates=[1e-4]", "learning_rate=3e-4"], "learning_rates replaces learning_rate; remove one of them"),
         (["learning_rates=1e-4"], r"learning_rates = 0.0001 \(command line\) should be a list: '\[0.0001\]'"),
     ],
 )
@@ -65,3 +66,8 @@ def test_what_makes_no_sense_is_refused_in_one_line(overrides, reason):
     with pytest.raises(ConfigError, match=reason) as caught:
         load_finetune_config("glue", overrides)
     assert "\n" not in str(caught.value)
+
+
+def test_learning_rates_replace_the_rate_of_a_stored_config():
+    config = load_finetune_config({"task": "rte", "learning_rate": 3e-4}, ["learning_rates=[1e-4]"])
+    assert (config.learning_rate, config.learning_rates) == (None, [1e-4])

@@ -65,13 +65,13 @@ def finetune(
 
 
 def _plan(tuning: "Tuning") -> list[str]:
-    training = tuning.training
-    layers = tuning.start.encoder.config.layers
+    config, layers = tuning.config, tuning.start.encoder.config.layers
     heights = {"embeddings": 0, "top layer": layers, "head": layers + 1}
-    rates = ", ".join(f"{name} {training.learning_rate * tuning.rate(height):.4g}" for name, height in heights.items())
     lines = tuning.task.detected()
-    lines.append(f"{training.steps:,} steps, batch size {training.batch_size}, warmup {training.warmup_steps:,} steps")
-    lines.append(f"learning rates: {rates}")
+    lines.append(f"{tuning.steps:,} steps, batch size {tuning.batch_size}, warmup {tuning.warmup_steps:,} steps")
+    for rate in config.learning_rates or [config.learning_rate or 0.0]:
+        rates = ", ".join(f"{name} {rate * tuning.rate(height):.4g}" for name, height in heights.items())
+        lines.append(f"learning rates: {rates}")
     for split, part in (("train", tuning.train), ("dev", tuning.dev)):
         notes = "".join(f", {count:,} {what}" for what, count in part.notes.items())
         lines.append(f"{split}: {len(part.examples):,} examples, {len(part.features):,} inputs{notes}")

@@ -39,6 +39,7 @@ class FinetuneConfig(Root):
 
     command: ClassVar[str] = "finetune"
     example: ClassVar[str] = "seeds=5"
+    alternatives: ClassVar[tuple[tuple[str, ...], ...]] = (("learning_rate", "learning_rates"),)
 
     task: str | None = Field(None, description="name of the task, such as mrpc")
     model: str | None = Field(
@@ -73,7 +74,7 @@ class FinetuneConfig(Root):
     batch_size: Size = Field(32, description="inputs (choice, similarity: examples) in one update")
     learning_rate: Positive | None = Field(None, description="learning rate of the head; follows the model's width")
     learning_rates: list[Positive] = Field(
-        [], description="learning rates to try; the one with the best median on dev is kept"
+        [], description="learning rates to try instead; the one with the best median on dev is kept"
     )
     layer_decay: Annotated[float, Field(gt=0, le=1)] | None = Field(
         None, description="factor of the learning rate from each layer to the one below; follows the model's depth"
@@ -110,6 +111,12 @@ class FinetuneConfig(Root):
     def seed_list(self) -> list[int]:
         """The seeds to run."""
         return list(range(self.seed, self.seed + (self.seeds or SEEDS[self.protocol])))
+
+    @model_validator(mode="after")
+    def _rates_are_clear(self) -> Self:
+        if self.learning_rates and self.learning_rate is not None:
+            raise ValueError("learning_rates replaces learning_rate; remove one of them")
+        return self
 
     @model_validator(mode="after")
     def _protocol_is_kept(self) -> Self:

@@ -132,8 +132,7 @@ def _describe(tuning: Tuning) -> Results:
 
 def _sweep(tuning: Tuning, folder: Path, processes: Processes, listeners: Sequence[Listener]) -> Results:
     """Fine-tune with each learning rate, and keep the run with the best median on dev."""
-    config = tuning.config.model_copy(update={"learning_rate": None})  # there are several
-    run = Run(folder)
+    config, run = tuning.config, Run(folder)
     with run.open(config, load_finetune_config):
         run.check_inputs(tuning.fingerprints())
         found: dict[float, Results] = {}
@@ -210,19 +209,17 @@ class _Seed(Training):
         self.folder.mkdir(parents=True, exist_ok=True)
         torch.manual_seed(mix(self.seed))
         self.network = new_network(self.tuning).to(self.processes.device).train()
-        training = self.tuning.training
-        assert training.steps is not None
-        self.module = TaskLoss(self.network, self.tuning)
-        self.every = Every(self.tuning.steps_per_epoch, config.checkpoint_every or training.steps, config.log_every)
+        steps, self.module = self.tuning.steps, TaskLoss(self.network, self.tuning)
+        self.every = Every(self.tuning.steps_per_epoch, config.checkpoint_every or steps, config.log_every)
         checkpoints = Checkpoints(self.checkpoints, keep=1) if config.checkpoint_every else NoCheckpoints()
         kept = self.folder / BEST
         # Without updates it is left over from an attempt without checkpoints.
         if checkpoints.hold_updates() and kept.is_file():
             self.best = read_table(kept, "the scores of the best model so far", CheckpointError)
         run = Run(self.folder, [lambda record: tell(self.listeners, {"seed": self.seed, **record})])
-        state = train(self, training, run, checkpoints, self.processes)
+        state = train(self, self.tuning.training, run, checkpoints, self.processes)
         if not config.early_stopping:
-            self._keep(self._score(), training.steps)
+            self._keep(self._score(), steps)
         assert self.best is not None
         if self.best.get("constant"):
             run.report({"step": self.step, "warning": f"seed {self.seed}: {CONSTANT}"})

@@ -62,15 +62,22 @@ class Tuning:
         return batches_per_epoch(len(self.train.features), self.batch_size * self.task.group)
 
     @property
+    def steps(self) -> int:
+        """The updates of a seed."""
+        assert self.config.epochs is not None
+        return max(1, int(self.steps_per_epoch * self.config.epochs))
+
+    @property
+    def warmup_steps(self) -> int:
+        """The updates until the full rate."""
+        return int(self.steps * self.config.warmup_fraction)
+
+    @property
     def training(self) -> TrainConfig:
         """The settings of the training loop."""
-        config = self.config
-        assert config.epochs is not None
-        assert config.max_length is not None
-        steps = max(1, int(self.steps_per_epoch * config.epochs))
-        warmup = int(steps * config.warmup_fraction)
-        shared = config.model_dump(include=SHARED)
-        return TrainConfig(steps=steps, length=config.max_length, warmup_steps=warmup, **shared)
+        length, shared = self.config.max_length, self.config.model_dump(include=SHARED)
+        assert length is not None
+        return TrainConfig(steps=self.steps, length=length, warmup_steps=self.warmup_steps, **shared)
 
     def fingerprints(self) -> dict[str, str]:
         """Return what identifies the weights and the examples, since their content may change under the same names."""
@@ -150,7 +157,7 @@ def complete(config: FinetuneConfig, task: AnyTask, model: ModelConfig) -> Finet
         "max_length": min(task.defaults.max_length, model.max_length),
         "epochs": task.defaults.epochs,
         "double_unordered": task.defaults.double_unordered,
-        "learning_rate": _nearest(RATES, model.hidden_size) * factor,
+        "learning_rate": None if config.learning_rates else _nearest(RATES, model.hidden_size) * factor,
         "layer_decay": _nearest(DECAYS, model.layers),
         "dropout": task.defaults.dropout or _shared_dropout(model),
         "seeds": len(config.seed_list),
