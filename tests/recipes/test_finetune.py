@@ -76,6 +76,14 @@ def test_what_a_run_does_not_depend_on_may_be_damaged(tune, tmp_path):
     assert json.loads((tmp_path / "run/model/seed.json").read_text()) in (0, 1)
 
 
+def test_what_users_add_to_a_model_stays(tune, tmp_path):
+    before, note = tune("epochs=0.1"), tmp_path / "run/model/own/note"
+    note.parent.mkdir()
+    note.write_text("mine")
+    assert tune("epochs=0.1") == before
+    assert note.read_text() == "mine"
+
+
 @pytest.mark.parametrize("damage", [lambda path: path.write_bytes(path.read_bytes()[:-9]), Path.unlink])
 def test_a_finished_run_whose_model_is_damaged_is_trained_again(tune, tmp_path, damage):
     before = tune("epochs=0.1")

@@ -155,8 +155,11 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_others(config, recor
 def test_a_finished_run_that_is_run_again_stays_as_it_is(config, records, weights):
     run = pretrain(config("train.steps=7"))
     before = records(run), weights(run)
-    made = [run / "config.toml", run / "environment.json"]
+    made = [run / "config.toml", run / "environment.json", run / "model" / "README.md", run / "model" / "own" / "note"]
     made[1].write_text(made[1].read_text().replace("CPU", "GPU"))
+    made[2].write_text("my model")
+    made[3].parent.mkdir()
+    made[3].write_text("mine")
     how = [path.read_bytes() for path in made]
     told: list[dict] = []
     assert (
@@ -168,6 +171,15 @@ def test_a_finished_run_that_is_run_again_stays_as_it_is(config, records, weight
         f"to train it further: electra pretrain {made[0]} train.steps=14"
     )
     assert [path.read_bytes() for path in made] == how
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "checksums.json", "generator/config.json"])
+def test_a_damaged_model_of_a_finished_run_is_written_again(config, name):
+    damaged = pretrain(config("train.steps=2")) / "model" / name
+    content = damaged.read_bytes()
+    damaged.write_bytes(content[:-3])
+    pretrain(config("train.steps=2"))
+    assert damaged.read_bytes() == content
 
 
 @pytest.mark.parametrize("budget", ["train.tokens=320", "train.steps=1"])

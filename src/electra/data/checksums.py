@@ -31,15 +31,18 @@ def check(folder: Path, patterns: Iterable[str] = ("*",)) -> None:
 
 
 def is_intact(folder: Path) -> bool:
-    """Return whether a folder, and each inside it that holds files, has checksums, and all files match them.
-
-    Hidden folders are those of other programs, such as `.git`.
-    """
-    files = [path.relative_to(folder) for path in folder.rglob("*") if not path.is_dir()]
-    places = {folder / file.parent for file in files if not any(part.startswith(".") for part in file.parts)}
+    """Return whether a folder has checksums, and it and those inside it that have some match them."""
     try:
-        for place in places:
-            check(place)
+        for listed in (sums := [*folder.rglob(CHECKSUMS)]):
+            check(listed.parent)
     except CheckpointError:
         return False
-    return all((place / CHECKSUMS).is_file() for place in {folder, *places})
+    return folder / CHECKSUMS in sums
+
+
+def is_already(written: Path, out: Path) -> bool:
+    """Return whether `out` holds an intact copy of a folder, whatever else users have put there."""
+    sums = [listed.relative_to(written) for listed in written.rglob(CHECKSUMS)]
+    return is_intact(out) and all(
+        (out / listed).is_file() and (out / listed).read_bytes() == (written / listed).read_bytes() for listed in sums
+    )

@@ -6,7 +6,7 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from glob import escape
@@ -133,8 +133,10 @@ def read_table(
 
 
 @contextmanager
-def atomic_folder(out: Path, overwrite: bool = False) -> Iterator[Path]:
-    """Create a temporary folder that becomes `out` on success and is removed on failure."""
+def atomic_folder(
+    out: Path, overwrite: bool = False, unless: Callable[[Path, Path], bool] | None = None
+) -> Iterator[Path]:
+    """Create a temporary folder that becomes `out` on success, `unless` told to keep the old one, or is removed."""
     out = out.expanduser().resolve()
     out.parent.mkdir(parents=True, exist_ok=True)
     refusal = CheckpointError(f"another process is writing {out}; wait for it or choose another --out")
@@ -147,6 +149,9 @@ def atomic_folder(out: Path, overwrite: bool = False) -> Iterator[Path]:
         written.mkdir()
         try:
             yield written
+            if unless and unless(written, out):
+                shutil.rmtree(written)
+                return
             for path in written.rglob("*"):
                 sync(path)
             replace_folder(written, out)

@@ -18,6 +18,7 @@ from torch import Tensor
 from electra.config.load import load_config
 from electra.config.objectives import UnigramGenerator
 from electra.config.schema import BUDGETS, PretrainConfig
+from electra.data.checksums import is_already
 from electra.data.feeding.batch import Batch
 from electra.data.feeding.loader import Loader
 from electra.data.files import atomic_folder
@@ -320,7 +321,7 @@ class Pretraining(Training):
             head = SentenceHead.read(self.run.folder / SENTENCES, self.config.model)
             network = TaskNetwork(model.encoder, head)
             model = Pretrained(network, model.tokenizer, model.generator, corrector=model.corrector)
-        with atomic_folder(self.run.folder / "model", overwrite=True) as folder:
+        with atomic_folder(self.run.folder / "model", overwrite=True, unless=is_already) as folder:
             write_model(model, folder, facts=training_facts(self.run.folder))
 
     def _watch(self, record: Record) -> None:
