@@ -139,6 +139,7 @@ def test_a_model_continues_with_the_objective_of_its_run_or_one_that_fits_its_he
     assert find_start(str(tmp_path / "model"), new_vocabulary=False).lacks == ["generator"]
     unigram = load_config("tiny", ["objective.generator.kind=unigram"])
     (tmp_path / "config.toml").write_text(dump_config(unigram))
+    (tmp_path / "inputs.json").write_text("{}")
     ours = find_start(str(tmp_path), new_vocabulary=True)
     assert (ours.config.objective, ours.lacks) == (unigram.objective, [])
     assert ours.config.train.learning_rate == pytest.approx(masked_lm.config.train.learning_rate / start.RATE_SHARE)

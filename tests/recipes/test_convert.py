@@ -17,6 +17,7 @@ from electra.model.pretrained import Pretrained
 from electra.model.task_model import TaskModel, write_task_model
 from electra.recipes import convert
 from electra.recipes.convert import write_model
+from electra.recipes.start import find_start
 from electra.tasks.answering.head import QuestionAnsweringHead
 from electra.tasks.texts.head import ClassificationHead
 
@@ -86,6 +87,20 @@ def test_the_card_of_a_runs_model_says_how_it_was_trained(config, tmp_path):
         card = (folder / "README.md").read_text()
         assert "| objective | electra |\n| updates, tokens read | 10, 1,280 |\n" in card
         assert re.search(r"\| on held-out text \| AUC of replaced tokens 0\.\d{3} \|\n", card)
+
+
+def test_other_files_next_to_a_model_are_not_those_of_its_run(tiny_folder, tmp_path):
+    for name in ("config.toml", "results.json", "metrics.jsonl"):
+        (tmp_path / name).write_text('other = "program"\n')
+    shutil.copytree(tiny_folder, tmp_path / "model")
+    electra.export(tmp_path / "model", tmp_path / "hf")
+    assert not find_start(str(tmp_path / "model"), new_vocabulary=False).lacks
+
+
+def test_a_run_is_found_from_inside_its_model(config, tmp_path, monkeypatch):
+    monkeypatch.chdir(electra.pretrain(config("objective.name=electric")) / "model")
+    electra.export(".", tmp_path / "hf")
+    assert "| objective | electric |" in (tmp_path / "hf" / "README.md").read_text()
 
 
 def test_an_export_has_a_model_card(exported):

@@ -34,6 +34,7 @@ from electra.model.precision import device_of
 from electra.model.pretrained import GENERATOR, TASK, Pretrained, find_folder, load
 from electra.model.task_model import TaskModel, read_task, write_task_model
 from electra.recipes.card import model_card, onnx_card, training_facts
+from electra.training.run import run_of
 
 DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16}
 FORMATS = ("huggingface", "onnx")
@@ -61,7 +62,8 @@ def export(
         network.to(dtype).float()
     with _new_folder(out, CHECKSUMS) as folder:
         place = find_folder(source)
-        facts = training_facts(place.parent)
+        run = run_of(place)
+        facts = training_facts(run) if run else {}
         found = "reads back with equal logits"
         if format == "onnx":
             found = _write_onnx(model, folder, int8, read_task(place), facts)

@@ -20,6 +20,7 @@ from electra.model.networks import MaskedLM, TokenScorer
 from electra.model.pretrained import Pretrained, find_folder, load, sentence_head
 from electra.model.sentences import unit_vectors
 from electra.recipes.convert import config_of
+from electra.training.run import run_of
 
 RATE_SHARE = 0.2  # of the learning rate from random weights, so that less is forgotten
 COMPARISON = "comparison.json"
@@ -43,8 +44,8 @@ class Start:
 def find_start(source: str, *, new_vocabulary: bool) -> Start:
     """Read a model and choose how to continue it: with the objective of its run, or else the one that its head fits."""
     folder, model = find_folder(source), load(source, device="cpu")
-    config, run = config_of(model), folder.parent / "config.toml"
-    if isinstance(model.network, TokenScorer | MaskedLM) and folder.name == "model" and run.is_file():
+    config, run = config_of(model), run_of(folder)
+    if isinstance(model.network, TokenScorer | MaskedLM) and run:
         config = config.model_copy(update={"objective": load_config(run).objective})
     rate = config.train.learning_rate * (1 if new_vocabulary else RATE_SHARE)
     train = config.train.model_copy(update={"optimizer": "adamw", "learning_rate": rate})

@@ -38,6 +38,12 @@ def tell(listeners: Iterable[Listener], record: Record) -> None:
         listener(record)
 
 
+def run_of(model: Path) -> Path | None:
+    """Return the run that trained the model in a folder, or None if none did."""
+    model = model.resolve()
+    return model.parent if model.name == "model" and (model.parent / INPUTS).is_file() else None
+
+
 def check_place(folder: Path) -> None:
     """Raise if a folder holds anything but a run or files prepared for one."""
     if not (folder / "config.toml").is_file():
