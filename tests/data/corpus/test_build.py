@@ -111,6 +111,18 @@ def test_a_finished_corpus_is_not_overwritten(tmp_path):
         build(text, tmp_path / "corpus", seed=1)
 
 
+@pytest.mark.parametrize("edited", [lambda text: text.replace("a", "e"), lambda text: " " * len(text)])
+def test_a_text_that_was_edited_to_the_same_size_is_noticed(tmp_path, edited):
+    text = write_text(tmp_path / "a.txt", 20)
+    build(text, tmp_path / "corpus")
+    before = text.read_text()
+    text.write_text(before)  # as it was, though written later
+    build(text, tmp_path / "corpus")
+    text.write_text(edited(before))
+    with pytest.raises(DataError, match="holds a corpus made with another text; choose another --out"):
+        build(text, tmp_path / "corpus")
+
+
 def test_a_folder_that_is_not_a_corpus_is_not_overwritten(tmp_path):
     text = write_text(tmp_path / "a.txt", 20)
     with pytest.raises(DataError, match="exists and is not a corpus"):

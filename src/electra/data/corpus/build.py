@@ -1,5 +1,6 @@
 """Build a corpus of shards from text in parallel; the number of workers does not change the result."""
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass
@@ -18,7 +19,7 @@ from electra.data.corpus.cut import CUTS, Frame
 from electra.data.corpus.encode import TokenBlock, tokenize_documents
 from electra.data.corpus.group import Block, Fates, Shards, Writer, number_blocks
 from electra.data.corpus.nodes import Nodes
-from electra.data.corpus.shards import SPLITS, Corpus, Manifest, Split, dtype_for, open_corpus, split_off
+from electra.data.corpus.shards import MANIFEST, SPLITS, Corpus, Manifest, Split, dtype_for, open_corpus, split_off
 from electra.data.corpus.sieve import Report, Sieve
 from electra.data.corpus.unfinished import Group, Unfinished, check_place
 from electra.data.corpus.verify import check_corpus
@@ -70,7 +71,7 @@ def build_corpus(
     tokenizer = tokenizer if isinstance(tokenizer, Tokenizer) else load_tokenizer(tokenizer)
     out = str(out).rstrip("/") if is_remote(out) else Path(out).expanduser().resolve()
     try:
-        if not _is_built(out, names, tokenizer, building):
+        if not _is_built(out, names, tokenizer, building, workers):
             unfinished = Unfinished(out)
             with working_copy(unfinished.name), connected(cluster) if cluster else nullcontext() as found:
                 local = Workers(workers)
@@ -84,7 +85,9 @@ def build_corpus(
     return open_corpus(out)
 
 
-def _is_built(out: str | Path, names: Sequence[str], tokenizer: Tokenizer, building: Building) -> bool:
+def _is_built(
+    out: str | Path, names: Sequence[str], tokenizer: Tokenizer, building: Building, workers: int | None
+) -> bool:
     if not check_place(out):
         return False
     corpus = open_corpus(out)
@@ -92,6 +95,9 @@ def _is_built(out: str | Path, names: Sequence[str], tokenizer: Tokenizer, build
     sources = find_sources(names, building.reading.format)[0]
     wanted = _provenance(sources, tokenizer, building)
     changed = ["text" if key == "sources" else key for key in wanted if wanted[key] != found.get(key)]
+    if not changed and not corpus.address and _are_newer(sources, corpus.path / MANIFEST):
+        reached = deque((block.fingerprint for block in _read(names, building, Workers(workers), Tally())), maxlen=1)
+        changed = [] if [*reached] == [found.get("text_fingerprint")] else ["text"]
     if not changed and any(source.size is None for source in sources):
         raise DataError(f"{out} holds a corpus, and {sources[0].name} may have changed; choose another --out")
     if changed:
@@ -100,6 +106,20 @@ def _is_built(out: str | Path, names: Sequence[str], tokenizer: Tokenizer, build
         check_corpus(corpus)
     Unfinished(out).discard()  # an earlier run may have been killed while removing it
     return True
+
+
+def _are_newer(sources: Iterable[Source], manifest: Path) -> bool:
+    """Return whether a local file was written after a corpus, so that its text may have changed."""
+    files = [Path(source.name) for source in sources if source.size is not None and not source.remote]
+    return any(file.stat().st_mtime > manifest.stat().st_mtime for file in files)
+
+
+def _read(names: Sequence[str], building: Building, workers: Workers | Nodes, tally: Tally) -> Iterator[Block]:
+    """Read the text in blocks."""
+    tally.sources, tally.ignored = find_texts(names, building.reading)
+    size = building.shard_characters
+    parts = workers.read(tally.sources, building.reading, min(BLOCK_CHARACTERS, size))
+    return number_blocks(parts, size, tally)
 
 
 def _settings(tokenizer: Tokenizer, building: Building) -> dict[str, Any]:
@@ -177,10 +197,7 @@ class _Builder:
 
     def _blocks(self) -> Iterator[Block]:
         """Read the text that no earlier run has finished."""
-        reading, size = self.building.reading, self.building.shard_characters
-        self.tally.sources, self.tally.ignored = find_texts(self.names, reading)
-        parts = self.workers.read(self.tally.sources, reading, min(BLOCK_CHARACTERS, size))
-        return self._skip_finished(number_blocks(parts, size, self.tally))
+        return self._skip_finished(_read(self.names, self.building, self.workers, self.tally))
 
     def _skip_finished(self, blocks: Iterable[Block]) -> Iterator[Block]:
         """Skip finished blocks after checking that their text has not changed."""
