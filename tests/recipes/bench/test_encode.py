@@ -48,6 +48,11 @@ def test_texts_that_are_too_long_are_skipped():
     assert [(row.variant, row.seq) for row in found.rows] == [("electra", 8)]
 
 
+def test_if_there_are_no_texts_it_is_an_error():
+    with pytest.raises(DataError, match="no texts to encode"):
+        bench_encode("tiny", 2, 8, texts=[], seconds=0, against="none", device=CPU)
+
+
 def test_if_all_texts_are_too_long_it_is_an_error():
     with pytest.raises(DataError, match="none of 1 texts has 8 tokens or fewer"):
         bench_encode("tiny", 2, 8, texts=["a " * 20], seconds=0, against="none", device=CPU)

@@ -95,6 +95,16 @@ def test_metrics_from_before_the_first_update_are_not_the_newest(make_run):
     assert run["latest"]["heldout"] == {}
 
 
+def test_a_run_whose_log_has_held_out_losses_only_has_no_expected_range(make_run):
+    folder = make_run("a", steps=40)
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    kept = [{"step": line["step"], "heldout_loss": line["heldout_loss"]} for line in lines if "heldout_loss" in line]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in kept))
+    run = only(folder)
+    assert run["curves"]["heldout"]["loss"]
+    assert run["expected"] is None
+
+
 def test_a_truncated_line_is_skipped(make_run):
     folder = make_run("a", steps=40)
     with (folder / "metrics.jsonl").open("a") as file:

@@ -60,6 +60,8 @@ def bench_encode(
             variants = _trained(loaded, batch, against)
         counts = [len(encoding.ids) + 2 for encoding in first.tokenizer.encode(texts)]
         fitting = [text for text, count in zip(texts, counts, strict=True) if count <= length]
+        if not texts:
+            raise DataError("no texts to encode: give a file with lines of text")
         if not fitting:
             raise DataError(f"none of {len(texts)} texts has {length} tokens or fewer; raise --length")
         trials = take_turns(variants, fitting, device, seconds, f"{size}, {len(fitting)} texts", say)

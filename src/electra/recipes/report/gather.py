@@ -128,9 +128,9 @@ def _judged(config: PretrainConfig, records: Sequence[Record], heldout: Sequence
     verdict, band = judge.verdict(heldout[-1]), judge.band
     placed = [record for record in records if record.keys() >= {*POSITION}]
     tokens = [record["tokens"] for record in placed]
-    points = [count for count in band.tokens if tokens[0] < count < tokens[-1]] + [tokens[-1]] if band else []
     expected = None
-    if band and tokens[-1] >= band.tokens[0]:
+    if band and tokens and tokens[-1] >= band.tokens[0]:
+        points = [count for count in band.tokens if tokens[0] < count < tokens[-1]] + [tokens[-1]]
         places = {key: np.interp(points, tokens, [record[key] for record in placed]).tolist() for key in POSITION}
         low, high = zip(*map(band.at, points), strict=True)
         expected = {"metric": band.metric, **places, "low": low, "high": high}
