@@ -1,4 +1,7 @@
-"""python sentences.py COMMAND... is `electra COMMAND...` whose cut `sentences` ends half of the spans after a sentence."""
+"""python sentences.py COMMAND... is `electra COMMAND...` whose cut `sentences` ends half of the spans early.
+
+A span that ends early is a single sentence, or what is left of one.
+"""
 
 from bisect import bisect_right
 
