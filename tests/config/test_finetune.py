@@ -42,11 +42,8 @@ def test_the_protocol_decides_on_the_seeds():
     [
         (["protocol=paper", "seeds=5"], "protocol = paper is the median of 10 seeds; remove seeds=5"),
         (["protocol=mnli-init", "task=cola"], "protocol = mnli-init is for rte, mrpc, sts-b, not for task = cola"),
-        (
-            ["protocol=paper", "start=untrained"],
-            "protocol = paper requires start = pretrained; remove start = untrained",
-        ),
-        (["protocol=paper", "head=huggingface"], "protocol = paper requires head = paper; remove head = huggingface"),
+        (["protocol=paper", "start=untrained"], "protocol = paper requires start = pretrained; set start=pretrained"),
+        (["protocol=paper", "head=huggingface"], "protocol = paper requires head = paper; set head=paper"),
         (
             ["protocol=paper", "early_stopping=2"],
             "protocol = paper does not allow early_stopping; remove early_stopping = 2",

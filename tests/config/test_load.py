@@ -290,3 +290,8 @@ def test_a_config_is_plain_json():
 @pytest.mark.parametrize("name", ["2024-05-01", "7", "true", 'a "b" \\ c', "über/\u2028\x7f😀", "[1]"])
 def test_a_folder_is_text_whatever_its_name_looks_like(name):
     assert load_config("tiny", [text_override("out", name)]).out == name
+
+
+@pytest.mark.parametrize("name", ["2024-05-01", "7", "true"])
+def test_a_folder_on_the_command_line_may_look_like_a_number(name):
+    assert load_config("tiny", [f"out={name}"]).out == name

@@ -30,6 +30,11 @@ def tuning(tiny_model):
     return make
 
 
+def test_sentence_vectors_ignore_the_head_of_a_preset_but_not_one_that_is_set(tiny_model):
+    for keys, head in (([], None), (["head=paper"], "paper")):
+        assert with_head(load_finetune_config("table", ["task=similarity", *keys]), tiny_model).head == head
+
+
 @pytest.mark.parametrize("name", STEPS)
 def test_the_steps_are_the_originals(tuning, name):
     training = tuning(name, EXAMPLES[name]).training

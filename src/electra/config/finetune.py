@@ -126,6 +126,7 @@ class FinetuneConfig(Root):
             raise ValueError(f"protocol = mnli-init is for {', '.join(MNLI_FIRST)}, not for task = {self.task}")
         for key, value in FIXED[self.protocol].items():
             if (set_to := getattr(self, key)) not in (None, value):
-                wanted = f"requires {key} = {value}" if value else f"does not allow {key}"
-                raise ValueError(f"protocol = {self.protocol} {wanted}; remove {key} = {set_to}")
+                allowed = f"requires {key} = {value}; set {key}={value}"
+                refused = f"does not allow {key}; remove {key} = {set_to}"
+                raise ValueError(f"protocol = {self.protocol} {allowed if value else refused}")
         return self

@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, reduce
-from typing import Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
@@ -70,6 +70,12 @@ def unions(schema: type[Section], prefix: str = "") -> Sequence[tuple[str, Field
 def admits(field: FieldInfo, value: Any) -> bool:
     """Return whether a Literal field has a value; other fields are left to validation."""
     return get_origin(field.annotation) is not Literal or value in get_args(field.annotation)
+
+
+def takes_text(field: FieldInfo) -> bool:
+    """Return whether the value of a field may be any text."""
+    kinds = get_args(field.annotation) or (field.annotation,)
+    return any(kind is str or (get_origin(kind) is Annotated and get_args(kind)[0] is str) for kind in kinds)
 
 
 def dotted(schema: type[Section], location: Iterable[Any]) -> str:

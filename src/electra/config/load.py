@@ -13,7 +13,18 @@ from pydantic import ValidationError
 
 from electra.config import PRESETS, preset_names
 from electra.config.finetune import FinetuneConfig
-from electra.config.keys import admits, did_you_mean, dotted, keys_of, known_keys, tags_of, unions, variant_of, variants
+from electra.config.keys import (
+    admits,
+    did_you_mean,
+    dotted,
+    keys_of,
+    known_keys,
+    tags_of,
+    takes_text,
+    unions,
+    variant_of,
+    variants,
+)
 from electra.config.schema import PretrainConfig
 from electra.config.section import Root, Section
 from electra.errors import ConfigError
@@ -171,7 +182,11 @@ def _parse_override(schema: type[Root], override: str) -> dict[str, Any]:
     key, equals, raw = override.partition("=")
     if not equals or not key:
         raise ConfigError(f"{override!r} is not of the form key=value, such as {schema.example}")
-    return {key.strip(): _parse_value(raw)}
+    key, value = key.strip(), _parse_value(raw)
+    field = known_keys(schema).get(key)
+    if field and takes_text(field) and not isinstance(value, str | list | dict):
+        value = raw.strip()  # a name that looks like a number: table.label=1
+    return {key: value}
 
 
 def _parse_value(raw: str) -> Any:

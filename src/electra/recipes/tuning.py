@@ -9,6 +9,7 @@ import torch
 
 from electra.config.bodies import ModelConfig, ModernModel
 from electra.config.finetune import FinetuneConfig
+from electra.config.keys import is_set
 from electra.config.schema import TrainConfig
 from electra.config.section import Section
 from electra.data.files import fingerprint
@@ -139,10 +140,11 @@ def with_head(config: FinetuneConfig, start: Pretrained) -> FinetuneConfig:
     usual: dict[str, Any] = {"head": "paper" if config.protocol == "paper" else start.encoder.usual_head}
     if config.task == "similarity":
         stored = sentence_head(start.network)
-        head = stored or SentenceHead(start.encoder.config)
-        prompts = {f"{role}_prompt": text for role, text in head.roles.items()}
-        settings = _with_usual(config.similarity, {"pooling": head.pooling, **prompts})
-        config = config.model_copy(update={"similarity": settings})
+        vectors = stored or SentenceHead(start.encoder.config)
+        prompts = {f"{role}_prompt": text for role, text in vectors.roles.items()}
+        settings = _with_usual(config.similarity, {"pooling": vectors.pooling, **prompts})
+        head = config.head if is_set(config, "head") else None  # a preset of other tasks may have one
+        config = config.model_copy(update={"similarity": settings, "head": head})
         usual = {"max_length": start.window + 2 if stored else None}  # with [CLS] and [SEP]
     return _with_usual(config, usual)
 

@@ -37,12 +37,18 @@ def read_cell(value: Any, where: str) -> Any:
         raise TaskError(f"{where}: bytes that are not UTF-8") from None
 
 
+def _is_header(line: str, columns: Sequence[str]) -> bool:
+    """Return whether a line has the names of the columns, and nothing between separators that is no name."""
+    names = {name.strip().strip('"') for name in re.split("[,;\t]", line)}
+    return names >= set(columns) and all(re.fullmatch(r"[\w.-]*", name) for name in names - set(columns))
+
+
 def _line_rows(source: str, columns: Sequence[str]) -> Iterator[Row]:
     """Read one example per line; empty lines are refused, so that predictions match line numbers."""
     empty: int | None = None  # the first empty line; empty lines at the end are ignored
     for number, line in enumerate(read_lines(source), 1):
         where = f"{source} line {number}"
-        if number == 1 and {name.strip().strip('"') for name in re.split("[,;\t]", line)} >= set(columns):
+        if number == 1 and _is_header(line, columns):
             raise TaskError(f"{where} is the header of a table; rename the file to .csv or .tsv")
         if not line.strip():
             empty = empty or number

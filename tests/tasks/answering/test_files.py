@@ -86,6 +86,17 @@ def test_lines_may_be_plain_questions(tmp_path):
     assert found == [Question("1", "Who?", "A cat."), Question("x", "?", "", ())]
 
 
+def test_a_table_may_have_one_answer_for_each_question(tmp_path):
+    table = write(tmp_path / "a.csv", "question,context,answers\nWho?,A cat.,cat\n")
+    assert list(read_questions(table)) == [Question("1", "Who?", "A cat.", (Answer("cat"),))]
+
+
+def test_a_squad_file_may_begin_with_the_mark_that_windows_writes(tmp_path):
+    tree = {"data": [{"paragraphs": [{"context": "A cat.", "qas": [{"id": "7", "question": "Who?"}]}]}]}
+    (tmp_path / "a.json").write_text(json.dumps(tree), encoding="utf-8-sig")
+    assert list(read_questions(str(tmp_path / "a.json"))) == [Question("7", "Who?", "A cat.")]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -47,3 +47,10 @@ def test_equal_vectors_find_nothing():
     ranks = find_ranks(np.ones((2, 3)), np.ones((40, 3)), [[0], [39]], [None, None])
     assert ranks == [[40], [40]]
     assert score_ranks(ranks)["recall_10"] == 0
+
+
+def test_right_passages_that_are_equally_similar_are_no_rivals():
+    queries, passages = np.array([[1.0, 0.0]]), np.array([[0.9, 0.1], [0.9, 0.1], [0.0, 1.0]])
+    ranks = find_ranks(queries, passages, [[0, 1]], [None])
+    assert ranks == [[1, 2]]
+    assert score_ranks(ranks)["ndcg_10"] == 1

@@ -1,9 +1,12 @@
 import csv
 import json
+from datetime import datetime
+from decimal import Decimal
 
 import pytest
 
 from electra.config.load import load_finetune_config
+from electra.data.files import to_json
 from electra.errors import ElectraError, TaskError
 from electra.tasks.base import Notes
 from electra.tasks.build import build_task
@@ -194,6 +197,18 @@ def test_columns_can_be_called_otherwise_when_a_model_is_used(write, tmp_path):
     assert [example.texts for example in task.inputs(str(tmp_path / "new.csv"), Notes())] == [("fine soup",)]
 
 
+def test_the_kind_of_a_model_is_fixed(write):
+    known = write([{"words": "a cat", "tags": "O B-X"}]).describe()
+    with pytest.raises(TaskError, match=r"was fine-tuned with table\.kind=tagging; drop table\.kind=classification"):
+        build_task(load_finetune_config("table", ["table.kind=classification"]), known)
+
+
+def test_columns_may_have_names_that_look_like_numbers(write):
+    rows = [{"0": "good soup", "1": 1, "2": "yes"}, {"0": "bad soup", "1": 2, "2": "no"}]
+    task = write(rows, rows, "table.text=0", "table.label=2")
+    assert task.labels == ("no", "yes")
+
+
 def test_inputs_come_from_tables_and_from_lines(write, tmp_path):
     pairs = [{"id": number, "sentence1": "a b", "sentence2": "c d", "label": number} for number in range(2)]
     task = write(pairs)
@@ -245,6 +260,11 @@ def test_the_header_of_one_column_is_no_text_to_predict(write, tmp_path):
     (tmp_path / "new.txt").write_text("text\na cat\n")
     with pytest.raises(TaskError, match=r"new\.txt line 1 is the header of a table"):
         list(write(TEXTS).inputs(str(tmp_path / "new.txt"), Notes()))
+    (tmp_path / "new.txt").write_text("a great, text\nbad\n")
+    assert [example.texts for example in write(TEXTS).inputs(str(tmp_path / "new.txt"), Notes())] == [
+        ("a great, text",),
+        ("bad",),
+    ]
 
 
 def test_what_is_no_number_is_an_empty_cell(write, tmp_path):
@@ -270,6 +290,21 @@ def test_bytes_are_read_as_text(tmp_path):
     parquet.write_table(pyarrow.table(table | {"text": table["picture"]}), tmp_path / "train.parquet")
     with pytest.raises(TaskError, match=r"train\.parquet row 1: bytes that are not UTF-8"):
         list(task.inputs(source, Notes()))
+
+
+@pytest.mark.parametrize(
+    ("id", "expected"),
+    [(Decimal("7.5"), "7.5"), (datetime(2026, 1, 2), "2026-01-02 00:00:00"), (b"\xff", "ff"), (b"a1", "a1"), (7, 7)],
+)
+def test_an_id_of_any_type_is_written_with_its_prediction(tmp_path, id, expected):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    table = pyarrow.table({"id": [id] * 2, "text": ["good soup", "bad soup"], "label": ["yes", "no"]})
+    parquet.write_table(table, tmp_path / "train.parquet")
+    task = build_task(load_finetune_config("table", [f"data={tmp_path}", "table.dev_fraction=0.5"]))
+    found = [example.id for example in task.inputs(str(tmp_path / "train.parquet"), Notes())]
+    assert json.loads(to_json(found)) == [expected] * 2
 
 
 @pytest.mark.parametrize("empty", ["", None])

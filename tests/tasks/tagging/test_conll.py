@@ -95,6 +95,21 @@ def test_sentences_to_tag_have_a_word_a_line(task, tmp_path):
     assert next(build_task(config, before).inputs(str(new), Notes())).words == ("the",)
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("new.csv", 'id,text\n1,"the chef, ate"\n'),
+        ("new.jsonl", '{"text": "the chef, ate"}\n'),
+        ("new.jsonl", '{"words": ["the", "chef,", "ate"]}\n'),
+    ],
+)
+def test_sentences_to_tag_may_be_in_a_table(task, tmp_path, name, content):
+    (tmp_path / "train.txt").write_text(TEXT)
+    (tmp_path / name).write_text(content)
+    found = [sentence.words for sentence in task("chunking").inputs(str(tmp_path / name), Notes())]
+    assert found == [("the", "chef,", "ate")]
+
+
 @pytest.mark.parametrize("text", ["the chef ate soup\nsoup\n", "the chef ate\n", "\nthe chef ate\n\nsoup boils\n"])
 def test_sentences_to_tag_may_be_plain_lines(task, tmp_path, text):
     (tmp_path / "train.txt").write_text(TEXT)

@@ -56,3 +56,18 @@ def test_sets_of_labels_are_scored_by_decisions_labels_and_whole_sets():
     assert found["micro_f1"] == pytest.approx(2 * 2 / (3 + 3))
     assert found["macro_f1"] == pytest.approx((2 / 3 + 1 + 0) / 3)
     assert found["exact_match"] == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize(("guess", "f1"), [([0, 0, 0], 0), ([1, 0, 1], 2 / 3), ([1, 0, 0], 1)])
+def test_a_single_label_has_the_f1_of_its_occurrences(guess, f1):
+    found = metrics.label_sets(np.array([[1], [0], [0]]), np.array(guess)[:, None])
+    assert (found["micro_f1"], found["macro_f1"]) == (pytest.approx(f1), pytest.approx(f1))
+
+
+def test_sets_of_labels_have_the_f1_of_scikit_learn():
+    truth, guess = np.random.default_rng(0).integers(0, 2, (2, 20, 5))
+    truth[:, 4] = guess[:, 4] = 0  # neither occurs nor is predicted
+    found = metrics.label_sets(truth, guess)
+    for average in ("micro", "macro"):
+        expected = theirs.f1_score(truth, guess, average=average, zero_division=0.0)
+        assert found[f"{average}_f1"] == pytest.approx(expected)

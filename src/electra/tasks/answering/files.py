@@ -1,5 +1,6 @@
 """The public datasets: SQuAD (a JSON tree), MRQA (JSON lines with one context each), records with one question each."""
 
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, starmap
@@ -120,7 +121,7 @@ class _Record(BaseModel):
     id: str | int | None = None
     question: str
     context: str
-    answers: _HubAnswers | list[str] | None = None  # SQuAD on the hub has positions, other tables only texts
+    answers: _HubAnswers | list[str] | str | None = None  # SQuAD on the hub has positions, other tables only texts
 
 
 def read_questions(source: str) -> Iterator[Question]:
@@ -143,7 +144,7 @@ def checked(questions: Iterable[Question], where: str) -> list[Question]:
 
 
 def _squad(source: str) -> Iterator[Question]:
-    content = b"".join(read_chunks(Source(source, "jsonl")))
+    content = b"".join(read_chunks(Source(source, "jsonl"))).removeprefix(BOM_UTF8)
     tree = _parse(_SquadFile, content, f"{source} is not a SQuAD file")
     for paragraph in (paragraph for article in tree.data for paragraph in article.paragraphs):
         for entry in paragraph.qas:
@@ -163,7 +164,8 @@ def _records(source: str) -> Iterator[Question]:
             if isinstance(found.answers, _HubAnswers):
                 yield Question(name, found.question, found.context, found.answers.answers())
             else:
-                yield make_question(name, found.question, found.context, found.answers)
+                answers = [found.answers] if isinstance(found.answers, str) else found.answers
+                yield make_question(name, found.question, found.context, answers)
 
 
 def _mrqa(entry: _MrqaQuestion, context: str) -> Question:

@@ -54,7 +54,7 @@ ENTAILMENT = {  # labels of these columns are numbers on the hub
     ("question", "sentence"): {"0": "entailment", "1": "not_entailment"},
 }
 STS = re.compile(r"(20\d\d)\..+\.tsv")  # SemEval's files, one for each source of a year
-SQUAD = re.compile(rb'\s*\{\s*"(data|version)"\s*:')  # how its files begin
+SQUAD = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"(data|version)"\s*:')  # how its files begin
 MOST_NEGATIVES = 7  # of one example
 PLAIN = "remove the column to train on pairs of similar texts"
 BEYOND = f"negatives beyond {MOST_NEGATIVES} of an example"

@@ -16,7 +16,7 @@ CUT = 10  # places that count
 def find_ranks(
     queries: np.ndarray, passages: np.ndarray, right: Sequence[Sequence[int]], own: Sequence[int | None]
 ) -> list[list[int]]:
-    """Return the places, from 1, of each query's right passages; of equally similar passages, right ones come last.
+    """Return the places, from 1, of each query's right passages; those that are as similar come after wrong ones.
 
     `own` is the passage with the text of the query itself, if there is one; it has a place only where it is right.
     """
@@ -27,7 +27,8 @@ def find_ranks(
         for row, wanted, itself in zip(scores, right[rows], own[rows], strict=True):
             if itself is not None and itself not in wanted:
                 row[itself] = -np.inf
-            found.append(sorted(int((row >= row[passage]).sum()) for passage in wanted))
+            others, best = np.delete(row, wanted), sorted(row[list(wanted)], reverse=True)
+            found.append([place + int((others >= score).sum()) for place, score in enumerate(best, 1)])
     return found
 
 

@@ -98,8 +98,13 @@ def find_cell(row: Row, column: str, key: str) -> Any:
 
 
 def find_id(row: Row, column: str | None) -> Any:
-    """Return the identifier in a column of a row; None without such a column."""
-    return read_cell(row.cells.get(column), row.where) if column else None
+    """Return the identifier in a column of a row, as JSON can hold it; None without such a column."""
+    raw: Any = row.cells.get(column) if column else None
+    try:
+        value = read_cell(raw, row.where)
+    except TaskError:  # bytes that are no text
+        return raw.hex()
+    return value if isinstance(value, str | int | float | None) else str(value)
 
 
 def check_column(column: str, names: Iterable[str], where: str, key: str) -> None:

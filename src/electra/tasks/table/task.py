@@ -34,6 +34,8 @@ def table_task(name: str, config: FinetuneConfig, known: Known) -> AnyTask:
     rows = [] if known else table.read_training_file()
     if known:
         named = config.table.model_dump(exclude_none=True, exclude={"dev_fraction"})
+        if named.get("kind", kind := known["columns"]["kind"]) != kind:
+            raise TaskError(f"the model was fine-tuned with table.kind={kind}; drop table.kind={named['kind']}")
         columns = Columns(**{**known["columns"], **named})
     else:
         columns = find_columns(rows, config.table)

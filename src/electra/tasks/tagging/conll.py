@@ -9,8 +9,11 @@ from typing import Any, NamedTuple
 from electra.config.finetune import FinetuneConfig
 from electra.config.tasks import TaggingConfig
 from electra.data.reading.records import read_lines
+from electra.data.reading.sources import find_sources
 from electra.errors import TaskError
 from electra.tasks.base import Known, Notes, Split, task_folder
+from electra.tasks.lines import read_inputs
+from electra.tasks.table.columns import split_words
 from electra.tasks.tagging.spans import TAG, marks_spans
 from electra.tasks.tagging.task import Sentence, TaggingTask, learn_tags
 
@@ -51,7 +54,14 @@ class ConllTask(TaggingTask):
         return sentences
 
     def inputs(self, source: str, notes: Notes) -> Iterator[Sentence]:
-        """Read words in columns, as in the training file, or a sentence per line, its words separated by spaces."""
+        """Read words in columns, as in the training file, a sentence per line, or a table with a column `text`.
+
+        Words are separated by spaces. A .tsv file has words in columns.
+        """
+        if find_sources([source])[0][0].format not in ("text", "tsv"):
+            for row in read_inputs(source, ["text"], {"words": "text", "tokens": "text"}):
+                yield Sentence(split_words(row.cells["text"], row.where), where=row.where)
+            return
         width = self._known.get("width")  # unknown to models of earlier versions
         lines = iter(read_lines(source))
         start = list(islice(lines, LOOKED_AT))
