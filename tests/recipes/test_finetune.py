@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 import electra
 from electra.config.load import load_finetune_config
 from electra.errors import CheckpointError, ConfigError, ElectraError, TaskError
+from electra.training.run import read_records
 
 KILL = Path(__file__).with_name("kill_finetune.py")
 FRESH = "start=untrained epochs=2.0 learning_rate=5e-3".split()  # enough to learn the task
@@ -116,6 +117,15 @@ def test_a_task_is_learnt_and_the_results_are_written(tune, tmp_path, tiny_folde
     assert results["model"] == str(tiny_folder)
     assert electra.load_finetune_config(run).epochs == 2.0
     assert [path.name for path in run.glob("seeds/*/model")] == []
+
+
+def test_a_task_is_learned_smoothly(tune, tmp_path):
+    plain = tune(*FRESH, out="a")
+    smooth, again = (tune(*FRESH, "smoothness=1", out=name) for name in "bc")
+    assert without_clock(smooth) == without_clock(again)
+    assert min(results["median"]["accuracy"] for results in (plain, smooth)) > 0.9
+    first = [read_records(tmp_path / name / "seeds/0/metrics.jsonl")[0]["loss"] for name in "ab"]
+    assert first[1] > first[0]  # the same weights and batch
 
 
 def test_the_kept_model_reproduces_its_score(tune, tmp_path):

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -163,6 +164,12 @@ def test_dropout_of_attention_is_that_of_pre_training_too_unless_set(tuning):
 def test_a_batch_has_no_more_rows_than_there_are_inputs(tuning):
     assert tuning("cola", 20, "batch_size=1000000").batch_size == 20
     assert tuning("cola", 20, "batch_size=8").batch_size == 8
+
+
+def test_only_predictions_for_whole_texts_can_be_smooth(tiny_config):
+    config = load_finetune_config("tagging", ["task=ner", "smoothness=1"])
+    with pytest.raises(ConfigError, match="smoothness is for tasks on whole texts, not for ner; drop it"):
+        complete(config, SimpleNamespace(name="ner", problem=None), tiny_config.model)
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from electra.model.task_model import TaskModel, write_task_model
 from electra.recipes.evaluate import forward
 from electra.recipes.hardware import fitting, record_environment
 from electra.recipes.results import Results, chosen_seed, read_seed, scored, summarize_seeds
+from electra.recipes.smoothness import roughness
 from electra.recipes.tuning import Tuning, new_network, prepare
 from electra.tasks.base import Batch
 from electra.tasks.batches import BUCKET, make_batch, rounded_length, training_order
@@ -57,8 +58,16 @@ class TaskLoss(nn.Module):
 
     def forward(self, batch: Batch) -> Outcome:
         """Return the loss of a batch."""
+        task, smoothness = self.tuning.task, self.tuning.config.smoothness
+        hidden = task.states(self.encoder, self.head, batch)
+        loss = task.loss(self.head, hidden, batch)
+        if smoothness:
+            loss = loss + smoothness * roughness(self.encoder.embeddings, lambda: self._change(hidden, batch))
+        return Outcome(loss)
+
+    def _change(self, hidden: Tensor, batch: Batch) -> Tensor:
         task = self.tuning.task
-        return Outcome(task.loss(self.head, task.states(self.encoder, self.head, batch), batch))
+        return task.change(self.head, hidden, task.states(self.encoder, self.head, batch), batch)
 
     def recordable(self, batch: Batch) -> bool:
         """Return whether a CUDA graph can record the passes of a batch."""

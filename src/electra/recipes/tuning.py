@@ -153,6 +153,8 @@ def complete(config: FinetuneConfig, task: AnyTask, model: ModelConfig) -> Finet
     """Set what the config leaves to the task and to the size of the model."""
     check_length(config, model)
     check_pooling(config, model)
+    if config.smoothness and task.problem is None:
+        raise ConfigError(f"smoothness is for tasks on whole texts, not for {task.name}; drop it")
     factor = task.defaults.modern_rate if isinstance(model, ModernModel) else 1.0
     usual = {
         "pooling": getattr(model, "pooling", "first") if task.pooled else None,

@@ -145,6 +145,10 @@ class Task(ABC, Generic[Example, AnyFeature, HeadType]):
     def loss(self, head: HeadType, hidden: Tensor, batch: Batch) -> Tensor:
         """Return the mean loss over rows that are not padding, given hidden states (B, L, H)."""
 
+    def change(self, head: HeadType, hidden: Tensor, moved: Tensor, batch: Batch) -> Tensor:
+        """Return the mean divergence of the predictions from two hidden states (B, L, H); for tasks on whole texts."""
+        raise NotImplementedError
+
     @abstractmethod
     def outputs(self, head: HeadType, hidden: Tensor, batch: Batch) -> Batch:
         """Return what predictions need: tensors with one row per row of the batch."""

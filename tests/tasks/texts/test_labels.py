@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from torch.distributions import Bernoulli, Categorical, Normal, kl_divergence
 
 from electra.errors import TaskError
 from electra.tasks.texts.labels import Classes, LabelSets, Value
@@ -79,3 +80,20 @@ def test_predictions_that_are_all_the_same_are_told_from_others(kind, same, othe
     read = [kind.read(np.array(logits, np.float32)) for logits in (*same, other)]
     assert kind.is_constant(read[:2])
     assert not kind.is_constant(read)
+
+
+@pytest.mark.parametrize(
+    ("kind", "family"),
+    [
+        (Classes(COLORS), lambda logits: Categorical(logits=logits)),
+        (LabelSets(COLORS), lambda logits: Bernoulli(logits=logits)),
+        (Value(0, 1), lambda logits: Normal(logits, 1)),
+    ],
+)
+def test_the_divergence_of_predictions_is_symmetric_and_that_of_their_distributions(kind, family):
+    torch.manual_seed(0)
+    before, after = torch.randn(2, 4, len(kind.names))
+    ones = [kl_divergence(family(one), family(other)) for one, other in ((before, after), (after, before))]
+    expected = sum(one if one.dim() == 1 else one.mean(1) for one in ones)
+    torch.testing.assert_close(kind.divergence(before, after), expected)
+    torch.testing.assert_close(kind.divergence(after, before), expected)

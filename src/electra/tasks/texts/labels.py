@@ -49,6 +49,18 @@ class Labels(ABC, Generic[Label]):
         """Return the losses (B,) of logits (B, outputs)."""
 
     @abstractmethod
+    def expected(self, logits: Tensor) -> Tensor:
+        """Return the expected targets (B, outputs)."""
+
+    def divergence(self, before: Tensor, after: Tensor) -> Tensor:
+        """Return the symmetric Kullback-Leibler divergences (B,) of the distributions that logits stand for.
+
+        In an exponential family it is the product of two differences: of the parameters and of what they expect.
+        """
+        before, after = before.float(), after.float()
+        return ((self.expected(before) - self.expected(after)) * (before - after)).sum(1)
+
+    @abstractmethod
     def read(self, logits: np.ndarray) -> Prediction:
         """Convert the logits (outputs,) of one example to a prediction."""
 
@@ -89,6 +101,9 @@ class Classes(Labels[str]):
 
     def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
         return F.cross_entropy(logits.float(), targets[:, 0].long(), reduction="none")
+
+    def expected(self, logits: Tensor) -> Tensor:
+        return logits.softmax(1)
 
     def read(self, logits: np.ndarray) -> Prediction:
         probabilities = torch.from_numpy(logits).double().softmax(0).tolist()
@@ -137,6 +152,12 @@ class LabelSets(Labels[tuple[str, ...]]):
     def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
         return F.binary_cross_entropy_with_logits(logits.float(), targets, reduction="none").mean(1)
 
+    def expected(self, logits: Tensor) -> Tensor:
+        return logits.sigmoid()
+
+    def divergence(self, before: Tensor, after: Tensor) -> Tensor:
+        return super().divergence(before, after) / len(self.names)  # the mean over labels, as the loss
+
     def read(self, logits: np.ndarray) -> Prediction:
         probabilities = torch.from_numpy(logits).double().sigmoid().tolist()
         chances = dict(zip(self.names, probabilities, strict=True))
@@ -183,6 +204,9 @@ class Value(Labels[float]):
 
     def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
         return (logits[:, 0].float() - targets[:, 0]).square()
+
+    def expected(self, logits: Tensor) -> Tensor:
+        return logits
 
     def read(self, logits: np.ndarray) -> Prediction:
         return {"value": float(self.low + logits[0] * (self.high - self.low))}

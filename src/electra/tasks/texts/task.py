@@ -75,6 +75,10 @@ class TextTask(Task[TextExample, Feature[list[float]], Head]):
     def loss(self, head: Head, hidden: Tensor, batch: Batch) -> Tensor:
         return mean_where(self.kind.losses(head(hidden, batch["attention"]), batch["targets"]), batch["weights"])
 
+    def change(self, head: Head, hidden: Tensor, moved: Tensor, batch: Batch) -> Tensor:
+        before, after = (head(states, batch["attention"]) for states in (hidden, moved))
+        return mean_where(self.kind.divergence(before, after), batch["weights"])
+
     def outputs(self, head: Head, hidden: Tensor, batch: Batch) -> Batch:
         return {"logits": head(hidden, batch["attention"])}
 
