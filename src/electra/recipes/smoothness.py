@@ -3,7 +3,7 @@
     R = max over |δ_i| ≤ ε |x_i| of ℓ(f(x + δ), f(x))
 
 x_i are the embeddings of a text's tokens, f its predictions, ℓ the symmetric divergence of two predictions. δ is found
-by one step uphill from a random place nearby.
+by one step uphill from a random place at the same distance; a nearer one would do as well, but be lost in bf16.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,13 +13,12 @@ import torch
 from torch import Tensor, nn
 
 RADIUS = 0.01  # ε
-NEARBY = 0.1  # of the radius: where the search begins
 TINY = 1e-20
 
 
 def roughness(embeddings: nn.Module, change: Callable[[], Tensor]) -> Tensor:
     """Return R. `change` computes predictions, with the embeddings as they are then, and compares them with f(x)."""
-    with _moved(embeddings, lambda like: NEARBY * RADIUS * _along(torch.randn_like(like), like)) as moves:
+    with _moved(embeddings, lambda like: RADIUS * _along(torch.randn_like(like), like)) as moves:
         (uphill,) = torch.autograd.grad(change(), moves)
     with _moved(embeddings, lambda like: RADIUS * _along(uphill, like)):
         return change()
