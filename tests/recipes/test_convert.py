@@ -2,6 +2,7 @@ import json
 import re
 import shutil
 
+import fsspec
 import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer, ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
@@ -97,10 +98,18 @@ def test_other_files_next_to_a_model_are_not_those_of_its_run(tiny_folder, tmp_p
     assert not find_start(str(tmp_path / "model"), new_vocabulary=False).lacks
 
 
-def test_a_run_is_found_from_inside_its_model(config, tmp_path, monkeypatch):
-    monkeypatch.chdir(electra.pretrain(config("objective.name=electric")) / "model")
-    electra.export(".", tmp_path / "hf")
-    assert "| objective | electric |" in (tmp_path / "hf" / "README.md").read_text()
+def test_the_run_of_a_model_is_found_wherever_it_is(config, tmp_path, monkeypatch):
+    run = electra.pretrain(config("objective.name=electric"))
+    fsspec.filesystem("memory").put(str(run), "memory://convert/run", recursive=True)
+    disk, link, bucket = tmp_path / "disk", tmp_path / "link", "memory://convert/run"
+    shutil.copytree(run, disk / "run")
+    (disk / "run" / "model").rename(disk / "weights")
+    (disk / "run" / "model").symlink_to(disk / "weights")
+    link.symlink_to(run / "model")
+    monkeypatch.chdir(run / "model")
+    for number, source in enumerate((".", disk / "run", link, bucket)):
+        electra.export(source, tmp_path / f"hf{number}")
+        assert "| objective | electric |" in (tmp_path / f"hf{number}" / "README.md").read_text(), source
 
 
 def test_an_export_has_a_model_card(exported):

@@ -31,7 +31,7 @@ def check(folder: Path, patterns: Iterable[str] = ("*",)) -> None:
 
 
 def is_intact(folder: Path) -> bool:
-    """Return whether a folder has checksums, and it and those inside it that have some match them."""
+    """Return whether a folder has checksums, and all files that they, and those in folders inside it, list match."""
     try:
         for listed in (sums := [*folder.rglob(CHECKSUMS)]):
             check(listed.parent)

@@ -136,7 +136,10 @@ def read_table(
 def atomic_folder(
     out: Path, overwrite: bool = False, unless: Callable[[Path, Path], bool] | None = None
 ) -> Iterator[Path]:
-    """Create a temporary folder that becomes `out` on success, `unless` told to keep the old one, or is removed."""
+    """Create a temporary folder that becomes `out` on success.
+
+    It is removed on failure, or if `unless(temporary, out)` says that the old one stays.
+    """
     out = out.expanduser().resolve()
     out.parent.mkdir(parents=True, exist_ok=True)
     refusal = CheckpointError(f"another process is writing {out}; wait for it or choose another --out")

@@ -38,9 +38,11 @@ def read_cell(value: Any, where: str) -> Any:
 
 
 def _is_header(line: str, columns: Sequence[str]) -> bool:
-    """Return whether a line has the names of the columns, and nothing between separators that is no name."""
+    """Return whether a line has the names of the columns; other names are a word, or two if there are several."""
     names = {name.strip().strip('"') for name in re.split("[,;\t]", line)}
-    return names >= set(columns) and all(re.fullmatch(r"[\w.-]*", name) for name in names - set(columns))
+    others = names - set(columns)
+    short = r"[\w.-]*( [\w.-]+)?" if len(others) > 1 else r"[\w.-]*"
+    return names >= set(columns) and all(re.fullmatch(short, name) for name in others)
 
 
 def _line_rows(source: str, columns: Sequence[str]) -> Iterator[Row]:

@@ -1,6 +1,7 @@
 """The folder of a run: its config, its metrics and the listeners that receive them."""
 
 import json
+import os
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -40,8 +41,8 @@ def tell(listeners: Iterable[Listener], record: Record) -> None:
 
 def run_of(model: Path) -> Path | None:
     """Return the run that trained the model in a folder, or None if none did."""
-    model = model.resolve()
-    return model.parent if model.name == "model" and (model.parent / INPUTS).is_file() else None
+    places = (Path(os.path.abspath(model)), model.resolve())  # noqa: PTH100 (the run, or the model in it, may be a link)
+    return next((at.parent for at in places if at.name == "model" and (at.parent / INPUTS).is_file()), None)
 
 
 def check_place(folder: Path) -> None:

@@ -256,8 +256,9 @@ def test_what_cannot_be_predicted_is_named_with_its_line(write, tmp_path):
         list(asked.inputs(str(tmp_path / "new.jsonl"), Notes()))
 
 
-def test_the_header_of_one_column_is_no_text_to_predict(write, tmp_path):
-    (tmp_path / "new.txt").write_text("text\na cat\n")
+@pytest.mark.parametrize("header", ["text", "id,text", "id,text,Review Score"])
+def test_the_header_of_a_table_is_no_text_to_predict(write, tmp_path, header):
+    (tmp_path / "new.txt").write_text(f"{header}\na cat\n")
     with pytest.raises(TaskError, match=r"new\.txt line 1 is the header of a table"):
         list(write(TEXTS).inputs(str(tmp_path / "new.txt"), Notes()))
     (tmp_path / "new.txt").write_text("a great, text\nbad\n")

@@ -95,11 +95,11 @@ def _is_built(
     sources = find_sources(names, building.reading.format)[0]
     wanted = _provenance(sources, tokenizer, building)
     changed = ["text" if key == "sources" else key for key in wanted if wanted[key] != found.get(key)]
+    if not changed and any(source.size is None for source in sources):
+        raise DataError(f"{out} holds a corpus, and {sources[0].name} may have changed; choose another --out")
     if not changed and not corpus.address and _are_newer(sources, corpus.path / MANIFEST):
         reached = deque((block.fingerprint for block in _read(names, building, Workers(workers), Tally())), maxlen=1)
         changed = [] if [*reached] == [found.get("text_fingerprint")] else ["text"]
-    if not changed and any(source.size is None for source in sources):
-        raise DataError(f"{out} holds a corpus, and {sources[0].name} may have changed; choose another --out")
     if changed:
         raise DataError(f"{out} holds a corpus made with another {', '.join(changed)}; choose another --out")
     if not corpus.address:

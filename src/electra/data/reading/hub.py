@@ -10,7 +10,7 @@ from electra.errors import ElectraError
 
 EMBEDDED = "embedded"  # the name of the model that comes with the package
 PLACES = ("", "model/", "tokenizer/")  # of a model in a run, of a tokenizer in a corpus
-RECORDS = ("config.toml", "metrics.jsonl", "results.json")  # of a run: how its model was trained
+RECORDS = ("config.toml", "inputs.json", "metrics.jsonl", "results.json")  # of a run: how its model was trained
 
 
 def locate(name: str | Path, patterns: Sequence[str], error: type[ElectraError]) -> Path:

@@ -108,7 +108,8 @@ def _find_among(
     given: Sequence[Path], folders: Sequence[Path], where: str, format: Format | None, deep: bool = True
 ) -> tuple[list[Source], list[str]]:
     """Return the texts among given files and, if `deep`, in folders, judged by their names; and what is ignored."""
-    files, places, links = [*given], [*folders, *(place for path in given for place in path.parents)], []
+    files, links = [*given], []
+    places = [*folders, *{place for path in given for place in path.parents}]
     for folder in folders if deep else ():
         for place, inner, names in os.walk(folder, onerror=_refuse):
             inner[:] = [name for name in inner if not name.startswith(".")]
