@@ -129,7 +129,7 @@ class FinetuneConfig(Root):
             raise ValueError(f"protocol = mnli-init is for {', '.join(MNLI_FIRST)}, not for task = {self.task}")
         for key, value in FIXED[self.protocol].items():
             if (set_to := getattr(self, key)) not in (None, value):
-                allowed = f"requires {key} = {value}; set {key}={value}"
-                refused = f"does not allow {key}; remove {key} = {set_to}"
-                raise ValueError(f"protocol = {self.protocol} {allowed if value else refused}")
+                required = f"requires {key} = {value}; set {key}={value}"
+                forbidden = f"does not allow {key}; remove {key} = {set_to}"
+                raise ValueError(f"protocol = {self.protocol} {required if value else forbidden}")
         return self

@@ -70,7 +70,7 @@ class TaskLoss(nn.Module):
         return task.change(self.head, hidden, task.states(self.encoder, self.head, batch), batch)
 
     def recordable(self, batch: Batch) -> bool:
-        """Return whether a CUDA graph can record the passes of a batch; those of smoothness were never tried in one."""
+        """Return whether a CUDA graph can record the passes of a batch; with smoothness, none was tried."""
         return not self.tuning.config.smoothness and self.tuning.task.recordable(batch)
 
     def rate(self, name: str) -> float:

@@ -114,7 +114,7 @@ def test_a_tally_reports_progress(tmp_path):
 
 def test_plain_text_has_no_columns(tmp_path):
     (tmp_path / "a.txt").write_text("text\none\n")
-    with pytest.raises(DataError, match=r"column=text: .*a\.txt is read as text; set --format to csv, tsv"):
+    with pytest.raises(DataError, match=r"column=text, but .*a\.txt is read as text; drop it, or set --format"):
         list(read_documents([tmp_path], Reading(column="text")))
     (tmp_path / "b.csv").write_text("text\ntwo\n")
     assert [passage.text for passage in read_documents([tmp_path], Reading(column="text"))] == ["text\none", "two"]

@@ -80,8 +80,8 @@ def find_texts(names: Sequence[str | Path], reading: Reading) -> tuple[list[Sour
             fault = f"documents={reading.documents} does not fit {source.format}"
             raise DataError(f"{source.name}: {fault}; choose {', '.join(allowed)}")
     if reading.column and all(source.format == "text" for source in sources):
-        formats = "csv, tsv, jsonl or parquet"
-        raise DataError(f"column={reading.column}: {sources[0].name} is read as text; set --format to {formats}")
+        fault = f"column={reading.column}, but {sources[0].name} is read as text"
+        raise DataError(f"{fault}; drop it, or set --format to csv, tsv, jsonl or parquet")
     return sources, ignored
 
 
