@@ -70,8 +70,8 @@ class TaskLoss(nn.Module):
         return task.change(self.head, hidden, task.states(self.encoder, self.head, batch), batch)
 
     def recordable(self, batch: Batch) -> bool:
-        """Return whether a CUDA graph can record the passes of a batch; with smoothness, none was tried."""
-        return not self.tuning.config.smoothness and self.tuning.task.recordable(batch)
+        """Return whether a CUDA graph can record the passes of a batch."""
+        return self.tuning.task.recordable(batch)
 
     def rate(self, name: str) -> float:
         """Return the multiple of the learning rate for a parameter: smaller from block to block downwards."""
