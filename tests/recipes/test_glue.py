@@ -1,10 +1,4 @@
 import json
-import os
-import signal
-import subprocess
-import sys
-import threading
-import time
 import zipfile
 from types import SimpleNamespace
 
@@ -14,7 +8,6 @@ import electra
 from electra.cli.glue import _table
 from electra.errors import CheckpointError, ConfigError, TaskError
 from electra.recipes.glue import SUITE, Score, Suite, _for_task, _score, _submit, published
-from electra.recipes.together import finetune_together
 from electra.tasks.build import TASKS
 
 QUICK = "epochs=0.5 batch_size=8 learning_rate=2e-3 layer_decay=1.0 optimizer=adamw".split()
@@ -167,83 +160,3 @@ def test_the_published_scores_are_those_of_the_width():
 def test_the_suite_has_only_known_tasks_and_covers_the_published_ones():
     assert set(SUITE) <= set(TASKS)
     assert all(published(task, 1024) for task in SUITE if task != "wnli")
-
-
-def test_tasks_run_together_have_the_same_scores_as_one_by_one(suite, tiny_folder, tasks_folder, tmp_path, monkeypatch):
-    alone, _ = suite
-    monkeypatch.delattr("electra.recipes.glue.finetune")  # only the worker processes may call it
-    heard = []
-    keys = [*QUICK, "sst-2.seeds=2"]
-    found = electra.glue(tiny_folder, tasks_folder, tmp_path, keys, (), [heard.append], together=2)
-    assert found.scores == alone.scores
-    assert sorted(record["detected"].split(":")[0] for record in heard if "detected" in record) == ["mnli", "sst-2"]
-
-
-@pytest.mark.parametrize(("cores", "together", "share"), [(16, 6, 8), (2, 6, 1), (1, 2, 1)])
-def test_tasks_run_together_share_the_cores(cores, together, share, monkeypatch):
-    asked = []
-    monkeypatch.setattr("electra.recipes.together.available_cores", lambda: cores)
-
-    def start(*arguments, threads, **settings):
-        asked.append(threads)
-        raise TaskError("enough")
-
-    monkeypatch.setattr("electra.recipes.together.start_module", start)
-    with pytest.raises(TaskError, match="enough"):
-        finetune_together("glue", {"rte": [], "cola": []}, together, [])
-    assert asked == [share, share]
-
-
-def test_an_error_in_another_encoding_is_reported(monkeypatch):
-    def start(*arguments, threads, **settings):
-        script = r"import sys; sys.stderr.buffer.write(b'no file caf\xe9'); sys.exit(1)"
-        return subprocess.Popen([sys.executable, "-c", script], **settings)
-
-    monkeypatch.setattr("electra.recipes.together.start_module", start)
-    with pytest.raises(TaskError, match=r"^rte: no file caf\ufffd$"):
-        finetune_together("glue", {"rte": []}, 1, [])
-
-
-def test_a_process_that_starts_during_a_stop_is_stopped_too(monkeypatch):
-    begun = []
-
-    def start(*arguments, threads, **settings):
-        time.sleep(0.5)  # the pool does not wait for a thread if the signal interrupts `submit`, which started it
-        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-        time.sleep(0.5)  # the stop comes before anyone knows of this process
-        begun.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(20)"], **settings))
-        return begun[0]
-
-    monkeypatch.setattr("electra.recipes.together.start_module", start)
-    with pytest.raises(KeyboardInterrupt):
-        finetune_together("glue", {"rte": []}, 1, [])
-    assert begun[0].returncode == -signal.SIGTERM
-
-
-@pytest.mark.slow
-def test_a_task_that_fails_among_others_is_named(tiny_folder, tasks_folder, tmp_path):
-    heard, keys = [], [*QUICK, "mnli.learning_rate=1e30", "mnli.clip_norm=1e30"]
-    with pytest.raises(TaskError, match=r"^mnli: the loss was not finite at the end, step \d+: lower learning_rate"):
-        electra.glue(str(tiny_folder), [str(tasks_folder)], tmp_path, keys, (), [heard.append], together=2)
-    assert any(record.get("warning", "").startswith("mnli: the loss was not finite") for record in heard)
-    assert (tmp_path / "sst-2/results.json").is_file()  # the other task was not stopped
-
-
-@pytest.mark.slow
-def test_tasks_run_together_stop_on_a_signal(tiny_folder, tasks_folder, tmp_path):
-    places = ["--data", tasks_folder, "--out", tmp_path / "out"]
-    keys = ["epochs=10_000.0", "checkpoint_every=20"]
-    command = ["-m", "electra", "glue", tiny_folder, *keys, *places, "--together", "2", "--quiet"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(
-        [sys.executable, *map(str, command)], env=environment, text=True, stderr=subprocess.PIPE
-    ) as process:
-        patience = time.monotonic() + 600
-        while len(list((tmp_path / "out").glob("*/seeds/0/checkpoints/step-*[1-9]*"))) < 2:
-            assert time.monotonic() < patience, process.kill()
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.05)
-        process.terminate()  # only this process, not its group
-        _, errors = process.communicate(timeout=600)
-    assert process.returncode == 128 + signal.SIGTERM
-    assert errors.splitlines()[-1] == "electra: stopped; run the same command again"

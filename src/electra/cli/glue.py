@@ -25,7 +25,7 @@ def glue(
     overrides: TuningOverrides = None,
     task: Annotated[list[str] | None, Option("--task", metavar="TASK", help="Run only this task; repeatable.")] = None,
     together: Annotated[
-        int, Option(min=1, max=100, help="Tasks to run at once; useful if one does not fill the GPU.")
+        int, Option(min=1, max=100, help="Seeds to train at once; useful if one does not fill the GPU.")
     ] = 1,
     cluster: OnCluster = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Read the data, print the plan and exit.")] = False,

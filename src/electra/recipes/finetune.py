@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from electra.data.checksums import is_intact
 from electra.data.feeding.loader import moved
 from electra.data.files import atomic_folder, read_table, write_json, write_sealed
 from electra.data.mix import mix
-from electra.data.storage import inside, upload, working_copy
+from electra.data.storage import inside, local_path, upload, working_copy
 from electra.errors import CheckpointError, ConfigError
 from electra.model import ops
 from electra.model.networks import TaskNetwork
@@ -90,17 +91,68 @@ def finetune(config: FinetuneConfig, listeners: Sequence[Listener] | None = None
     """
     if config.out is None:
         raise ConfigError("no output folder: set out=RUN")
-    with joined(config.device) as processes, watched(listeners) as listeners:
-        if processes.world_size > 1:
-            raise ConfigError("fine-tuning uses one device: start it without torchrun")
-        ops.prepare(processes.device)
-        tuning = prepare(config)
+    with watched(listeners) as listeners, _prepared(config) as (tuning, single):
         for said in tuning.task.detected():
             tell(listeners, {"detected": said})
         work = _sweep if config.learning_rates else _tune
-        single = Processes(0, 1, processes.device)  # without a group
         with working_copy(config.out) as folder:
             return work(tuning, folder, single, listeners)
+
+
+@contextmanager
+def _prepared(config: FinetuneConfig) -> Iterator[tuple[Tuning, Processes]]:
+    with joined(config.device) as processes:
+        if processes.world_size > 1:
+            raise ConfigError("fine-tuning uses one device: start it without torchrun")
+        ops.prepare(processes.device)
+        yield prepare(config), Processes(0, 1, processes.device)  # without a group
+
+
+class Part(NamedTuple):
+    """A part of a fine-tuning: one seed with one learning rate."""
+
+    run: int  # index in `_runs`
+    seed: int
+
+
+@contextmanager
+def in_parts(config: FinetuneConfig) -> Iterator[list[Part]]:
+    """Keep the folder of a fine-tuning and yield the parts to do, for other processes; `finetune` then does the rest.
+
+    The config is a complete one.
+    """
+    assert config.out is not None
+    with ExitStack() as kept:
+        folder = kept.enter_context(working_copy(config.out))
+        kept.enter_context(Run(folder).open(config, load_finetune_config))
+        runs = _runs(config, folder)
+        for run, place in runs if config.learning_rates else ():
+            kept.enter_context(Run(place).open(run, load_finetune_config))
+        parts = [(Part(index, seed), place) for index, (run, place) in enumerate(runs) for seed in run.seed_list]
+        yield [part for part, place in parts if not _result(place, part.seed).is_file()]
+
+
+def finetune_part(config: FinetuneConfig, part: Part, listeners: Sequence[Listener]) -> None:
+    """Do a part of a fine-tuning whose folder another process keeps."""
+    assert config.out is not None
+    with _prepared(config) as (tuning, single):
+        run, folder = _runs(tuning.config, local_path(config.out))[part.run]
+        Run(folder).check_inputs(tuning.fingerprints())
+        _Seed(replace(tuning, config=run), part.seed, folder, single, listeners).result()
+
+
+def _runs(config: FinetuneConfig, folder: Path) -> list[tuple[FinetuneConfig, Path]]:
+    """Return a config and a folder for each learning rate to try, or the ones given if there is only one rate."""
+    runs = []
+    for rate in config.learning_rates:
+        place = folder / f"rate-{rate:g}"
+        changes = {"learning_rate": rate, "learning_rates": [], "out": inside(config.out or "", place.name)}
+        runs.append((config.model_copy(update=changes), place))
+    return runs or [(config, folder)]
+
+
+def _result(run: Path, seed: int) -> Path:
+    return run / "seeds" / str(seed) / "result.json"
 
 
 def _tune(tuning: Tuning, folder: Path, processes: Processes, listeners: Sequence[Listener]) -> Results:
@@ -145,11 +197,9 @@ def _sweep(tuning: Tuning, folder: Path, processes: Processes, listeners: Sequen
     with run.open(config, load_finetune_config):
         run.check_inputs(tuning.fingerprints())
         found: dict[float, Results] = {}
-        for rate in config.learning_rates:
+        for rate, (one, place) in zip(config.learning_rates, _runs(config, folder), strict=True):
             tell(listeners, {"detected": f"learning rate {rate:g}"})
-            out = folder / f"rate-{rate:g}"
-            changes = {"learning_rate": rate, "learning_rates": [], "out": inside(config.out or "", out.name)}
-            found[rate] = _tune(replace(tuning, config=config.model_copy(update=changes)), out, processes, listeners)
+            found[rate] = _tune(replace(tuning, config=one), place, processes, listeners)
         best = max(found.values(), key=lambda results: results["median"][results["metric"]])
         with atomic_folder(folder / "model", overwrite=True) as model:
             shutil.copytree(folder / f"rate-{best['learning_rate']:g}" / "model", model, dirs_exist_ok=True)
@@ -176,7 +226,8 @@ class _Seed(Training):
         self, tuning: Tuning, seed: int, run: Path, processes: Processes, listeners: Sequence[Listener]
     ) -> None:
         self.tuning, self.seed, self.processes = tuning, seed, processes
-        self.run, self.folder = run, run / "seeds" / str(seed)
+        self.run, self.stored = run, _result(run, seed)
+        self.folder = self.stored.parent
         self.checkpoints = self.folder / "checkpoints"
         self.listeners, self.warnings = listeners, []
         self.lengths = np.array([len(feature.ids) for feature in tuning.train.features])
@@ -186,7 +237,7 @@ class _Seed(Training):
     def result(self) -> dict[str, Any]:
         """Return the scores, after training if necessary."""
         self._fit()
-        found = read_seed(self.folder / "result.json")
+        found = read_seed(self.stored)
         upload(self.folder)
         return found
 
@@ -196,7 +247,7 @@ class _Seed(Training):
         if kept.is_file() and kept.read_bytes().strip() == str(self.seed).encode() and is_intact(place):
             return
         if not is_intact(self.folder / "model"):
-            (self.folder / "result.json").unlink(missing_ok=True)  # not done, if this training is interrupted
+            self.stored.unlink(missing_ok=True)  # not done, if this training is interrupted
             self._fit()
         with atomic_folder(place, overwrite=True) as written:
             shutil.copytree(self.folder / "model", written, dirs_exist_ok=True)
@@ -206,7 +257,7 @@ class _Seed(Training):
         """Train unless there is a result, and remove what only training needs."""
         config = self.tuning.config
         what = f"batches of {config.batch_size} inputs of up to {config.max_length} tokens"
-        if not (self.folder / "result.json").is_file():
+        if not self.stored.is_file():
             with fitting(what, "halve batch_size, with another out"):
                 self._train()
         (self.folder / BEST).unlink(missing_ok=True)
@@ -233,7 +284,7 @@ class _Seed(Training):
         if self.best.get("constant"):
             run.report({"step": self.step, "warning": f"seed {self.seed}: {CONSTANT}"})
         speed = {"seconds": round(state.seconds, 3), "tokens_per_second": round(state.tokens / state.seconds, 1)}
-        write_sealed(self.folder / "result.json", {"seed": self.seed, **self.best, **speed})
+        write_sealed(self.stored, {"seed": self.seed, **self.best, **speed})
 
     def begin(self) -> None:
         record_environment(self.run, self.processes)

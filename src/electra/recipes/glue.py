@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from electra.config.bodies import ModelConfig
 from electra.config.finetune import FinetuneConfig
 from electra.config.keys import known_keys
 from electra.config.load import load_finetune_config, text_override
@@ -14,12 +13,12 @@ from electra.data.files import write_json
 from electra.data.reading.sources import names_of
 from electra.data.storage import inside, is_remote, local_path, working_copy
 from electra.errors import ConfigError, DataError, TaskError
-from electra.model.pretrained import load
+from electra.model.pretrained import Pretrained, load
 from electra.recipes.evaluate import evaluate
 from electra.recipes.finetune import finetune
 from electra.recipes.results import Results, constant_seeds, percent
-from electra.recipes.together import finetune_in_cluster, finetune_together
-from electra.recipes.tuning import complete
+from electra.recipes.together import Planned, finetune_in_cluster, finetune_together
+from electra.recipes.tuning import complete, with_head
 from electra.tasks.base import Notes
 from electra.tasks.build import TASKS, build_task, find_task
 from electra.tasks.texts.glue import TASKS as BENCHMARKS
@@ -73,16 +72,6 @@ class Suite:
 
 
 @dataclass(frozen=True)
-class Planned:
-    """A task to fine-tune on."""
-
-    keys: list[str]
-    config: FinetuneConfig  # after applying the keys
-    train: int  # examples
-    dev: int
-
-
-@dataclass(frozen=True)
 class Plan:
     """The tasks by name, and why the others are skipped."""
 
@@ -103,20 +92,20 @@ def glue(
 ) -> Suite:
     """Fine-tune a model on every task found in the folders, or on the named ones; the same call again resumes.
 
-    An override of the form TASK.KEY=VALUE applies only to that task. `together` is the number of tasks that run at the
-    same time on one GPU, each in its own process. `cluster` is the address of a Ray cluster, or `auto`, that runs them.
+    An override of the form TASK.KEY=VALUE applies only to that task. `together` is the number of seeds, of one task or
+    several, that run at the same time on one GPU, each in its own process. `cluster` is the address of a Ray cluster,
+    or `auto`, that runs the tasks.
     """
     names = names_of(data)
     if cluster:
         model, names, out = absolute(model), [*map(absolute, names)], out if is_remote(out) else Path(out).resolve()
     plan = plan_suite(str(model), names, out, overrides, tasks)
-    found = {name: task.keys for name, task in plan.tasks.items()}
     if cluster:
-        several = finetune_in_cluster(PRESET, found, cluster, listeners)
+        several = finetune_in_cluster(PRESET, plan.tasks, cluster, listeners)
     elif together > 1:
-        several = finetune_together(PRESET, found, together, listeners)
+        several = finetune_together(PRESET, plan.tasks, together, listeners)
     else:
-        several = list(_one_by_one(found, listeners))
+        several = list(_one_by_one(plan.tasks, listeners))
     scores = [_score(results, plan.width) for results in several]
     with working_copy(out) as folder:
         suite = Suite(str(model), scores, plan.skipped, _submit(folder, [score.task for score in scores]))
@@ -131,13 +120,13 @@ def plan_suite(model: str, data: list[str], out: str | Path, overrides: Sequence
     folder = local_path(out)
     if not (folder / SCORES).is_file():
         check_names(folder, [*TASKS, SUBMISSION], "a suite of runs")
-    shape = load(model, device="cpu").encoder.config
+    start = load(model, device="cpu")
     found: dict[str, Planned] = {}
     skipped: dict[str, str] = {}
     for name in tasks or SUITE:
         try:
             with nothing_collected():
-                found[name] = _find(name, model, shape, data, out if is_remote(out) else folder, overrides)
+                found[name] = _find(name, model, start, data, out if is_remote(out) else folder, overrides)
         except (TaskError, DataError) as problem:
             if name in tasks:
                 raise
@@ -145,17 +134,17 @@ def plan_suite(model: str, data: list[str], out: str | Path, overrides: Sequence
     if not found:
         name, why = next(iter(skipped.items()))
         raise TaskError(f"no task found in {', '.join(data)}; for example, {name}: {why}")
-    return Plan(found, skipped, shape.hidden_size)
+    return Plan(found, skipped, start.encoder.config.hidden_size)
 
 
-def _one_by_one(tasks: Mapping[str, Sequence[str]], listeners: Sequence[Listener]) -> Iterator[Results]:
-    for name, keys in tasks.items():
+def _one_by_one(tasks: Mapping[str, Planned], listeners: Sequence[Listener]) -> Iterator[Results]:
+    for name, task in tasks.items():
         tell(listeners, {"detected": f"task {name}"})
-        yield finetune(load_finetune_config(PRESET, keys), listeners)
+        yield finetune(load_finetune_config(PRESET, task.keys), listeners)
 
 
 def _find(
-    name: str, model: str, shape: ModelConfig, data: list[str], out: str | Path, overrides: Sequence[str]
+    name: str, model: str, start: Pretrained, data: list[str], out: str | Path, overrides: Sequence[str]
 ) -> Planned:
     """Plan a task with the first folder that has its files."""
     problem: TaskError | DataError | None = None
@@ -171,7 +160,7 @@ def _find(
         except (TaskError, DataError) as found:
             problem = problem or found
             continue
-        return Planned(keys, complete(config, task, shape), train, dev)
+        return Planned(keys, complete(with_head(config, start), task, start.encoder.config), train, dev)
     raise problem or ConfigError("no data folder given; name at least one with --data DIR")
 
 

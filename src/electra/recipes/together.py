@@ -7,97 +7,162 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from functools import partial
+from typing import Self
 
+from electra.config.finetune import FinetuneConfig
 from electra.config.load import load_finetune_config
 from electra.data.cluster import connected
 from electra.data.corpus.workers import available_cores, start_module
+from electra.data.storage import local_path, upload
 from electra.errors import ElectraError, TaskError
-from electra.recipes.finetune import finetune
+from electra.recipes.finetune import Part, finetune, finetune_part, in_parts
 from electra.recipes.results import Results, describe
 from electra.training.run import Listener, Record, tell
 
 
+@dataclass(frozen=True)
+class Planned:
+    """A task to fine-tune on."""
+
+    keys: list[str]  # on top of a preset
+    config: FinetuneConfig  # after applying the keys, complete
+    train: int  # examples
+    dev: int
+
+    @property
+    def parts(self) -> int:
+        """The number of trainings: the seeds, with each learning rate."""
+        return len(self.config.seed_list) * max(1, len(self.config.learning_rates))
+
+    @property
+    def length(self) -> float:
+        """The tokens of one of them, if every input were as long as allowed."""
+        return self.train * (self.config.epochs or 0.0) * (self.config.max_length or 0)
+
+
 def finetune_together(
-    preset: str, tasks: Mapping[str, Sequence[str]], together: int, listeners: Sequence[Listener]
+    preset: str, tasks: Mapping[str, Planned], together: int, listeners: Sequence[Listener]
 ) -> list[Results]:
-    """Fine-tune on each task with its keys on top of a preset, `together` at a time.
+    """Fine-tune on each task with its keys on top of a preset; `together` seeds train at a time, long tasks first.
 
-    A failing task is reported at once and does not stop the others; the first failure is raised at the end.
+    What fails is reported at once and does not stop the others; the first failure is raised at the end.
     """
-    lock, stopping = threading.Lock(), threading.Event()
-    cores = max(1, available_cores() // min(together, len(tasks)))  # for each
-    running: set[subprocess.Popen[bytes]] = set()
+    results: dict[str, Results] = {}
+    failures: dict[str, BaseException] = {}
+    waiting: dict[Future[Results], str] = {}
+    with ExitStack() as kept, _Processes(tasks.values(), together, listeners) as processes:
+        stages = {name: _stages(name, task, preset, processes) for name, task in tasks.items()}
 
-    def report(record: Record) -> None:
-        with lock:
-            tell(listeners, record)
+        def go_on(name: str) -> None:
+            try:
+                waiting.update(dict.fromkeys(next(stages[name], ()), name))
+            except ElectraError as problem:
+                fail(name, problem)
 
-    failures = []
-    with ThreadPoolExecutor(together) as threads:  # each waits for one process
-        try:
-            started = [
-                threads.submit(_finetune_apart, name, [preset, *keys], cores, running, stopping, report)
-                for name, keys in tasks.items()
-            ]
-            for done in as_completed(started):
+        def fail(name: str, problem: BaseException) -> None:
+            failures.setdefault(name, problem)
+            processes.report({"warning": str(problem)})
+
+        def save(name: str) -> None:
+            upload(local_path(tasks[name].config.out or ""))
+
+        for name in sorted(tasks, key=lambda name: -tasks[name].length):
+            kept.enter_context(closing(stages[name]))
+            kept.callback(save, name)  # if this is stopped
+            go_on(name)
+        while waiting:
+            for done in wait(waiting, return_when=FIRST_COMPLETED).done:
+                name = waiting.pop(done)
                 if problem := done.exception():
-                    failures.append(problem)
-                    report({"warning": str(problem)})
-                else:
-                    report({"detected": describe(done.result())})
-        finally:
-            threads.shutdown(wait=False, cancel_futures=True)
-            stopping.set()
-            for process in list(running):
-                process.terminate()  # makes it save a checkpoint; does nothing if it has already exited
-    if failures:
-        raise failures[0]
-    return [done.result() for done in started]
+                    fail(name, problem)
+                elif found := done.result():
+                    results[name] = found
+                    processes.report({"detected": describe(found)})
+                save(name)
+                if name not in failures and name not in waiting.values():
+                    go_on(name)
+    for problem in failures.values():
+        raise problem
+    return [results[name] for name in tasks]
 
 
-def _finetune_apart(
-    name: str,
-    arguments: Sequence[str],
-    cores: int,
-    running: set[subprocess.Popen[bytes]],
-    stopping: threading.Event,
-    report: Listener,
-) -> Results:
-    """Fine-tune on a task in a process of its own, which joins those that are running; report its warnings at once."""
-    last: Results = {}
-    with tempfile.TemporaryFile() as errors:
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors.fileno()}
-        process = start_module(__name__, *arguments, threads=cores, **pipes)
-        with process:  # its stdin stays open as long as this process lives
-            running.add(process)
-            if stopping.is_set():  # it may have joined too late
-                process.terminate()
-            assert process.stdout is not None
-            for line in process.stdout:
-                if line.startswith(b"{"):  # our JSON, not a library's output
-                    last = json.loads(line)
-                    if "warning" in last:
-                        report({"warning": f"{name}: {last['warning']}"})
-        errors.seek(0)
-        message = errors.read().decode(errors="replace").strip()
-    if process.returncode:
-        raise TaskError(f"{name}: {message.splitlines()[-1] if message else 'the process was killed'}")
-    return last
+def _stages(name: str, task: Planned, preset: str, processes: "_Processes") -> Generator[list[Future[Results]]]:
+    """Yield what to wait for: the parts of a fine-tuning, whose folder is kept meanwhile, then the rest of it."""
+    with in_parts(task.config) as parts:
+        if len(parts) > 1:
+            yield [processes.start(name, part, preset, *task.keys) for part in parts]
+    yield [processes.start(name, None, preset, *task.keys)]
+
+
+class _Processes:
+    """Processes that fine-tune, a number of them at a time; at the end, those that still run are stopped."""
+
+    def __init__(self, tasks: Iterable[Planned], together: int, listeners: Sequence[Listener]) -> None:
+        self.listeners, self.lock, self.stopping = listeners, threading.Lock(), threading.Event()
+        self.cores = max(1, available_cores() // min(together, sum(task.parts for task in tasks)))  # for each
+        self.threads = ThreadPoolExecutor(together)  # each waits for one process
+        self.running: set[subprocess.Popen[bytes]] = set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.threads.shutdown(wait=False, cancel_futures=True)
+        self.stopping.set()
+        for process in list(self.running):
+            process.terminate()  # makes it save a checkpoint; does nothing if it has already exited
+        self.threads.shutdown()
+
+    def report(self, record: Record) -> None:
+        with self.lock:
+            tell(self.listeners, record)
+
+    def start(self, name: str, part: Part | None, *arguments: str) -> Future[Results]:
+        """Fine-tune on a task, or do a part of it, as soon as fewer than the allowed number do."""
+        return self.threads.submit(self._run, name, json.dumps(part), *arguments)
+
+    def _run(self, name: str, *arguments: str) -> Results:
+        """Wait for a process, which joins those that are running, and report its warnings at once."""
+        results: Results = {}
+        with tempfile.TemporaryFile() as errors:
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors.fileno()}
+            process = start_module(__name__, *arguments, threads=self.cores, **pipes)
+            with process:  # its stdin stays open as long as this process lives
+                self.running.add(process)
+                if self.stopping.is_set():  # it may have joined too late
+                    process.terminate()
+                assert process.stdout is not None
+                for line in process.stdout:
+                    if not line.startswith(b"{"):  # a library's output, not our JSON
+                        continue
+                    record = json.loads(line)
+                    if "warning" in record:
+                        self.report({"warning": f"{name}: {record['warning']}"})
+                    else:
+                        results = record
+            errors.seek(0)
+            message = errors.read().decode(errors="replace").strip()
+        if process.returncode:
+            raise TaskError(f"{name}: {message.splitlines()[-1] if message else 'the process was killed'}")
+        return results
 
 
 def finetune_in_cluster(
-    preset: str, tasks: Mapping[str, Sequence[str]], address: str, listeners: Sequence[Listener]
+    preset: str, tasks: Mapping[str, Planned], address: str, listeners: Sequence[Listener]
 ) -> list[Results]:
     """Fine-tune on each task somewhere in a Ray cluster; files must be in object storage or on a shared disk.
 
     A failing task does not stop the others; the first failure is raised at the end.
     """
     results, failures = [], []
+    keys = {name: task.keys for name, task in tasks.items()}
     with connected(address) as cluster:
-        for name, outcome in cluster.in_order(partial(_outcome, preset=preset, tasks=tasks), tasks):
+        for name, outcome in cluster.in_order(partial(_outcome, preset=preset, keys=keys), tasks):
             if isinstance(outcome, ElectraError):
                 failures.append(outcome)
                 tell(listeners, {"warning": f"{name}: {outcome}"})
@@ -109,10 +174,10 @@ def finetune_in_cluster(
     return results
 
 
-def _outcome(name: str, preset: str, tasks: Mapping[str, Sequence[str]]) -> Results | ElectraError:
+def _outcome(name: str, preset: str, keys: Mapping[str, Sequence[str]]) -> Results | ElectraError:
     """Fine-tune on a task; an error of the user is returned, so that the other tasks go on."""
     try:
-        return finetune(load_finetune_config(preset, tasks[name]))
+        return finetune(load_finetune_config(preset, keys[name]))
     except ElectraError as problem:
         return problem
 
@@ -124,10 +189,15 @@ def _stop_with_parent() -> None:
     signal.raise_signal(signal.SIGTERM)  # os.kill would end the process at once on Windows
 
 
-def _work(preset: str, *keys: str) -> None:
+def _work(part: str, preset: str, *keys: str) -> None:
     threading.Thread(target=_stop_with_parent, daemon=True).start()
+    chosen = json.loads(part)
     try:
-        print(json.dumps(finetune(load_finetune_config(preset, keys), [_warn])))
+        config = load_finetune_config(preset, keys)
+        if chosen:
+            finetune_part(config, Part(*chosen), [_warn])
+        else:
+            print(json.dumps(finetune(config, [_warn])))
     except ElectraError as error:
         sys.exit(str(error))
 

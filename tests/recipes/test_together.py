@@ -1,0 +1,200 @@
+"""Fine-tunings at the same time, each seed in a process of its own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+
+import electra
+from electra.errors import CheckpointError, TaskError
+from electra.recipes.finetune import Part, in_parts
+from electra.recipes.glue import plan_suite
+from electra.recipes.together import Planned, finetune_together
+from electra.training.run import read_records
+
+QUICK = "epochs=0.5 batch_size=8 learning_rate=2e-3 layer_decay=1.0 optimizer=adamw".split()
+RATES = ["learning_rates=[1e-3, 2e-3]", *(key for key in QUICK if not key.startswith("learning_rate"))]
+START = "electra.recipes.together.start_module"
+DONE = """import sys; print('{"task": ""}' if sys.argv[1] == "null" else "")"""  # what a process reports at the end
+
+
+@pytest.fixture
+def planned(tmp_path):
+    """A function from tasks and the number of their seeds to fine-tunings that were planned."""
+
+    def plan(**tasks):
+        found = {}
+        for name, seeds in tasks.items():
+            keys = [f"task={name}", f"seeds={seeds}", f"out={tmp_path / name}", "epochs=1", "max_length=128"]
+            found[name] = Planned(keys, electra.load_finetune_config("glue", keys), 10, 5)
+        return found
+
+    return plan
+
+
+@pytest.fixture
+def script(monkeypatch):
+    """A function that lets processes run a Python script instead, and returns the list of the parts they are to do."""
+    monkeypatch.setattr("electra.recipes.together.describe", lambda results: "done")
+
+    def use(text):
+        parts = []
+
+        def start(module, part, *arguments, threads, **settings):
+            parts.append(json.loads(part))
+            return subprocess.Popen([sys.executable, "-c", text, part], **settings)
+
+        monkeypatch.setattr(START, start)
+        return parts
+
+    return use
+
+
+@pytest.fixture
+def without_times():
+    """A function from results to the same without what the clock decides."""
+
+    def drop(results):
+        clock = ("seconds", "tokens_per_second")
+        seeds = [{name: value for name, value in seed.items() if name not in clock} for seed in results["seeds"]]
+        return results | {"seeds": seeds}
+
+    return drop
+
+
+def test_tasks_and_seeds_trained_together_have_the_same_scores_as_one_by_one(
+    tiny_folder, tasks_folder, tmp_path, monkeypatch
+):
+    keys, tasks = [*QUICK, "sst-2.seeds=2"], ["sst-2", "mnli"]
+    alone = electra.glue(tiny_folder, tasks_folder, tmp_path / "alone", keys, tasks)
+    monkeypatch.delattr("electra.recipes.glue.finetune")  # only other processes may call it
+    heard = []
+    found = electra.glue(tiny_folder, tasks_folder, tmp_path / "together", keys, tasks, [heard.append], together=2)
+    assert found.scores == alone.scores
+    assert sorted(record["detected"].split(":")[0] for record in heard if "detected" in record) == ["mnli", "sst-2"]
+
+
+def test_learning_rates_tried_together_give_the_same_results(tiny_folder, tasks_folder, tmp_path, without_times):
+    place = ["task=sst-2", f"model={tiny_folder}", f"data={tasks_folder}"]
+    alone = electra.finetune(electra.load_finetune_config("glue", [*RATES, *place, f"out={tmp_path / 'alone'}"]))
+    electra.glue(tiny_folder, tasks_folder, tmp_path / "suite", RATES, ["sst-2"], together=2)
+    results = json.loads((tmp_path / "suite/sst-2/results.json").read_text())
+    assert without_times(results) == without_times(alone)
+    logs = [read_records(tmp_path / f"suite/sst-2/rate-{rate}/seeds/0/metrics.jsonl") for rate in ("0.001", "0.002")]
+    assert all([record["step"] for record in log].count(1) == 1 for log in logs)  # nothing was trained twice
+    assert (tmp_path / "suite/sst-2/model/model.safetensors").is_file()
+
+
+def test_seeds_trained_together_reach_a_bucket(tiny_folder, tasks_folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("ELECTRA_CACHE", str(tmp_path / "cache"))
+    out = f"file://{tmp_path}/bucket"
+    electra.glue(tiny_folder, tasks_folder, out, [*QUICK, "seeds=2"], ["sst-2"], together=2)
+    assert {path.name for path in (tmp_path / "bucket/sst-2/seeds").iterdir()} == {"0", "1"}
+    assert (tmp_path / "bucket/sst-2/model/model.safetensors").is_file()
+
+
+def test_each_seed_has_a_process_and_those_of_long_tasks_come_first(planned, script):
+    parts = script(DONE)
+    tasks = planned(rte=2, cola=3, mrpc=1)
+    tasks |= {"cola": replace(tasks["cola"], train=100), "mrpc": replace(tasks["mrpc"], train=1)}
+    assert finetune_together("glue", tasks, 1, []) == [{"task": ""}] * 3
+    assert parts == [[0, 0], [0, 1], [0, 2], [0, 0], [0, 1], None, None, None]
+
+
+def test_a_seed_that_fails_is_named_at_once_and_the_others_go_on(planned, script):
+    parts = script(f"{DONE}; sys.exit('no rest for seed 1' if sys.argv[1] == '[0, 1]' else None)")
+    heard = []
+    with pytest.raises(TaskError, match=r"^rte: no rest for seed 1$"):
+        finetune_together("glue", planned(rte=3, mrpc=1), 1, [heard.append])
+    assert parts == [[0, 0], [0, 1], [0, 2], None]  # of rte there is nothing else to do
+    assert heard == [{"warning": "rte: no rest for seed 1"}, {"detected": "done"}]
+
+
+def test_seeds_that_are_done_are_not_repeated(planned, tmp_path):
+    config = planned(rte=3)["rte"].config
+    with in_parts(config) as parts:
+        assert parts == [Part(0, 0), Part(0, 1), Part(0, 2)]
+    result = tmp_path / "rte/seeds/1/result.json"
+    result.parent.mkdir(parents=True)
+    result.touch()
+    with in_parts(config) as parts:
+        assert parts == [Part(0, 0), Part(0, 2)]
+
+
+def test_no_other_command_writes_to_the_folder_meanwhile(planned, tiny_folder, tasks_folder, tmp_path):
+    keys = [f"model={tiny_folder}", f"data={tasks_folder}", "seeds=2"]
+    task = plan_suite(str(tiny_folder), [str(tasks_folder)], tmp_path, keys, ["rte"]).tasks["rte"]
+    with in_parts(task.config), pytest.raises(CheckpointError, match=r"^another process is training .*rte; wait"):
+        electra.finetune(electra.load_finetune_config("glue", task.keys))
+
+
+@pytest.mark.parametrize(("cores", "together", "share"), [(16, 8, 2), (16, 4, 4), (2, 6, 1), (1, 2, 1)])
+def test_the_seeds_share_the_cores(cores, together, share, planned, monkeypatch):
+    asked = []
+    monkeypatch.setattr("electra.recipes.together.available_cores", lambda: cores)
+
+    def start(*arguments, threads, **settings):
+        asked.append(threads)
+        raise TaskError("enough")
+
+    monkeypatch.setattr(START, start)
+    with pytest.raises(TaskError, match="enough"):
+        finetune_together("glue", planned(rte=3, cola=5), together, [])
+    assert asked == [share] * 8
+
+
+def test_an_error_in_another_encoding_is_reported(planned, script):
+    script(r"import sys; sys.stderr.buffer.write(b'no file caf\xe9'); sys.exit(1)")
+    with pytest.raises(TaskError, match=r"^rte: no file caf\ufffd$"):
+        finetune_together("glue", planned(rte=1), 1, [])
+
+
+def test_a_process_that_starts_during_a_stop_is_stopped_too(planned, monkeypatch):
+    begun = []
+
+    def start(*arguments, threads, **settings):
+        time.sleep(0.5)  # the pool does not wait for a thread if the signal interrupts `submit`, which started it
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        time.sleep(0.5)  # the stop comes before anyone knows of this process
+        begun.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(20)"], **settings))
+        return begun[0]
+
+    monkeypatch.setattr(START, start)
+    with pytest.raises(KeyboardInterrupt):
+        finetune_together("glue", planned(rte=1), 1, [])
+    assert begun[0].returncode == -signal.SIGTERM
+
+
+@pytest.mark.slow
+def test_a_task_that_fails_among_others_is_named(tiny_folder, tasks_folder, tmp_path):
+    heard, keys = [], [*QUICK, "mnli.learning_rate=1e30", "mnli.clip_norm=1e30"]
+    with pytest.raises(TaskError, match=r"^mnli: the loss was not finite at the end, step \d+: lower learning_rate"):
+        electra.glue(str(tiny_folder), [str(tasks_folder)], tmp_path, keys, (), [heard.append], together=2)
+    assert any(record.get("warning", "").startswith("mnli: the loss was not finite") for record in heard)
+    assert (tmp_path / "sst-2/results.json").is_file()  # the other task was not stopped
+
+
+@pytest.mark.slow
+def test_seeds_stop_on_a_signal(tiny_folder, tasks_folder, tmp_path):
+    places = ["--data", tasks_folder, "--out", tmp_path / "out"]
+    keys = ["epochs=10_000.0", "checkpoint_every=20", "seeds=2"]
+    command = ["-m", "electra", "glue", tiny_folder, *keys, *places, "--together", "2", "--quiet"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(
+        [sys.executable, *map(str, command)], env=environment, text=True, stderr=subprocess.PIPE
+    ) as process:
+        patience = time.monotonic() + 600
+        while len(list((tmp_path / "out").glob("*/seeds/*/checkpoints/step-*[1-9]*"))) < 2:
+            assert time.monotonic() < patience, process.kill()
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.05)
+        process.terminate()  # only this process, not its group
+        _, errors = process.communicate(timeout=600)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert errors.splitlines()[-1] == "electra: stopped; run the same command again"
