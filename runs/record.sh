@@ -5,7 +5,7 @@
 #
 # Rules.
 # Hardware  one H200 and its CPU cores, used by nothing else. An MPS server may run, as it did for the current record
-#           (nvidia-cuda-mps-control -d): six fine-tunings share the GPU.
+#           (nvidia-cuda-mps-control -d): the seeds of six tasks share the GPU.
 # Data      any text without the tasks' labels; Wikipedia contains paragraphs of SQuAD, and so sentences of QNLI, as in
 #           the paper's corpus. VOCAB is an existing vocabulary, for instance BERT's. TASKS has the folders glue,
 #           squad-1.1, conll2000 and blimp.
@@ -35,8 +35,8 @@ refuse() {
 minutes=$1 vocab=$2 tasks=$3 out=$4
 shift 4
 case $minutes in
-10) recipe=quick reserve=${RESERVE:-85} ;;
-20) recipe="modern-19x512 objective.name=corrective" reserve=${RESERVE:-140} ;;
+10) recipe=quick reserve=${RESERVE:-95} ;;
+20) recipe="modern-19x512 objective.name=corrective" reserve=${RESERVE:-165} ;;
 *) refuse "the first argument is 10 or 20, not $minutes" ;;
 esac
 [ "$reserve" -lt $((minutes * 60)) ] || refuse "RESERVE=$reserve leaves nothing of $minutes minutes"
@@ -51,7 +51,7 @@ call="$minutes $vocab $* RESERVE=$reserve SETTINGS=${SETTINGS:-} TUNING=${TUNING
   refuse "$out was started as $(cat "$out/call"); call it like that, or with another OUT"
 
 tune() { # MODEL OPTION...: fine-tune it on the six tasks
-  electra glue "$@" --data "$tasks/glue" --out "$out/tuned" --together 6 \
+  electra glue "$@" --data "$tasks/glue" --out "$out/tuned" --together 14 \
     --task cola --task sst-2 --task mrpc --task sts-b --task rte --task qnli \
     cola.seeds=3 mrpc.seeds=3 sts-b.seeds=3 rte.seeds=3 qnli.train_file="$pairs" ${TUNING:-}
 }

@@ -71,6 +71,22 @@ def test_the_modern_body_learns_scores_faster(preset, rate):
     assert complete(config, build_task(config), load_config(preset).model).learning_rate == rate
 
 
+@pytest.mark.parametrize(
+    ("preset", "keys", "smoothness"),
+    [
+        ("modern-12x256", ["task=rte"], 1),
+        ("modern-12x256", ["task=cola"], 0),
+        ("modern-12x256", ["task=rte", "smoothness=0"], 0),
+        ("modern-12x256", ["task=rte", "protocol=paper"], 0),
+        ("small", ["task=rte"], 0),
+        ("small", ["task=rte", "smoothness=2"], 2),
+    ],
+)
+def test_the_modern_body_learns_few_pairs_smoothly(preset, keys, smoothness):
+    config = load_finetune_config("glue", keys)
+    assert complete(config, build_task(config), load_config(preset).model).smoothness == smoothness
+
+
 def test_what_the_user_sets_stays(tuning):
     config = tuning("rte", 10, "epochs=2.0", "learning_rate=1e-3", "layer_decay=1.0", "max_length=8").config
     assert (config.epochs, config.learning_rate, config.layer_decay, config.max_length) == (2.0, 1e-3, 1.0, 8)

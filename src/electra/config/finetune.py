@@ -87,8 +87,8 @@ class FinetuneConfig(Root):
     dropout: Probability | None = Field(
         None, description="dropout of hidden states and attention probabilities; follows pre-training"
     )
-    smoothness: NonNegative = Field(
-        0.0, description="weight of a penalty on predictions that change near an input, for tasks on whole texts"
+    smoothness: NonNegative | None = Field(
+        None, description="weight of a penalty on predictions that change near an input; follows task and body"
     )
     weight_decay: NonNegative = Field(0.0, description="decoupled decay; biases and layer norms are exempt")
     clip_norm: Positive = Field(1.0, description="maximum norm of the gradient of the mean loss")

@@ -60,6 +60,7 @@ class Defaults(NamedTuple):
     double_unordered: bool = False  # train on both orders of a pair
     dropout: float | None = None  # follows pre-training
     modern_rate: float = 1.0  # multiple of the usual learning rate with the body modern
+    modern_smoothness: float = 0.0  # smoothness with the body modern
 
 
 @dataclass(frozen=True)

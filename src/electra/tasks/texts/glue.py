@@ -36,15 +36,25 @@ TASKS = {
     "cola": Benchmark("CoLA", ("sentence",), "label", Classes(("0", "1"), metric="matthews"), ("cola", "sentence")),
     "sst-2": Benchmark("SST-2", ("sentence",), "label", YES_NO, ("sst2", "sentence")),
     "mrpc": Benchmark(
-        "MRPC", ("#1 String", "#2 String"), "Quality", YES_NO_F1, ("mrpc", *PAIR), Defaults(double_unordered=True)
+        "MRPC",
+        ("#1 String", "#2 String"),
+        "Quality",
+        YES_NO_F1,
+        ("mrpc", *PAIR),
+        Defaults(double_unordered=True, modern_smoothness=1.0),
     ),
     "sts-b": Benchmark(
-        "STS-B", PAIR, "score", SIMILARITY, ("stsb", *PAIR), Defaults(10.0, double_unordered=True, modern_rate=2.0)
+        "STS-B",
+        PAIR,
+        "score",
+        SIMILARITY,
+        ("stsb", *PAIR),
+        Defaults(10.0, double_unordered=True, modern_rate=2.0, modern_smoothness=1.0),
     ),
     "qqp": Benchmark("QQP", ("question1", "question2"), "is_duplicate", YES_NO_F1, ("qqp", "question1", "question2")),
     "mnli": Benchmark("MNLI", PAIR, "gold_label", THREE_WAY, ("mnli", "premise", "hypothesis")),
     "qnli": Benchmark("QNLI", ("question", "sentence"), "label", ENTAILMENT, ("qnli", "question", "sentence")),
-    "rte": Benchmark("RTE", PAIR, "label", ENTAILMENT, ("rte", *PAIR), Defaults(10.0)),
+    "rte": Benchmark("RTE", PAIR, "label", ENTAILMENT, ("rte", *PAIR), Defaults(10.0, modern_smoothness=1.0)),
     "wnli": Benchmark("WNLI", PAIR, "label", YES_NO, ("wnli", *PAIR)),
     "ax": Benchmark("AX", PAIR, "gold_label", THREE_WAY, ("ax", "premise", "hypothesis")),
 }
