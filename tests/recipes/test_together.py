@@ -32,7 +32,7 @@ def planned(tmp_path):
         found = {}
         for name, seeds in tasks.items():
             keys = [f"task={name}", f"seeds={seeds}", f"out={tmp_path / name}", "epochs=1", "max_length=128"]
-            found[name] = Planned(keys, electra.load_finetune_config("glue", keys), 10, 5)
+            found[name] = Planned(electra.load_finetune_config("glue", keys), 10, 5)
         return found
 
     return plan
@@ -46,7 +46,7 @@ def script(monkeypatch):
     def use(text):
         parts = []
 
-        def start(module, part, *arguments, threads, **settings):
+        def start(module, part, threads, **settings):
             parts.append(json.loads(part))
             return subprocess.Popen([sys.executable, "-c", text, part], **settings)
 
@@ -80,30 +80,38 @@ def test_tasks_and_seeds_trained_together_have_the_same_scores_as_one_by_one(
     assert sorted(record["detected"].split(":")[0] for record in heard if "detected" in record) == ["mnli", "sst-2"]
 
 
-def test_learning_rates_tried_together_give_the_same_results(tiny_folder, tasks_folder, tmp_path, without_times):
+def test_learning_rates_tried_together_give_the_same_results_in_a_bucket(
+    tiny_folder, tasks_folder, tmp_path, without_times, monkeypatch
+):
+    monkeypatch.setenv("ELECTRA_CACHE", str(tmp_path / "cache"))
     place = ["task=sst-2", f"model={tiny_folder}", f"data={tasks_folder}"]
     alone = electra.finetune(electra.load_finetune_config("glue", [*RATES, *place, f"out={tmp_path / 'alone'}"]))
-    electra.glue(tiny_folder, tasks_folder, tmp_path / "suite", RATES, ["sst-2"], together=2)
-    results = json.loads((tmp_path / "suite/sst-2/results.json").read_text())
-    assert without_times(results) == without_times(alone)
-    logs = [read_records(tmp_path / f"suite/sst-2/rate-{rate}/seeds/0/metrics.jsonl") for rate in ("0.001", "0.002")]
+    electra.glue(tiny_folder, tasks_folder, f"file://{tmp_path}/bucket", RATES, ["sst-2"], together=2)
+    run = tmp_path / "bucket/sst-2"
+    assert without_times(json.loads((run / "results.json").read_text())) == without_times(alone)
+    logs = [read_records(run / f"rate-{rate}/seeds/0/metrics.jsonl") for rate in ("0.001", "0.002")]
     assert all([record["step"] for record in log].count(1) == 1 for log in logs)  # nothing was trained twice
-    assert (tmp_path / "suite/sst-2/model/model.safetensors").is_file()
+    assert (run / "model/model.safetensors").is_file()
 
 
-def test_seeds_trained_together_reach_a_bucket(tiny_folder, tasks_folder, tmp_path, monkeypatch):
-    monkeypatch.setenv("ELECTRA_CACHE", str(tmp_path / "cache"))
-    out = f"file://{tmp_path}/bucket"
-    electra.glue(tiny_folder, tasks_folder, out, [*QUICK, "seeds=2"], ["sst-2"], together=2)
-    assert {path.name for path in (tmp_path / "bucket/sst-2/seeds").iterdir()} == {"0", "1"}
-    assert (tmp_path / "bucket/sst-2/model/model.safetensors").is_file()
+def test_the_seeds_of_one_task_give_the_same_model(tiny_folder, tasks_folder, tmp_path, without_times):
+    keys = [*QUICK, "seeds=2", "keep=median", "task=sst-2", f"model={tiny_folder}", f"data={tasks_folder}"]
+    configs = [electra.load_finetune_config("glue", [*keys, f"out={tmp_path / out}"]) for out in ("alone", "shared")]
+    heard = []
+    alone, shared = electra.finetune(configs[0]), electra.finetune(configs[1], [heard.append], together=2)
+    assert without_times(shared) == without_times(alone)
+    said = [record["detected"] for record in heard if "detected" in record]
+    assert sorted(said) == ["seed 0 is done", "seed 1 is done"]
+    assert not any("step" in record for record in heard)
+    models = [(tmp_path / out / "model/model.safetensors").read_bytes() for out in ("alone", "shared")]
+    assert models[0] == models[1]
 
 
 def test_each_seed_has_a_process_and_those_of_long_tasks_come_first(planned, script):
     parts = script(DONE)
     tasks = planned(rte=2, cola=3, mrpc=1)
     tasks |= {"cola": replace(tasks["cola"], train=100), "mrpc": replace(tasks["mrpc"], train=1)}
-    assert finetune_together("glue", tasks, 1, []) == [{"task": ""}] * 3
+    assert finetune_together(tasks, 1, []) == [{"task": ""}] * 3
     assert parts == [[0, 0], [0, 1], [0, 2], [0, 0], [0, 1], None, None, None]
 
 
@@ -111,7 +119,7 @@ def test_a_seed_that_fails_is_named_at_once_and_the_others_go_on(planned, script
     parts = script(f"{DONE}; sys.exit('no rest for seed 1' if sys.argv[1] == '[0, 1]' else None)")
     heard = []
     with pytest.raises(TaskError, match=r"^rte: no rest for seed 1$"):
-        finetune_together("glue", planned(rte=3, mrpc=1), 1, [heard.append])
+        finetune_together(planned(rte=3, mrpc=1), 1, [heard.append])
     assert parts == [[0, 0], [0, 1], [0, 2], None]  # of rte there is nothing else to do
     assert heard == [{"warning": "rte: no rest for seed 1"}, {"detected": "done"}]
 
@@ -131,7 +139,7 @@ def test_no_other_command_writes_to_the_folder_meanwhile(planned, tiny_folder, t
     keys = [f"model={tiny_folder}", f"data={tasks_folder}", "seeds=2"]
     task = plan_suite(str(tiny_folder), [str(tasks_folder)], tmp_path, keys, ["rte"]).tasks["rte"]
     with in_parts(task.config), pytest.raises(CheckpointError, match=r"^another process is training .*rte; wait"):
-        electra.finetune(electra.load_finetune_config("glue", task.keys))
+        electra.finetune(task.config)
 
 
 @pytest.mark.parametrize(("cores", "together", "share"), [(16, 8, 2), (16, 4, 4), (2, 6, 1), (1, 2, 1)])
@@ -145,14 +153,14 @@ def test_the_seeds_share_the_cores(cores, together, share, planned, monkeypatch)
 
     monkeypatch.setattr(START, start)
     with pytest.raises(TaskError, match="enough"):
-        finetune_together("glue", planned(rte=3, cola=5), together, [])
+        finetune_together(planned(rte=3, cola=5), together, [])
     assert asked == [share] * 8
 
 
 def test_an_error_in_another_encoding_is_reported(planned, script):
     script(r"import sys; sys.stderr.buffer.write(b'no file caf\xe9'); sys.exit(1)")
     with pytest.raises(TaskError, match=r"^rte: no file caf\ufffd$"):
-        finetune_together("glue", planned(rte=1), 1, [])
+        finetune_together(planned(rte=1), 1, [])
 
 
 def test_a_process_that_starts_during_a_stop_is_stopped_too(planned, monkeypatch):
@@ -167,7 +175,7 @@ def test_a_process_that_starts_during_a_stop_is_stopped_too(planned, monkeypatch
 
     monkeypatch.setattr(START, start)
     with pytest.raises(KeyboardInterrupt):
-        finetune_together("glue", planned(rte=1), 1, [])
+        finetune_together(planned(rte=1), 1, [])
     assert begun[0].returncode == -signal.SIGTERM
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option, echo
 
-from electra.cli.options import Json, Quiet, TuningOverrides, TuningPreset
+from electra.cli.options import Json, Quiet, Together, TuningOverrides, TuningPreset
 from electra.data.files import to_json
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ EXAMPLES = (
 def finetune(
     preset: TuningPreset,
     overrides: TuningOverrides = None,
+    together: Together = 1,
     dry_run: Annotated[bool, Option("--dry-run", help="Read the data, print the plan and exit.")] = False,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -50,7 +51,7 @@ def finetune(
     from electra.training.progress import LiveLine
 
     with LiveLine(quiet) as line:
-        results = run(config, [line])
+        results = run(config, [line], together)
     if as_json:
         echo(to_json(results))
         return

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option, echo
 
-from electra.cli.options import Json, Model, OnCluster, Quiet, TuningOverrides
+from electra.cli.options import Json, Model, OnCluster, Quiet, Together, TuningOverrides
 from electra.data.files import to_json
 
 if TYPE_CHECKING:
@@ -24,9 +24,7 @@ def glue(
     out: Annotated[str, Option(metavar="RUN", help="Folder for the runs of all tasks.")],
     overrides: TuningOverrides = None,
     task: Annotated[list[str] | None, Option("--task", metavar="TASK", help="Run only this task; repeatable.")] = None,
-    together: Annotated[
-        int, Option(min=1, max=100, help="Seeds to train at once; useful if one does not fill the GPU.")
-    ] = 1,
+    together: Together = 1,
     cluster: OnCluster = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Read the data, print the plan and exit.")] = False,
     quiet: Quiet = False,

@@ -115,6 +115,11 @@ class FinetuneConfig(Root):
         """The seeds to run."""
         return list(range(self.seed, self.seed + (self.seeds or SEEDS[self.protocol])))
 
+    @property
+    def parts(self) -> int:
+        """The number of trainings: the seeds with each learning rate."""
+        return len(self.seed_list) * max(1, len(self.learning_rates))
+
     @model_validator(mode="after")
     def _rates_are_clear(self) -> Self:
         if self.learning_rates and self.learning_rate is not None:

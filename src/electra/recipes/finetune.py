@@ -84,16 +84,21 @@ class TaskLoss(nn.Module):
         return 1.0
 
 
-def finetune(config: FinetuneConfig, listeners: Sequence[Listener] | None = None) -> Results:
+def finetune(config: FinetuneConfig, listeners: Sequence[Listener] | None = None, together: int = 1) -> Results:
     """Fine-tune with every seed that is not done yet, keep one model, and return the content of `results.json`.
 
     Each listener receives the records of `metrics.jsonl`; by default, progress is shown in a terminal or a notebook.
+    `together` seeds train at the same time, each in its own process, of which only warnings are received.
     """
     if config.out is None:
         raise ConfigError("no output folder: set out=RUN")
     with watched(listeners) as listeners, _prepared(config) as (tuning, single):
         for said in tuning.task.detected():
             tell(listeners, {"detected": said})
+        if together > 1 and tuning.config.parts > 1:
+            from electra.recipes.together import finetune_parts  # in processes that import this module
+
+            finetune_parts(tuning.config, together, listeners)
         work = _sweep if config.learning_rates else _tune
         with working_copy(config.out) as folder:
             return work(tuning, folder, single, listeners)
@@ -114,6 +119,11 @@ class Part(NamedTuple):
     run: int  # index in `_runs`
     seed: int
 
+    def describe(self, config: FinetuneConfig) -> str:
+        """Return the seed, and the learning rate if there are several, in words."""
+        rates = config.learning_rates
+        return f"seed {self.seed}" + (f" of rate {rates[self.run]:g}" if rates else "")
+
 
 @contextmanager
 def in_parts(config: FinetuneConfig) -> Iterator[list[Part]]:
@@ -124,6 +134,7 @@ def in_parts(config: FinetuneConfig) -> Iterator[list[Part]]:
     assert config.out is not None
     with ExitStack() as kept:
         folder = kept.enter_context(working_copy(config.out))
+        kept.callback(upload, folder)  # after a stop, too
         kept.enter_context(Run(folder).open(config, load_finetune_config))
         runs = _runs(config, folder)
         for run, place in runs if config.learning_rates else ():

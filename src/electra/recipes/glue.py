@@ -101,9 +101,9 @@ def glue(
         model, names, out = absolute(model), [*map(absolute, names)], out if is_remote(out) else Path(out).resolve()
     plan = plan_suite(str(model), names, out, overrides, tasks)
     if cluster:
-        several = finetune_in_cluster(PRESET, plan.tasks, cluster, listeners)
+        several = finetune_in_cluster(plan.tasks, cluster, listeners)
     elif together > 1:
-        several = finetune_together(PRESET, plan.tasks, together, listeners)
+        several = finetune_together(plan.tasks, together, listeners)
     else:
         several = list(_one_by_one(plan.tasks, listeners))
     scores = [_score(results, plan.width) for results in several]
@@ -140,7 +140,7 @@ def plan_suite(model: str, data: list[str], out: str | Path, overrides: Sequence
 def _one_by_one(tasks: Mapping[str, Planned], listeners: Sequence[Listener]) -> Iterator[Results]:
     for name, task in tasks.items():
         tell(listeners, {"detected": f"task {name}"})
-        yield finetune(load_finetune_config(PRESET, task.keys), listeners)
+        yield finetune(task.config, listeners)
 
 
 def _find(
@@ -160,7 +160,7 @@ def _find(
         except (TaskError, DataError) as found:
             problem = problem or found
             continue
-        return Planned(keys, complete(with_head(config, start), task, start.encoder.config), train, dev)
+        return Planned(complete(with_head(config, start), task, start.encoder.config), train, dev)
     raise problem or ConfigError("no data folder given; name at least one with --data DIR")
 
 

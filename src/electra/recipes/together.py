@@ -2,20 +2,20 @@
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, closing
+from collections.abc import Generator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, as_completed, wait
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Self
 
 from electra.config.finetune import FinetuneConfig
-from electra.config.load import load_finetune_config
 from electra.data.cluster import connected
 from electra.data.corpus.workers import available_cores, start_module
 from electra.data.storage import local_path, upload
@@ -29,34 +29,27 @@ from electra.training.run import Listener, Record, tell
 class Planned:
     """A task to fine-tune on."""
 
-    keys: list[str]  # on top of a preset
-    config: FinetuneConfig  # after applying the keys, complete
+    config: FinetuneConfig  # complete
     train: int  # examples
     dev: int
 
     @property
-    def parts(self) -> int:
-        """The number of trainings: the seeds, with each learning rate."""
-        return len(self.config.seed_list) * max(1, len(self.config.learning_rates))
-
-    @property
     def length(self) -> float:
-        """The tokens of one of them, if every input were as long as allowed."""
+        """The tokens of a seed, if every input were as long as allowed."""
         return self.train * (self.config.epochs or 0.0) * (self.config.max_length or 0)
 
 
-def finetune_together(
-    preset: str, tasks: Mapping[str, Planned], together: int, listeners: Sequence[Listener]
-) -> list[Results]:
-    """Fine-tune on each task with its keys on top of a preset; `together` seeds train at a time, long tasks first.
+def finetune_together(tasks: Mapping[str, Planned], together: int, listeners: Sequence[Listener]) -> list[Results]:
+    """Fine-tune on each task; `together` seeds train at a time, those of long tasks first.
 
     What fails is reported at once and does not stop the others; the first failure is raised at the end.
     """
     results: dict[str, Results] = {}
     failures: dict[str, BaseException] = {}
     waiting: dict[Future[Results], str] = {}
-    with ExitStack() as kept, _Processes(tasks.values(), together, listeners) as processes:
-        stages = {name: _stages(name, task, preset, processes) for name, task in tasks.items()}
+    parts = sum(task.config.parts for task in tasks.values())
+    with ExitStack() as kept, _Processes(parts, together, listeners) as processes:
+        stages = {name: _stages(task.config, processes) for name, task in tasks.items()}
 
         def go_on(name: str) -> None:
             try:
@@ -68,12 +61,8 @@ def finetune_together(
             failures.setdefault(name, problem)
             processes.report({"warning": str(problem)})
 
-        def save(name: str) -> None:
-            upload(local_path(tasks[name].config.out or ""))
-
         for name in sorted(tasks, key=lambda name: -tasks[name].length):
             kept.enter_context(closing(stages[name]))
-            kept.callback(save, name)  # if this is stopped
             go_on(name)
         while waiting:
             for done in wait(waiting, return_when=FIRST_COMPLETED).done:
@@ -83,7 +72,7 @@ def finetune_together(
                 elif found := done.result():
                     results[name] = found
                     processes.report({"detected": describe(found)})
-                save(name)
+                upload(local_path(tasks[name].config.out or ""))
                 if name not in failures and name not in waiting.values():
                     go_on(name)
     for problem in failures.values():
@@ -91,20 +80,36 @@ def finetune_together(
     return [results[name] for name in tasks]
 
 
-def _stages(name: str, task: Planned, preset: str, processes: "_Processes") -> Generator[list[Future[Results]]]:
+def _stages(config: FinetuneConfig, processes: "_Processes") -> Generator[list[Future[Results]]]:
     """Yield what to wait for: the parts of a fine-tuning, whose folder is kept meanwhile, then the rest of it."""
-    with in_parts(task.config) as parts:
+    with in_parts(config) as parts:
         if len(parts) > 1:
-            yield [processes.start(name, part, preset, *task.keys) for part in parts]
-    yield [processes.start(name, None, preset, *task.keys)]
+            yield [processes.start(config, part) for part in parts]
+    yield [processes.start(config)]
+
+
+def finetune_parts(config: FinetuneConfig, together: int, listeners: Sequence[Listener]) -> None:
+    """Do the parts of one fine-tuning, `together` at a time; what fails is reported likewise."""
+    failures = []
+    with in_parts(config) as parts, _Processes(len(parts), together, listeners) as processes:
+        started = {processes.start(config, part): part for part in parts}
+        for done in as_completed(started):
+            if problem := done.exception():
+                failures.append(problem)
+                processes.report({"warning": str(problem)})
+            else:
+                processes.report({"detected": f"{started[done].describe(config)} is done"})
+            upload(local_path(config.out or ""))
+    for problem in failures:
+        raise problem
 
 
 class _Processes:
     """Processes that fine-tune, a number of them at a time; at the end, those that still run are stopped."""
 
-    def __init__(self, tasks: Iterable[Planned], together: int, listeners: Sequence[Listener]) -> None:
+    def __init__(self, count: int, together: int, listeners: Sequence[Listener]) -> None:
         self.listeners, self.lock, self.stopping = listeners, threading.Lock(), threading.Event()
-        self.cores = max(1, available_cores() // min(together, sum(task.parts for task in tasks)))  # for each
+        self.cores = max(1, available_cores() // max(1, min(together, count)))  # for each
         self.threads = ThreadPoolExecutor(together)  # each waits for one process
         self.running: set[subprocess.Popen[bytes]] = set()
 
@@ -122,21 +127,25 @@ class _Processes:
         with self.lock:
             tell(self.listeners, record)
 
-    def start(self, name: str, part: Part | None, *arguments: str) -> Future[Results]:
-        """Fine-tune on a task, or do a part of it, as soon as fewer than the allowed number do."""
-        return self.threads.submit(self._run, name, json.dumps(part), *arguments)
+    def start(self, config: FinetuneConfig, part: Part | None = None) -> Future[Results]:
+        """Fine-tune, or do a part of it, as soon as there are fewer processes than allowed."""
+        return self.threads.submit(self._run, config, part)
 
-    def _run(self, name: str, *arguments: str) -> Results:
+    def _run(self, config: FinetuneConfig, part: Part | None) -> Results:
         """Wait for a process, which joins those that are running, and report its warnings at once."""
-        results: Results = {}
+        name, results = config.task, Results()
         with tempfile.TemporaryFile() as errors:
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors.fileno()}
-            process = start_module(__name__, *arguments, threads=self.cores, **pipes)
-            with process:  # its stdin stays open as long as this process lives
+            process = start_module(__name__, json.dumps(part), threads=self.cores, **pipes)
+            with process:
                 self.running.add(process)
                 if self.stopping.is_set():  # it may have joined too late
                     process.terminate()
+                assert process.stdin is not None
                 assert process.stdout is not None
+                with suppress(BrokenPipeError):  # it has failed already
+                    process.stdin.write(pickle.dumps(config))
+                    process.stdin.flush()  # and stays open as long as this process lives
                 for line in process.stdout:
                     if not line.startswith(b"{"):  # a library's output, not our JSON
                         continue
@@ -152,17 +161,15 @@ class _Processes:
         return results
 
 
-def finetune_in_cluster(
-    preset: str, tasks: Mapping[str, Planned], address: str, listeners: Sequence[Listener]
-) -> list[Results]:
+def finetune_in_cluster(tasks: Mapping[str, Planned], address: str, listeners: Sequence[Listener]) -> list[Results]:
     """Fine-tune on each task somewhere in a Ray cluster; files must be in object storage or on a shared disk.
 
     A failing task does not stop the others; the first failure is raised at the end.
     """
     results, failures = [], []
-    keys = {name: task.keys for name, task in tasks.items()}
+    configs = {name: task.config for name, task in tasks.items()}
     with connected(address) as cluster:
-        for name, outcome in cluster.in_order(partial(_outcome, preset=preset, keys=keys), tasks):
+        for name, outcome in cluster.in_order(partial(_outcome, configs=configs), tasks):
             if isinstance(outcome, ElectraError):
                 failures.append(outcome)
                 tell(listeners, {"warning": f"{name}: {outcome}"})
@@ -174,10 +181,10 @@ def finetune_in_cluster(
     return results
 
 
-def _outcome(name: str, preset: str, keys: Mapping[str, Sequence[str]]) -> Results | ElectraError:
+def _outcome(name: str, configs: Mapping[str, FinetuneConfig]) -> Results | ElectraError:
     """Fine-tune on a task; an error of the user is returned, so that the other tasks go on."""
     try:
-        return finetune(load_finetune_config(preset, keys[name]))
+        return finetune(configs[name])
     except ElectraError as problem:
         return problem
 
@@ -189,11 +196,11 @@ def _stop_with_parent() -> None:
     signal.raise_signal(signal.SIGTERM)  # os.kill would end the process at once on Windows
 
 
-def _work(part: str, preset: str, *keys: str) -> None:
+def _work(part: str) -> None:
+    config: FinetuneConfig = pickle.load(sys.stdin.buffer)  # of our own process
     threading.Thread(target=_stop_with_parent, daemon=True).start()
     chosen = json.loads(part)
     try:
-        config = load_finetune_config(preset, keys)
         if chosen:
             finetune_part(config, Part(*chosen), [_warn])
         else:
