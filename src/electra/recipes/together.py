@@ -144,8 +144,7 @@ class _Processes:
                 assert process.stdin is not None
                 assert process.stdout is not None
                 with suppress(BrokenPipeError):  # it has failed already
-                    process.stdin.write(pickle.dumps(config))
-                    process.stdin.flush()  # and stays open as long as this process lives
+                    os.write(process.stdin.fileno(), pickle.dumps(config))  # open as long as this process lives
                 for line in process.stdout:
                     if not line.startswith(b"{"):  # a library's output, not our JSON
                         continue
