@@ -5,7 +5,7 @@
 #
 # Rules.
 # Hardware  one H200 and its CPU cores, used by nothing else. An MPS server may run, as it did for the current record
-#           (nvidia-cuda-mps-control -d): the seeds of six tasks share the GPU.
+#           (nvidia-cuda-mps-control -d): fine-tunings share the GPU.
 # Data      any text without the tasks' labels; Wikipedia contains paragraphs of SQuAD, and so sentences of QNLI, as in
 #           the paper's corpus. VOCAB is an existing vocabulary, for instance BERT's. TASKS has the folders glue,
 #           squad-1.1, conll2000 and blimp.

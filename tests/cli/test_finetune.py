@@ -162,7 +162,8 @@ def test_glue_prints_its_plan_in_a_dry_run(tiny_folder, tasks_folder, tmp_path):
     cells = [[cell.strip() for cell in row if cell.strip()] for row in rows]
     assert cells[0] == ["task", "data", "train", "dev", "epochs", "rate", "seeds"]
     as_json = command("glue", tiny_folder, *keys, "--data", tasks_folder, "--out", out, "--dry-run", "--json")
-    assert json.loads(as_json)["tasks"]["mnli"]["config"]["seeds"] == 2
+    planned = json.loads(as_json)["tasks"]["mnli"]
+    assert (planned["config"]["seeds"], planned["train"], planned["dev"]) == (2, 200, 40)
     assert cells[1][:2] == ["sst-2", "DATA"]
     assert cells[1][4:] == ["1", "0.002, 0.001", "1"]
     assert [row[0] for row in cells[1:4]] == ["sst-2", "mnli", "rte"]

@@ -71,6 +71,18 @@ def records() -> Callable[[Path], list[dict[str, Any]]]:
 
 
 @pytest.fixture(scope="session")
+def without_clock() -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """A function from the results of a fine-tuning to those without what the clock decides, and without the model."""
+    clock = ("seconds", "tokens_per_second")
+
+    def drop(results: dict[str, Any]) -> dict[str, Any]:
+        seeds = [{name: value for name, value in seed.items() if name not in clock} for seed in results["seeds"]]
+        return results | {"seeds": seeds, "model": None}
+
+    return drop
+
+
+@pytest.fixture(scope="session")
 def held_out(records) -> Callable[[Path], list[dict[str, Any]]]:
     """A function from a run to its measurements on held-out text."""
     return lambda run: [record for record in records(run) if "heldout_loss" in record]

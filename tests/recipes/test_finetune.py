@@ -42,14 +42,6 @@ def tune(arguments):
     return run
 
 
-def without_clock(results):
-    seeds = [{key: value for key, value in seed.items() if key not in CLOCK} for seed in results["seeds"]]
-    return results | {"seeds": seeds, "model": None}
-
-
-CLOCK = ("seconds", "tokens_per_second")
-
-
 def test_a_seeds_result_that_is_cut_short_is_refused_and_its_advice_works(tune, tmp_path):
     tune("epochs=0.1")
     folder = tmp_path / "run" / "seeds" / "0"
@@ -86,7 +78,7 @@ def test_what_users_add_to_a_model_stays(tune, tmp_path):
 
 
 @pytest.mark.parametrize("damage", [lambda path: path.write_bytes(path.read_bytes()[:-9]), Path.unlink])
-def test_a_finished_run_whose_model_is_damaged_is_trained_again(tune, tmp_path, damage):
+def test_a_finished_run_whose_model_is_damaged_is_trained_again(tune, tmp_path, damage, without_clock):
     before = tune("epochs=0.1")
     weights = tmp_path / "run/model/model.safetensors"
     content = weights.read_bytes()
@@ -119,7 +111,7 @@ def test_a_task_is_learnt_and_the_results_are_written(tune, tmp_path, tiny_folde
     assert [path.name for path in run.glob("seeds/*/model")] == []
 
 
-def test_a_task_is_learned_smoothly(tune, tmp_path):
+def test_a_task_is_learned_smoothly(tune, tmp_path, without_clock):
     plain = tune(*FRESH, out="a")
     smooth, again = (tune(*FRESH, "smoothness=1", out=name) for name in "bc")
     assert without_clock(smooth) == without_clock(again)
@@ -196,7 +188,7 @@ def test_a_median_model_whose_second_training_was_stopped_is_not_kept_half_train
 
 
 @pytest.mark.parametrize("checkpoints", [["checkpoint_every=10"], pytest.param([], marks=pytest.mark.slow)])
-def test_a_killed_run_goes_on(tune, launch, arguments, tmp_path, checkpoints):
+def test_a_killed_run_goes_on(tune, launch, arguments, tmp_path, checkpoints, without_clock):
     keys = ["seeds=2", "optimizer=electra", "dropout=0.1", *checkpoints]
     whole = tune(*keys, out="whole")
     (killed,) = launch(KILL, 1, seed=1, step=15, keys=arguments(*keys))

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 import electra
+from electra.recipes.finetune import TaskLoss
 from electra.recipes.smoothness import RADIUS, roughness
 from electra.training.run import read_records
 
@@ -64,3 +65,24 @@ def test_the_kernels_find_the_same_change(tmp_path):
         electra.finetune(electra.load_finetune_config("table", [*keys, f"device={device}", f"out={out}"]))
         first[device] = read_records(out / "seeds/0/metrics.jsonl")[0]["loss"]
     assert first["cuda"] == pytest.approx(first["cpu"], rel=0.3)  # the search begins at random places
+
+
+@pytest.mark.gpu
+def test_recorded_updates_search_from_other_places_each_time(tmp_path, monkeypatch):
+    rows = "".join(f"{text},{number % 2}\n" for number, text in enumerate(["a fine day", "rain again"] * 32))
+    (tmp_path / "train.csv").write_text(f"text,label\n{rows}")
+    keys = [
+        "model=embedded",
+        f"data={tmp_path / 'train.csv'}",
+        "smoothness=1000",
+        "epochs=10",
+        "table.dev_fraction=0.2",
+    ]
+    losses = []
+    for out in ("recorded", "fresh"):
+        electra.finetune(
+            electra.load_finetune_config("table", [*keys, "log_every=1", "device=cuda", f"out={tmp_path / out}"])
+        )
+        losses.append([record["loss"] for record in read_records(tmp_path / out / "seeds/0/metrics.jsonl")])
+        monkeypatch.setattr(TaskLoss, "recordable", lambda loss, batch: False)
+    assert losses[0] == losses[1]

@@ -12,11 +12,11 @@ from dataclasses import replace
 import pytest
 
 import electra
-from electra.errors import CheckpointError, TaskError
-from electra.recipes.finetune import Part, in_parts
+from electra.errors import CheckpointError, ConfigError, TaskError
+from electra.recipes.finetune import Part, finetune_part, in_parts
 from electra.recipes.glue import plan_suite
 from electra.recipes.together import Planned, finetune_together
-from electra.training.run import read_records
+from electra.training.run import held
 
 QUICK = "epochs=0.5 batch_size=8 learning_rate=2e-3 layer_decay=1.0 optimizer=adamw".split()
 RATES = ["learning_rates=[1e-3, 2e-3]", *(key for key in QUICK if not key.startswith("learning_rate"))]
@@ -56,18 +56,6 @@ def script(monkeypatch):
     return use
 
 
-@pytest.fixture
-def without_times():
-    """A function from results to the same without what the clock decides."""
-
-    def drop(results):
-        clock = ("seconds", "tokens_per_second")
-        seeds = [{name: value for name, value in seed.items() if name not in clock} for seed in results["seeds"]]
-        return results | {"seeds": seeds}
-
-    return drop
-
-
 def test_tasks_and_seeds_trained_together_have_the_same_scores_as_one_by_one(
     tiny_folder, tasks_folder, tmp_path, monkeypatch
 ):
@@ -80,26 +68,21 @@ def test_tasks_and_seeds_trained_together_have_the_same_scores_as_one_by_one(
     assert sorted(record["detected"].split(":")[0] for record in heard if "detected" in record) == ["mnli", "sst-2"]
 
 
-def test_learning_rates_tried_together_give_the_same_results_in_a_bucket(
-    tiny_folder, tasks_folder, tmp_path, without_times, monkeypatch
-):
-    monkeypatch.setenv("ELECTRA_CACHE", str(tmp_path / "cache"))
+def test_learning_rates_tried_together_give_the_same_results(tiny_folder, tasks_folder, tmp_path, without_clock):
     place = ["task=sst-2", f"model={tiny_folder}", f"data={tasks_folder}"]
     alone = electra.finetune(electra.load_finetune_config("glue", [*RATES, *place, f"out={tmp_path / 'alone'}"]))
-    electra.glue(tiny_folder, tasks_folder, f"file://{tmp_path}/bucket", RATES, ["sst-2"], together=2)
-    run = tmp_path / "bucket/sst-2"
-    assert without_times(json.loads((run / "results.json").read_text())) == without_times(alone)
-    logs = [read_records(run / f"rate-{rate}/seeds/0/metrics.jsonl") for rate in ("0.001", "0.002")]
-    assert all([record["step"] for record in log].count(1) == 1 for log in logs)  # nothing was trained twice
-    assert (run / "model/model.safetensors").is_file()
+    electra.glue(tiny_folder, tasks_folder, tmp_path / "suite", RATES, ["sst-2"], together=2)
+    results = json.loads((tmp_path / "suite/sst-2/results.json").read_text())
+    assert without_clock(results) == without_clock(alone)
+    assert (tmp_path / "suite/sst-2/model/model.safetensors").is_file()
 
 
-def test_the_seeds_of_one_task_give_the_same_model(tiny_folder, tasks_folder, tmp_path, without_times):
+def test_the_seeds_of_one_task_give_the_same_model(tiny_folder, tasks_folder, tmp_path, without_clock):
     keys = [*QUICK, "seeds=2", "keep=median", "task=sst-2", f"model={tiny_folder}", f"data={tasks_folder}"]
     configs = [electra.load_finetune_config("glue", [*keys, f"out={tmp_path / out}"]) for out in ("alone", "shared")]
     heard = []
     alone, shared = electra.finetune(configs[0]), electra.finetune(configs[1], [heard.append], together=2)
-    assert without_times(shared) == without_times(alone)
+    assert without_clock(shared) == without_clock(alone)
     said = [record["detected"] for record in heard if "detected" in record]
     assert sorted(said) == ["seed 0 is done", "seed 1 is done"]
     assert not any("step" in record for record in heard)
@@ -116,12 +99,37 @@ def test_each_seed_has_a_process_and_those_of_long_tasks_come_first(planned, scr
 
 
 def test_a_seed_that_fails_is_named_at_once_and_the_others_go_on(planned, script):
-    parts = script(f"{DONE}; sys.exit('no rest for seed 1' if sys.argv[1] == '[0, 1]' else None)")
+    parts = script(f"{DONE}; sys.exit('no rest' if sys.argv[1] == '[0, 1]' else None)")
     heard = []
-    with pytest.raises(TaskError, match=r"^rte: no rest for seed 1$"):
+    with pytest.raises(TaskError, match=r"^rte, seed 1: no rest$"):
         finetune_together(planned(rte=3, mrpc=1), 1, [heard.append])
     assert parts == [[0, 0], [0, 1], [0, 2], None]  # of rte there is nothing else to do
-    assert heard == [{"warning": "rte: no rest for seed 1"}, {"detected": "done"}]
+    assert heard == [{"warning": "rte, seed 1: no rest"}, {"detected": "done"}]
+
+
+def test_a_folder_that_cannot_be_locked_stops_no_other_task(planned, script, tmp_path):
+    script(DONE)
+    (tmp_path / "rte").write_text("in the way")
+    heard = []
+    with pytest.raises(TaskError, match=r"^rte: .*rte is a file; choose another out"):
+        finetune_together(planned(rte=2, mrpc=1), 2, [heard.append])
+    assert heard[-1] == {"detected": "done"}
+
+
+def test_a_failure_names_seed_and_rate():
+    config = electra.load_finetune_config("glue", ["learning_rates=[1e-3, 2e-3]"])
+    assert Part(1, 5).describe(config) == "seed 5 with learning rate 0.002"
+
+
+def test_a_run_in_object_storage_has_no_parts_since_one_process_uploads_it(planned, tmp_path):
+    config = planned(rte=3)["rte"].config
+    with in_parts(config.model_copy(update={"out": f"file://{tmp_path}/bucket"})) as parts:
+        assert parts == []
+
+
+def test_together_is_for_one_machine(tiny_folder, tasks_folder, tmp_path):
+    with pytest.raises(ConfigError, match=r"^together is for one machine; drop it, or cluster$"):
+        electra.glue(tiny_folder, tasks_folder, tmp_path / "suite", together=2, cluster="auto")
 
 
 def test_seeds_that_are_done_are_not_repeated(planned, tmp_path):
@@ -142,7 +150,17 @@ def test_no_other_command_writes_to_the_folder_meanwhile(planned, tiny_folder, t
         electra.finetune(task.config)
 
 
-@pytest.mark.parametrize(("cores", "together", "share"), [(16, 8, 2), (16, 4, 4), (2, 6, 1), (1, 2, 1)])
+def test_a_seed_that_a_killed_command_left_running_is_not_trained_twice(planned, tiny_folder, tasks_folder, tmp_path):
+    keys = [f"model={tiny_folder}", f"data={tasks_folder}"]
+    task = plan_suite(str(tiny_folder), [str(tasks_folder)], tmp_path, keys, ["rte"]).tasks["rte"]
+    with (
+        held(tmp_path / "rte/seeds/0"),
+        pytest.raises(CheckpointError, match=r"^another process is training .*seeds/0; wait"),
+    ):
+        finetune_part(task.config, Part(0, 0), [])
+
+
+@pytest.mark.parametrize(("cores", "together", "share"), [(16, 100, 2), (16, 4, 4), (2, 6, 1), (1, 2, 1)])
 def test_the_seeds_share_the_cores(cores, together, share, planned, monkeypatch):
     asked = []
     monkeypatch.setattr("electra.recipes.together.available_cores", lambda: cores)

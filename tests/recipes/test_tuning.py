@@ -78,6 +78,7 @@ def test_the_modern_body_learns_scores_faster(preset, rate):
         ("modern-12x256", ["task=cola"], 0),
         ("modern-12x256", ["task=rte", "smoothness=0"], 0),
         ("modern-12x256", ["task=rte", "protocol=paper"], 0),
+        ("modern-12x256", ["task=rte", "dropout=0.1"], 0),
         ("small", ["task=rte"], 0),
         ("small", ["task=rte", "smoothness=2"], 2),
     ],
@@ -180,6 +181,23 @@ def test_dropout_of_attention_is_that_of_pre_training_too_unless_set(tuning):
 def test_a_batch_has_no_more_rows_than_there_are_inputs(tuning):
     assert tuning("cola", 20, "batch_size=1000000").batch_size == 20
     assert tuning("cola", 20, "batch_size=8").batch_size == 8
+
+
+@pytest.mark.parametrize("preset", ["small", "modern-12x256"])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        *([f"task={name}"] for name in ("rte", "cola", "squad-1.1")),
+        ["task=rte", "protocol=paper", "head=paper"],
+        ["task=cola", "head=paper"],
+        ["task=sts-b", "learning_rates=[1e-4, 2e-4]"],
+    ],
+)
+def test_what_is_complete_stays(preset, keys):
+    shape = load_config(preset).model
+    config = load_finetune_config("glue", keys)
+    whole = complete(config, build_task(config), shape)
+    assert complete(whole, build_task(whole), shape) == whole
 
 
 def test_only_predictions_for_whole_texts_can_be_smooth(tiny_config):

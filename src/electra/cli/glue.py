@@ -42,7 +42,10 @@ def glue(
     if dry_run:
         plan = plan_suite(model, data, out, overrides or [], task or [])
         if as_json:
-            tasks = {name: asdict(task) | {"config": task.config.model_dump()} for name, task in plan.tasks.items()}
+            tasks = {
+                name: {"config": task.config.model_dump(), "train": task.train, "dev": task.dev}
+                for name, task in plan.tasks.items()
+            }
             echo(to_json({"tasks": tasks, "skipped": plan.skipped}))
             return
         _print(_planned(plan), plan.skipped)

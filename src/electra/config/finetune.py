@@ -88,7 +88,9 @@ class FinetuneConfig(Root):
         None, description="dropout of hidden states and attention probabilities; follows pre-training"
     )
     smoothness: NonNegative | None = Field(
-        None, description="weight of a penalty on predictions that change near an input; follows task and body"
+        None,
+        description="weight of a penalty on predictions that change near an input, for tasks on whole texts; "
+        "follows task and body",
     )
     weight_decay: NonNegative = Field(0.0, description="decoupled decay; biases and layer norms are exempt")
     clip_norm: Positive = Field(1.0, description="maximum norm of the gradient of the mean loss")
@@ -124,6 +126,9 @@ class FinetuneConfig(Root):
     def _rates_are_clear(self) -> Self:
         if self.learning_rates and self.learning_rate is not None:
             raise ValueError("learning_rates replaces learning_rate; remove one of them")
+        names = [f"{rate:g}" for rate in self.learning_rates]  # of their folders
+        if repeated := [name for name in names if names.count(name) > 1]:
+            raise ValueError(f"learning_rates has {repeated[0]} twice; remove one of them")
         return self
 
     @model_validator(mode="after")

@@ -17,7 +17,7 @@ from electra.data.checksums import is_intact
 from electra.data.feeding.loader import moved
 from electra.data.files import atomic_folder, read_table, write_json, write_sealed
 from electra.data.mix import mix
-from electra.data.storage import inside, local_path, upload, working_copy
+from electra.data.storage import inside, is_remote, upload, working_copy
 from electra.errors import CheckpointError, ConfigError
 from electra.model import ops
 from electra.model.networks import TaskNetwork
@@ -34,7 +34,7 @@ from electra.training.checkpoint import Checkpoints, NoCheckpoints
 from electra.training.loop import Every, Training, train
 from electra.training.processes import Processes, joined
 from electra.training.progress import watched
-from electra.training.run import Listener, Run, tell
+from electra.training.run import Listener, Run, held, tell
 from electra.training.update import Network
 
 BEST = "best.json"
@@ -88,7 +88,8 @@ def finetune(config: FinetuneConfig, listeners: Sequence[Listener] | None = None
     """Fine-tune with every seed that is not done yet, keep one model, and return the content of `results.json`.
 
     Each listener receives the records of `metrics.jsonl`; by default, progress is shown in a terminal or a notebook.
-    `together` seeds train at the same time, each in its own process, of which only warnings are received.
+    If `together` is more than 1, as many seeds train at the same time, each in its own process. Listeners then receive
+    their warnings, and a record when one is done.
     """
     if config.out is None:
         raise ConfigError("no output folder: set out=RUN")
@@ -96,7 +97,7 @@ def finetune(config: FinetuneConfig, listeners: Sequence[Listener] | None = None
         for said in tuning.task.detected():
             tell(listeners, {"detected": said})
         if together > 1 and tuning.config.parts > 1:
-            from electra.recipes.together import finetune_parts  # in processes that import this module
+            from electra.recipes.together import finetune_parts  # which imports this module
 
             finetune_parts(tuning.config, together, listeners)
         work = _sweep if config.learning_rates else _tune
@@ -122,34 +123,37 @@ class Part(NamedTuple):
     def describe(self, config: FinetuneConfig) -> str:
         """Return the seed, and the learning rate if there are several, in words."""
         rates = config.learning_rates
-        return f"seed {self.seed}" + (f" of rate {rates[self.run]:g}" if rates else "")
+        return f"seed {self.seed}" + (f" with learning rate {rates[self.run]:g}" if rates else "")
 
 
 @contextmanager
 def in_parts(config: FinetuneConfig) -> Iterator[list[Part]]:
-    """Keep the folder of a fine-tuning and yield the parts to do, for other processes; `finetune` then does the rest.
+    """Lock the folder of a fine-tuning with a complete config and yield the parts left to do, for other processes.
 
-    The config is a complete one.
+    `finetune` then does the rest. In object storage there are no parts, since one process uploads a run.
     """
     assert config.out is not None
-    with ExitStack() as kept:
-        folder = kept.enter_context(working_copy(config.out))
-        kept.callback(upload, folder)  # after a stop, too
-        kept.enter_context(Run(folder).open(config, load_finetune_config))
-        runs = _runs(config, folder)
-        for run, place in runs if config.learning_rates else ():
-            kept.enter_context(Run(place).open(run, load_finetune_config))
-        parts = [(Part(index, seed), place) for index, (run, place) in enumerate(runs) for seed in run.seed_list]
+    if is_remote(config.out):
+        yield []
+        return
+    folder = Path(config.out).expanduser()
+    runs = _runs(config, folder)
+    with ExitStack() as locks:
+        for place, one in {folder: config, **{place: one for one, place in runs}}.items():
+            locks.enter_context(Run(place).open(one, load_finetune_config))
+        parts = [(Part(index, seed), place) for index, (one, place) in enumerate(runs) for seed in one.seed_list]
         yield [part for part, place in parts if not _result(place, part.seed).is_file()]
 
 
 def finetune_part(config: FinetuneConfig, part: Part, listeners: Sequence[Listener]) -> None:
-    """Do a part of a fine-tuning whose folder another process keeps."""
+    """Do a part of a fine-tuning whose folder another process has locked."""
     assert config.out is not None
+    folder = Path(config.out).expanduser()
     with _prepared(config) as (tuning, single):
-        run, folder = _runs(tuning.config, local_path(config.out))[part.run]
-        Run(folder).check_inputs(tuning.fingerprints())
-        _Seed(replace(tuning, config=run), part.seed, folder, single, listeners).result()
+        one, place = _runs(tuning.config, folder)[part.run]
+        for run in {folder, place}:
+            Run(run).check_inputs(tuning.fingerprints())
+        _Seed(replace(tuning, config=one), part.seed, place, single, listeners).result()
 
 
 def _runs(config: FinetuneConfig, folder: Path) -> list[tuple[FinetuneConfig, Path]]:
@@ -269,7 +273,7 @@ class _Seed(Training):
         config = self.tuning.config
         what = f"batches of {config.batch_size} inputs of up to {config.max_length} tokens"
         if not self.stored.is_file():
-            with fitting(what, "halve batch_size, with another out"):
+            with held(self.folder), fitting(what, "halve batch_size, with another out"):
                 self._train()
         (self.folder / BEST).unlink(missing_ok=True)
         if self.checkpoints.is_dir():

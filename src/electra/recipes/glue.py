@@ -97,6 +97,8 @@ def glue(
     or `auto`, that runs the tasks.
     """
     names = names_of(data)
+    if cluster and together > 1:
+        raise ConfigError("together is for one machine; drop it, or cluster")
     if cluster:
         model, names, out = absolute(model), [*map(absolute, names)], out if is_remote(out) else Path(out).resolve()
     plan = plan_suite(str(model), names, out, overrides, tasks)

@@ -18,11 +18,12 @@ from typing import Self
 from electra.config.finetune import FinetuneConfig
 from electra.data.cluster import connected
 from electra.data.corpus.workers import available_cores, start_module
-from electra.data.storage import local_path, upload
 from electra.errors import ElectraError, TaskError
 from electra.recipes.finetune import Part, finetune, finetune_part, in_parts
 from electra.recipes.results import Results, describe
 from electra.training.run import Listener, Record, tell
+
+SMOOTH = 8 / 3  # passes of an update with smoothness, in those of one without
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,11 @@ class Planned:
     dev: int
 
     @property
-    def length(self) -> float:
-        """The tokens of a seed, if every input were as long as allowed."""
-        return self.train * (self.config.epochs or 0.0) * (self.config.max_length or 0)
+    def cost(self) -> float:
+        """What a seed computes, relative to others, if every input were as long as allowed."""
+        config = self.config
+        tokens = self.train * (2 if config.double_unordered else 1) * (config.epochs or 0.0) * (config.max_length or 0)
+        return tokens * (SMOOTH if config.smoothness else 1)
 
 
 def finetune_together(tasks: Mapping[str, Planned], together: int, listeners: Sequence[Listener]) -> list[Results]:
@@ -48,22 +51,22 @@ def finetune_together(tasks: Mapping[str, Planned], together: int, listeners: Se
     failures: dict[str, BaseException] = {}
     waiting: dict[Future[Results], str] = {}
     parts = sum(task.config.parts for task in tasks.values())
-    with ExitStack() as kept, _Processes(parts, together, listeners) as processes:
-        stages = {name: _stages(task.config, processes) for name, task in tasks.items()}
+    with ExitStack() as kept, _Pool(parts, together, listeners) as pool:
+        stages = {name: _stages(task.config, pool) for name, task in tasks.items()}
 
-        def go_on(name: str) -> None:
+        def advance(name: str) -> None:
             try:
                 waiting.update(dict.fromkeys(next(stages[name], ()), name))
-            except ElectraError as problem:
-                fail(name, problem)
+            except (ElectraError, OSError) as problem:
+                fail(name, TaskError(f"{name}: {problem}"))
 
         def fail(name: str, problem: BaseException) -> None:
             failures.setdefault(name, problem)
-            processes.report({"warning": str(problem)})
+            pool.report({"warning": str(problem)})
 
-        for name in sorted(tasks, key=lambda name: -tasks[name].length):
+        for name in sorted(tasks, key=lambda name: -tasks[name].cost):
             kept.enter_context(closing(stages[name]))
-            go_on(name)
+            advance(name)
         while waiting:
             for done in wait(waiting, return_when=FIRST_COMPLETED).done:
                 name = waiting.pop(done)
@@ -71,40 +74,41 @@ def finetune_together(tasks: Mapping[str, Planned], together: int, listeners: Se
                     fail(name, problem)
                 elif found := done.result():
                     results[name] = found
-                    processes.report({"detected": describe(found)})
-                upload(local_path(tasks[name].config.out or ""))
+                    pool.report({"detected": describe(found)})
                 if name not in failures and name not in waiting.values():
-                    go_on(name)
+                    advance(name)
     for problem in failures.values():
         raise problem
     return [results[name] for name in tasks]
 
 
-def _stages(config: FinetuneConfig, processes: "_Processes") -> Generator[list[Future[Results]]]:
-    """Yield what to wait for: the parts of a fine-tuning, whose folder is kept meanwhile, then the rest of it."""
+def _stages(config: FinetuneConfig, pool: "_Pool") -> Generator[list[Future[Results]]]:
+    """Start the parts under the run's lock and yield what to wait for, then the process that does the rest."""
     with in_parts(config) as parts:
         if len(parts) > 1:
-            yield [processes.start(config, part) for part in parts]
-    yield [processes.start(config)]
+            yield [pool.start(config, part) for part in parts]
+    yield [pool.start(config)]
 
 
 def finetune_parts(config: FinetuneConfig, together: int, listeners: Sequence[Listener]) -> None:
-    """Do the parts of one fine-tuning, `together` at a time; what fails is reported likewise."""
+    """Do the parts of one fine-tuning, `together` at a time, unless there is only one.
+
+    What fails is reported at once and does not stop the others; the first failure is raised at the end.
+    """
     failures = []
-    with in_parts(config) as parts, _Processes(len(parts), together, listeners) as processes:
-        started = {processes.start(config, part): part for part in parts}
+    with in_parts(config) as parts, _Pool(len(parts), together, listeners) as pool:
+        started = {pool.start(config, part): part for part in parts if len(parts) > 1}
         for done in as_completed(started):
             if problem := done.exception():
                 failures.append(problem)
-                processes.report({"warning": str(problem)})
+                pool.report({"warning": str(problem)})
             else:
-                processes.report({"detected": f"{started[done].describe(config)} is done"})
-            upload(local_path(config.out or ""))
+                pool.report({"detected": f"{started[done].describe(config)} is done"})
     for problem in failures:
         raise problem
 
 
-class _Processes:
+class _Pool:
     """Processes that fine-tune, a number of them at a time; at the end, those that still run are stopped."""
 
     def __init__(self, count: int, together: int, listeners: Sequence[Listener]) -> None:
@@ -133,7 +137,7 @@ class _Processes:
 
     def _run(self, config: FinetuneConfig, part: Part | None) -> Results:
         """Wait for a process, which joins those that are running, and report its warnings at once."""
-        name, results = config.task, Results()
+        results: Results = {}
         with tempfile.TemporaryFile() as errors:
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors.fileno()}
             process = start_module(__name__, json.dumps(part), threads=self.cores, **pipes)
@@ -143,19 +147,20 @@ class _Processes:
                     process.terminate()
                 assert process.stdin is not None
                 assert process.stdout is not None
-                with suppress(BrokenPipeError):  # it has failed already
+                with suppress(OSError):  # it has failed already
                     os.write(process.stdin.fileno(), pickle.dumps(config))  # open as long as this process lives
                 for line in process.stdout:
                     if not line.startswith(b"{"):  # a library's output, not our JSON
                         continue
                     record = json.loads(line)
                     if "warning" in record:
-                        self.report({"warning": f"{name}: {record['warning']}"})
+                        self.report({"warning": f"{config.task}: {record['warning']}"})
                     else:
                         results = record
             errors.seek(0)
             message = errors.read().decode(errors="replace").strip()
         if process.returncode:
+            name = f"{config.task}, {part.describe(config)}" if part else config.task
             raise TaskError(f"{name}: {message.splitlines()[-1] if message else 'the process was killed'}")
         return results
 

@@ -155,18 +155,20 @@ def complete(config: FinetuneConfig, task: AnyTask, model: ModelConfig) -> Finet
     check_pooling(config, model)
     if config.smoothness and task.problem is None:
         raise ConfigError(f"smoothness is for tasks on whole texts, not for {task.name}; drop it")
-    rate, smoothness = task.defaults.modern_rate, task.defaults.modern_smoothness
-    if not isinstance(model, ModernModel):
-        rate, smoothness = 1.0, 0.0
+    modern = isinstance(model, ModernModel)
+    rate = task.defaults.modern_rate if modern else 1.0
+    pooling = "first" if config.head == "paper" else getattr(model, "pooling", "first")
+    drops = max(model.dropout, model.attention_dropout) if config.dropout is None else config.dropout
+    smooth = modern and not drops and config.protocol != "paper"
     usual = {
-        "pooling": getattr(model, "pooling", "first") if task.pooled else None,
+        "pooling": pooling if task.pooled else None,
         "max_length": min(task.defaults.max_length, model.max_length),
         "epochs": task.defaults.epochs,
         "double_unordered": task.defaults.double_unordered,
         "learning_rate": None if config.learning_rates else _nearest(RATES, model.hidden_size) * rate,
         "layer_decay": _nearest(DECAYS, model.layers),
         "dropout": task.defaults.dropout or _shared_dropout(model),
-        "smoothness": 0.0 if config.protocol == "paper" else smoothness,
+        "smoothness": task.defaults.modern_smoothness if smooth else 0.0,
         "seeds": len(config.seed_list),
     }
     return _with_usual(config, usual)
