@@ -249,3 +249,14 @@ def test_a_generator_folder_without_a_generator_is_refused(tiny_folder, tmp_path
 def test_the_config_names_the_architecture(tiny_folder):
     assert json.loads((tiny_folder / "config.json").read_text())["architectures"] == ["ElectraForPreTraining"]
     assert json.loads((tiny_folder / "generator/config.json").read_text())["architectures"] == ["ElectraForMaskedLM"]
+
+
+def test_ids_and_places_outside_of_the_model_are_refused():
+    model = load("embedded")
+    with pytest.raises(DataError, match=r"^place 7 is outside of the 2 tokens$"):
+        model.propose([5, 6], [7])
+    with pytest.raises(DataError, match=r"^place -1 is outside"):
+        model.propose([5, 6], [-1])
+    for use in (model.replaced, lambda ids: model.propose(ids, [0])):
+        with pytest.raises(DataError, match=r"^id 999999 is not one of the [\d,]+ in the model's vocabulary$"):
+            use([999999])

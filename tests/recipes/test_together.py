@@ -181,6 +181,12 @@ def test_an_error_in_another_encoding_is_reported(planned, script):
         finetune_together(planned(rte=1), 1, [])
 
 
+def test_a_process_that_the_system_kills_is_named_whatever_it_wrote(planned, script):
+    script("import os, sys; sys.stderr.write('a warning'); sys.stderr.flush(); os.kill(os.getpid(), 9)")
+    with pytest.raises(TaskError, match=r"^rte: the process was killed by signal 9; perhaps memory ran out$"):
+        finetune_together(planned(rte=1), 1, [])
+
+
 def test_a_process_that_starts_during_a_stop_is_stopped_too(planned, monkeypatch):
     begun = []
 

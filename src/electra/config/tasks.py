@@ -54,6 +54,9 @@ class SimilarityConfig(Section):
     )
     query_prompt: str | None = Field(None, description="text before each first text, such as a question")
     passage_prompt: str | None = Field(None, description="text before each second text, such as a passage")
+    role: Literal["query", "passage"] = Field(
+        "query", description="which of the two prompts a single text has, whose vector `predict` writes"
+    )
     temperature: Positive = Field(0.05, description="cosines are divided by it in the loss")
     sizes: list[Size] = Field(
         [], description="smaller sizes that vectors can be cut to (Matryoshka); the full size is always trained"

@@ -161,6 +161,8 @@ class _Pool:
             message = errors.read().decode(errors="replace").strip()
         if process.returncode:
             name = f"{config.task}, {part.describe(config)}" if part else config.task
+            if process.returncode < 0:  # what it wrote before says nothing about that
+                message = f"the process was killed by signal {-process.returncode}; perhaps memory ran out"
             raise TaskError(f"{name}: {message.splitlines()[-1] if message else 'the process was killed'}")
         return results
 

@@ -51,7 +51,8 @@ def _line_rows(source: str, columns: Sequence[str]) -> Iterator[Row]:
     for number, line in enumerate(read_lines(source), 1):
         where = f"{source} line {number}"
         if number == 1 and _is_header(line, columns):
-            raise TaskError(f"{where} is the header of a table; rename the file to .csv or .tsv")
+            advice = "save it to a file and name that" if source == "-" else "rename the file"
+            raise TaskError(f"{where} is the header of a table; {advice}, ending in .csv or .tsv")
         if not line.strip():
             empty = empty or number
         elif empty:

@@ -233,5 +233,8 @@ def test_a_line_that_declares_the_delimiter_is_used_and_counted(tmp_path, end):
 
 def test_duplicate_column_names_are_refused(tmp_path):
     (tmp_path / "rows.csv").write_text("text,text\na,b\n")
-    with pytest.raises(DataError, match="two columns are called 'text'"):
-        list(read_rows(str(tmp_path / "rows.csv")))
+    cells = pyarrow.array(["a", "b"])
+    parquet.write_table(pyarrow.table([cells, cells], names=["text", "text"]), tmp_path / "rows.parquet")
+    for name in ("rows.csv", "rows.parquet"):
+        with pytest.raises(DataError, match=rf"{name}: two columns are called 'text'"):
+            list(read_rows(str(tmp_path / name)))

@@ -343,3 +343,41 @@ def test_a_model_of_others_reads_no_more_than_its_longest_input(tuned, tmp_path)
     (found,) = predict(tmp_path / "theirs", tmp_path / "new.txt", notes=notes)
     np.testing.assert_allclose(found["vector"], theirs.encode_query(TEXTS[2]), atol=1e-5)
     assert dict(notes.counts) == {"truncated texts": 1}
+
+
+def test_dev_scores_count_even_if_the_training_file_has_none(make_task, tmp_path):
+    pairs = [{"sentence1": f"the cat {n}", "sentence2": f"a cat {n}"} for n in range(9)]
+    write(tmp_path / "train.csv", pairs)
+    write(tmp_path / "scored.csv", scored_rows(20, seed=0))
+    write(tmp_path / "labeled.csv", [pair | {"label": n % 2} for n, pair in enumerate(pairs)])
+    for name, metric, kind in (
+        ("scored", "spearman", "pairs with a score"),
+        ("labeled", "ndcg_10", "pairs with a label"),
+    ):
+        task = make_task(f"data={tmp_path / 'train.csv'}", f"dev_file={tmp_path / name}.csv")
+        assert task.metric == metric
+        assert task.detected()[-1].endswith(kind)
+        examples = task.read("dev", Notes())
+        assert all((example.score is None) == (name == "labeled") for example in examples)
+    assert len(examples) == 4  # only those that are similar
+    assert task.read("train", Notes())[0].score is None
+
+
+@pytest.mark.parametrize(("role", "prompt"), [("query", "the "), ("passage", "a ")])
+def test_a_single_text_has_the_prompt_of_its_role(tuned, tmp_path, role, prompt):
+    (tmp_path / "texts.txt").write_text("cat sat\n")
+    (found,) = predict(tuned, str(tmp_path / "texts.txt"), [f"similarity.role={role}"])
+    model = electra.load(tuned)
+    named = {"query": "query", "passage": "document"}[role]
+    alone = model.encode(["cat sat"], prompt=named)[0]
+    assert np.allclose(found["vector"] / np.linalg.norm(found["vector"]), alone / np.linalg.norm(alone), atol=1e-5)
+
+
+def test_prompts_that_leave_no_room_for_texts_are_refused(make_task, tokenizer, tmp_path):
+    write(tmp_path / "train.csv", scored_rows(20, seed=0))
+    task = make_task(f"data={tmp_path / 'train.csv'}", "similarity.passage_prompt='the cat sat on a mat '")
+    examples = task.read("train", Notes())
+    with pytest.raises(
+        TaskError, match=r"similarity\.passage_prompt leave no room for texts in max_length=6; shorten it"
+    ):
+        task.features(examples, tokenizer, 6, Notes(), training=True)

@@ -176,14 +176,18 @@ def _csv_rows(lines: Iterable[str], source: Source) -> Iterator[Row]:
 
     try:
         header = [name.strip() for name in next(rows, [])]
-        if twice := [name for name in header if header.count(name) > 1]:
-            raise DataError(f"{source.name}: two columns are called {twice[0]!r}")
+        _check_names(header, source)
         for row in filter(None, rows):
             if len(row) != len(header):
                 raise DataError(f"{here()}: {len(row)} fields, but the header has {len(header)}")
             yield Row(here(), dict(zip(header, row, strict=True)))
     except csv.Error as problem:
         raise DataError(f"{here()}: {problem}") from None
+
+
+def _check_names(names: list[str], source: Source) -> None:
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise DataError(f"{source.name}: two columns are called {twice[0]!r}")
 
 
 def uses_quotes(start: list[str]) -> bool:
@@ -219,6 +223,7 @@ def _opened(source: Source) -> Iterator[Any]:
             from pyarrow import parquet
 
             file = parquet.ParquetFile(stack.enter_context(open_raw(source)))
+        _check_names(file.schema_arrow.names, source)
         yield file
 
 

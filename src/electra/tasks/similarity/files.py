@@ -3,6 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import chain, islice
 from pathlib import Path
@@ -189,6 +190,16 @@ def find_columns(rows: Sequence[Row], settings: TableConfig) -> Columns:
     label = _find_label(rows, names, (text, pair[0]), settings) if len(pair) == 1 else None
     kind = _find_kind(rows, label, (text, pair[0])) if label else "pairs"
     return Columns(kind, text, tuple(pair), None if kind == "pairs" else label, settings.id or usual_column(names, IDS))
+
+
+def with_label(columns: Columns, rows: Sequence[Row], settings: TableConfig) -> Columns:
+    """Return the columns of pairs without a score or label with that which these rows have, if any."""
+    if columns.kind != "pairs" or len(columns.pair) != 1 or is_raw_text(rows[0]):
+        return columns
+    pair = (columns.text, columns.pair[0])
+    label = _find_label(rows, [name for name in column_names(rows, {}) if name not in pair], pair, settings)
+    kind = _find_kind(rows, label, pair) if label else "pairs"
+    return columns if kind == "pairs" else replace(columns, kind=kind, label=label)
 
 
 def find_texts(rows: Sequence[Row], settings: TableConfig) -> tuple[str, ...]:

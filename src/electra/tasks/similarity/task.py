@@ -40,7 +40,7 @@ from electra.tasks.base import (
     encode,
 )
 from electra.tasks.shown import Block, Field, Headline, Shares
-from electra.tasks.similarity.files import Columns, Pairs, Similar, find_columns, find_inputs, is_raw_text
+from electra.tasks.similarity.files import Columns, Pairs, Similar, find_columns, find_inputs, is_raw_text, with_label
 from electra.tasks.similarity.losses import contrast, of_sizes, rank
 from electra.tasks.similarity.passages import COLUMNS, MOST, halves
 from electra.tasks.similarity.retrieval import CUT, find_ranks, score_ranks
@@ -95,7 +95,7 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
         self.group = 2 if self._scored else ceil(fmean(len(example.texts) for example in examples))
         if self.group == 2 and self._config.batch_size == 1:
             raise TaskError("batch_size=1 has no other pair to compare a pair with; use at least 2")
-        on_dev = self._columns_of(self._table.read("dev", Notes()))
+        on_dev = self._columns_of("dev", self._table.read("dev", Notes()))
         self.metric = "spearman" if on_dev.kind == "scored" else "ndcg_10"
         kinds = {"scored": "pairs with a score", "labeled": "pairs with a label", "pairs": "pairs of similar texts"}
         given = sum(len(example.texts) - 2 for example in examples)
@@ -129,12 +129,13 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
     def _scored(self) -> bool:
         return self._columns is not None and self._columns.kind == "scored"
 
-    def _columns_of(self, rows: Sequence[Row]) -> Columns:
+    def _columns_of(self, split: Split, rows: Sequence[Row]) -> Columns:
         """Return the columns of the training file if these rows have them, or else detect them."""
-        columns = self._columns
+        columns, settings = self._columns, self._settings_of(rows[0])
         if columns and {*columns.texts, columns.label or columns.text} <= rows[0].cells.keys():
-            return columns
-        return find_columns(rows, self._settings_of(rows[0]))
+            own = split != "train" and self._table.find(split)  # a file, which may have scores that training lacks
+            return with_label(columns, rows, settings) if own else columns
+        return find_columns(rows, settings)
 
     def _settings_of(self, row: Row) -> TableConfig:
         """Return the names of columns that are set; that of raw text for training does not name one of pairs."""
@@ -170,7 +171,7 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
 
     def read(self, split: Split, notes: Notes) -> list[Similar]:
         rows = self._table.read(split, notes)
-        columns = self._columns_of(rows)
+        columns = self._columns_of(split, rows)
         examples = columns.read(rows, notes, training=split == "train")
         if split == "test" and self._scored and columns.kind == "pairs":  # hidden scores
             return [example._replace(ranked=False) for example in examples]
@@ -210,6 +211,11 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
 
         All groups have the same size. Negatives beyond it go to examples with fewer, and places left over are empty.
         """
+        for role, prompt in self._prompts.items():
+            taken = len(tokenizer.encode([prompt])[0].ids)
+            if taken >= max_length - 2:
+                advice = f"leave no room for texts in max_length={max_length}; shorten it, or set a larger max_length"
+                raise TaskError(f"the {taken} tokens of similarity.{role}_prompt {advice}")
         prompted = self._prompted(examples)
         encodings = tokenizer.encode(prompted)
         notes.add("truncated texts", sum(len(encoding.ids) > max_length - 2 for encoding in encodings))
@@ -237,6 +243,8 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
 
     def _keys(self, texts: Sequence[str]) -> list[str]:
         """Return the texts of an example with their prompts."""
+        if len(texts) == 1:
+            return [self._prompts[self._settings.role] + texts[0]]
         return [self._prompts["query"] + texts[0], *(self._prompts["passage"] + text for text in texts[1:])]
 
     def _prompted(self, examples: Sequence[Similar]) -> dict[str, int]:
@@ -329,7 +337,7 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
         right: dict[str, dict[int, None]] = {}
         for example, (_, second, *_others) in zip((one for one in examples if one.ranked), keys, strict=True):
             right.setdefault(example.texts[0], {})[numbers[places[second]]] = None
-        queries = [places[self._keys([text])[0]] for text in right]
+        queries = [places[self._prompts["query"] + text] for text in right]
         own = [numbers.get(places.get(self._prompts["passage"] + text, -1)) for text in right]
         ranks = find_ranks(units[queries], units[passages], [list(wanted) for wanted in right.values()], own)
         return dict(zip(right, ranks, strict=True))
