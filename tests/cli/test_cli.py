@@ -245,6 +245,15 @@ def test_the_config_of_a_copied_run_needs_an_explicit_out(electra, tmp_path, com
         assert "was moved" not in electra(command, name, f"out={tmp_path}/first").stderr
 
 
+def test_a_run_that_is_continued_from_inside_of_it_says_where_to_be(electra, tmp_path, monkeypatch):
+    (tmp_path / "inputs.json").write_text("{}")
+    (tmp_path / "config.toml").write_text("preset = 'tiny'\nout = 'runs/a'\n")
+    monkeypatch.chdir(tmp_path)
+    found = electra("pretrain", ".")
+    advice = "run this where that is, or if it was moved, add out=. to resume here"
+    assert (found.returncode, found.stderr) == (2, f"electra: . is not runs/a, as its config says; {advice}\n")
+
+
 def test_config_as_json(electra):
     config = json.loads(electra("config", "base", "--json").stdout)
     assert config["model"]["hidden_size"] == 768

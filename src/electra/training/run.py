@@ -57,7 +57,11 @@ def check_moved(source: str, overrides: Sequence[str], out: str | None) -> None:
         return
     folder = Path(source) if Path(source).is_dir() else Path(source).parent
     if (folder / INPUTS).is_file() and folder.resolve() != Path(out).resolve():
-        raise ConfigError(f"{source} was moved: its config says out={out}; add out={folder} to resume here")
+        advice = f"add out={folder} to resume here"
+        if Path(out).is_absolute():
+            raise ConfigError(f"{source} was moved: its config says out={out}; {advice}")
+        advice = f"run this where that is, or if it was moved, {advice}"
+        raise ConfigError(f"{source} is not {out}, as its config says; {advice}")
 
 
 def check_names(folder: Path, known: Collection[str], what: str) -> None:

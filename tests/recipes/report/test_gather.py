@@ -51,6 +51,15 @@ def test_the_cost_includes_the_first_stage(make_run):
     assert both["flops"] == pytest.approx(second["flops"] + first["flops"])
 
 
+def test_a_fine_tuning_without_results_yet_is_a_run(tmp_path):
+    seed = tmp_path / "rate-0.1" / "seeds" / "0"
+    seed.mkdir(parents=True)
+    (tmp_path / "config.toml").write_text('task = "rte"\n')
+    (seed / "metrics.jsonl").write_text(json.dumps({"step": 3, "warning": f"seed 0: {CONSTANT}"}) + "\n")
+    run = only(tmp_path)
+    assert (run["kind"], run["results"], len(run["warnings"])) == ("finetuning", None, 1)
+
+
 def test_the_cost_of_a_sweep_includes_all_rates(tmp_path):
     (tmp_path / "results.json").write_text('{"task": "table"}')
     for number, rate in enumerate(("rate-0.0001", "rate-0.3")):

@@ -381,3 +381,22 @@ def test_prompts_that_leave_no_room_for_texts_are_refused(make_task, tokenizer, 
         TaskError, match=r"similarity\.passage_prompt leave no room for texts in max_length=6; shorten it"
     ):
         task.features(examples, tokenizer, 6, Notes(), training=True)
+
+
+def test_new_rows_of_which_one_column_is_no_text_are_refused(tuned, tmp_path):
+    rows = [{"genre": ("drama", "comedy")[n % 2], "review": f"the cat sat on mat {n} and ate soup"} for n in range(40)]
+    write(tmp_path / "reviews.csv", rows)
+    with pytest.raises(TaskError, match=r"which columns hold the two texts\? set table\.text"):
+        list(predict(tuned, str(tmp_path / "reviews.csv")))
+    found = list(predict(tuned, str(tmp_path / "reviews.csv"), ["table.text=review"]))
+    assert all("vector" in prediction for prediction in found)
+
+
+def test_new_rows_with_the_columns_of_training_need_not_look_like_texts(fresh, tmp_path):
+    write(tmp_path / "train.csv", [{"wanted": f"the cat {n} sat", "found": f"a cat {n} on a mat"} for n in range(30)])
+    keys = [f"data={tmp_path / 'train.csv'}", f"model={fresh}", f"out={tmp_path / 'run'}", *FAST, "epochs=0.1"]
+    electra.finetune(load_finetune_config("similarity", keys))
+    write(tmp_path / "new.csv", [{"wanted": "cat", "found": f"a cat {n} on a mat"} for n in range(30)])
+    found = list(predict(tmp_path / "run", str(tmp_path / "new.csv")))
+    assert len(found) == 30
+    assert all("similarity" in prediction for prediction in found)

@@ -53,10 +53,15 @@ def _runs(source: str | Path) -> dict[Path, str]:
 def _local_runs(folder: Path) -> list[Path]:
     if not folder.is_dir():
         raise CheckpointError(f"no run at {folder}; give a run or a folder of runs")
-    found = [path for path in (folder, *sorted(folder.iterdir())) if any((path / name).is_file() for name in FILES)]
+    found = [path for path in (folder, *sorted(folder.iterdir())) if _is_run(path)]
     if not found:
         raise CheckpointError(f"{folder} has nothing to report: no {' or '.join(FILES)} in it or its subfolders")
     return [folder] if folder in found else found
+
+
+def _is_run(folder: Path) -> bool:
+    """Return whether a folder is a run, perhaps a fine-tuning without results yet."""
+    return any((folder / name).is_file() for name in FILES) or bool(_files(folder, "seeds/*/metrics.jsonl"))
 
 
 def short_names(places: Sequence[str | Path]) -> list[str]:

@@ -209,9 +209,7 @@ def find_texts(rows: Sequence[Row], settings: TableConfig) -> tuple[str, ...]:
     names = column_names(rows, {key: [column] for key, column in wanted.items()} | {"pair": set_pair})
     texts = (settings.text, *set_pair) if settings.text and set_pair else _find_pair(rows, settings)
     if not texts:
-        found = f"found {', '.join(names) or 'none'}"
-        advice = "set table.text and table.pair, or table.text alone to read raw text"
-        raise TaskError(f"{rows[0].where}: which columns hold the two texts? {advice}; {found}")
+        raise _which(rows[0].where, names, "read raw text")
     negatives = () if set_pair else [name for name in names if NEGATIVE.fullmatch(name)]
     text, pair = settings.text or texts[0], set_pair or texts[1:]
     if text in pair:
@@ -219,11 +217,22 @@ def find_texts(rows: Sequence[Row], settings: TableConfig) -> tuple[str, ...]:
     return text, *pair, *negatives
 
 
-def find_inputs(row: Row, settings: TableConfig) -> Columns:
-    """Return the columns of texts to compare, or of a single text; labels are not needed for that."""
+def _which(where: str, names: Sequence[str], otherwise: str) -> TaskError:
+    found = f"found {', '.join(names) or 'none'}"
+    advice = f"set table.text and table.pair, or table.text alone to {otherwise}"
+    return TaskError(f"{where}: which columns hold the two texts? {advice}; {found}")
+
+
+def find_inputs(row: Row, alike: Sequence[Row], settings: TableConfig) -> Columns:
+    """Return the columns of texts to compare, or of a single text; labels are not needed for that.
+
+    Where a row seems to have two texts, other rows may show that one of them is none.
+    """
     id_column = settings.id if settings.id in row.cells else usual_column(list(row.cells), IDS)
     settings = settings.model_copy(update={"label": None, "id": id_column})
     if settings.pair or _find_pair([row], settings):
+        if alike and not settings.pair and not _find_pair(alike, settings):
+            raise _which(row.where, list(row.cells), "write vectors")
         text, *pair = find_texts([row], settings)
         return Columns("pairs", text, tuple(pair), id=id_column)
     return Columns("pairs", find_column(row.cells, settings.text, row.where), (), id=id_column)

@@ -5,7 +5,7 @@ Shapes: B texts, N examples of G texts (B = N · G), L tokens, H hidden size.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from itertools import islice
+from itertools import chain, islice
 from math import ceil
 from statistics import fmean
 from typing import Any
@@ -45,6 +45,7 @@ from electra.tasks.similarity.losses import contrast, of_sizes, rank
 from electra.tasks.similarity.passages import COLUMNS, MOST, halves
 from electra.tasks.similarity.retrieval import CUT, find_ranks, score_ranks
 from electra.tasks.table.columns import write_columns
+from electra.tasks.table.detect import SAMPLE
 from electra.tasks.texts.task import frame
 
 SIMCSE_DROPOUT = 0.1
@@ -198,11 +199,23 @@ class SimilarityTask(Task[Similar, Feature[Target], SentenceHead]):
                 yield Similar(texts)
             return
         known: dict[tuple[str, ...], Columns] = {}
-        for row in read_rows(source):
+        rows = read_rows(source)
+        start = list(islice(rows, SAMPLE))
+        for row in chain(start, rows):
             names = tuple(row.cells)
-            columns = known[names] = known.get(names) or find_inputs(row, self._settings_of(row))
-            for example in columns.read([row], notes):
+            if names not in known:
+                alike = [other for other in start if tuple(other.cells) == names]
+                known[names] = find_inputs(row, alike, self._settings_for(row))
+            for example in known[names].read([row], notes):
                 yield example._replace(ranked=False)
+
+    def _settings_for(self, row: Row) -> TableConfig:
+        """Return the names of columns that are set, or else those of the training file that a new row has."""
+        settings, own = self._settings_of(row), self._columns
+        pair = [name for name in own.pair if name in row.cells] if own and own.text in row.cells else []
+        if not own or not pair or self._raw or settings.text or settings.pair:
+            return settings
+        return settings.model_copy(update={"text": own.text, "pair": ",".join(pair)})
 
     def features(
         self, examples: Sequence[Similar], tokenizer: Tokenizer, max_length: int, notes: Notes, training: bool
