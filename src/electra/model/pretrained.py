@@ -101,7 +101,7 @@ class Pretrained:
     def replaced(self, ids: Sequence[int]) -> list[float]:
         """Return for each token id, in a text of any length, the probability that it was replaced."""
         detector = as_discriminator(self._used)
-        self._check(ids)
+        self._check_ids(ids)
         count = len(ids)
         probabilities = np.zeros(count)
         nearest_edge = np.full(count, -1)
@@ -168,7 +168,7 @@ class Pretrained:
         generator = self._used_generator
         if generator is None:
             raise CheckpointError("this model has no generator, so it cannot propose replacements")
-        self._check(ids)
+        self._check_ids(ids)
         if outside := [place for place in places if not 0 <= place < len(ids)]:
             raise DataError(f"place {outside[0]} is outside of the {len(ids)} tokens")
         framed = torch.tensor([[self.tokenizer.cls_id, *ids, self.tokenizer.sep_id]], device=self.device)
@@ -221,7 +221,7 @@ class Pretrained:
             vectors = np.add.reduceat(np.stack(found), firsts) / np.add.reduceat(counts, firsts)
         return unit_vectors(vectors) if normalize else vectors
 
-    def _check(self, ids: Sequence[int]) -> None:
+    def _check_ids(self, ids: Sequence[int]) -> None:
         size = self.encoder.config.vocab_size
         if outside := [one for one in ids if not 0 <= one < size]:
             raise DataError(f"id {outside[0]} is not one of the {size:,} in the model's vocabulary")

@@ -150,9 +150,9 @@ def finetune_part(config: FinetuneConfig, part: Part, listeners: Sequence[Listen
     assert config.out is not None
     folder = Path(config.out).expanduser()
     with _prepared(config) as (tuning, single):
-        one, place = _runs(tuning.config, folder)[part.run]
+        (one, place), found = _runs(tuning.config, folder)[part.run], tuning.fingerprints()
         for run in {folder, place}:
-            Run(run).check_inputs(tuning.fingerprints())
+            Run(run).check_inputs(found)
         _Seed(replace(tuning, config=one), part.seed, place, single, listeners).result()
 
 

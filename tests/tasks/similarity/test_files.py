@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from tests.tasks.similarity.conftest import write
+from tests.tasks.similarity.conftest import scored_rows, write
 
 from electra.errors import DataError, TaskError
 from electra.recipes.evaluate import evaluate
@@ -331,3 +331,21 @@ def test_predictions_repeat_identifiers(make_task, tmp_path):
     task = make_task(f"data={write(tmp_path / 'train.jsonl', PAIRS)}")
     rows = [{"id": 7, "text": "soup"}, {"id": 8, "query": "soup", "answer": "a cat"}]
     assert [one.id for one in task.inputs(str(write(tmp_path / "new.jsonl", rows)), Notes())] == [7, 8]
+
+
+def test_dev_scores_count_even_if_the_training_file_has_none(make_task, tmp_path):
+    pairs = [{"sentence1": f"the cat {n}", "sentence2": f"a cat {n}"} for n in range(9)]
+    write(tmp_path / "train.csv", pairs)
+    write(tmp_path / "scored.csv", scored_rows(20, seed=0))
+    write(tmp_path / "labeled.csv", [pair | {"label": n % 2} for n, pair in enumerate(pairs)])
+    for name, metric, kind in (
+        ("scored", "spearman", "pairs with a score"),
+        ("labeled", "ndcg_10", "pairs with a label"),
+    ):
+        task = make_task(f"data={tmp_path / 'train.csv'}", f"dev_file={tmp_path / name}.csv")
+        assert task.metric == metric
+        assert task.detected()[-1].endswith(kind)
+        examples = task.read("dev", Notes())
+        assert all((example.score is None) == (name == "labeled") for example in examples)
+    assert len(examples) == 4  # only those that are similar
+    assert task.read("train", Notes())[0].score is None

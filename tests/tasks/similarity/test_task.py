@@ -345,24 +345,6 @@ def test_a_model_of_others_reads_no_more_than_its_longest_input(tuned, tmp_path)
     assert dict(notes.counts) == {"truncated texts": 1}
 
 
-def test_dev_scores_count_even_if_the_training_file_has_none(make_task, tmp_path):
-    pairs = [{"sentence1": f"the cat {n}", "sentence2": f"a cat {n}"} for n in range(9)]
-    write(tmp_path / "train.csv", pairs)
-    write(tmp_path / "scored.csv", scored_rows(20, seed=0))
-    write(tmp_path / "labeled.csv", [pair | {"label": n % 2} for n, pair in enumerate(pairs)])
-    for name, metric, kind in (
-        ("scored", "spearman", "pairs with a score"),
-        ("labeled", "ndcg_10", "pairs with a label"),
-    ):
-        task = make_task(f"data={tmp_path / 'train.csv'}", f"dev_file={tmp_path / name}.csv")
-        assert task.metric == metric
-        assert task.detected()[-1].endswith(kind)
-        examples = task.read("dev", Notes())
-        assert all((example.score is None) == (name == "labeled") for example in examples)
-    assert len(examples) == 4  # only those that are similar
-    assert task.read("train", Notes())[0].score is None
-
-
 @pytest.mark.parametrize(("role", "prompt"), [("query", "the "), ("passage", "a ")])
 def test_a_single_text_has_the_prompt_of_its_role(tuned, tmp_path, role, prompt):
     (tmp_path / "texts.txt").write_text("cat sat\n")
