@@ -1,6 +1,5 @@
 """Fine-tunings at the same time, each seed in a process of its own."""
 
-import json
 import os
 import signal
 import subprocess
@@ -12,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 import electra
+from electra.data.corpus.workers import start_module
 from electra.errors import CheckpointError, ConfigError, TaskError
 from electra.recipes.finetune import Part, finetune_part, in_parts
 from electra.recipes.glue import plan_suite
@@ -20,8 +20,7 @@ from electra.training.run import held
 
 QUICK = "epochs=0.5 batch_size=8 learning_rate=2e-3 layer_decay=1.0 optimizer=adamw".split()
 RATES = ["learning_rates=[1e-3, 2e-3]", *(key for key in QUICK if not key.startswith("learning_rate"))]
-START = "electra.recipes.together.start_module"
-DONE = """import sys; print('{"task": ""}' if sys.argv[1] == "null" else "")"""  # what a process reports at the end
+START = "electra.recipes.worker.start_module"
 
 
 @pytest.fixture
@@ -39,18 +38,24 @@ def planned(tmp_path):
 
 
 @pytest.fixture
-def script(monkeypatch):
-    """A function that lets processes run a Python script instead, and returns the list of the parts they are to do."""
+def ready(monkeypatch):
+    """A function that lets workers say that they are done, except with a failing part, and returns what they do."""
     monkeypatch.setattr("electra.recipes.together.describe", lambda results: "done")
 
-    def use(text):
+    def use(failing=None):
         parts = []
 
-        def start(module, part, threads, **settings):
-            parts.append(json.loads(part))
-            return subprocess.Popen([sys.executable, "-c", text, part], **settings)
+        class Ready:
+            def __init__(self, threads):
+                self.stop = self.close = lambda: None
 
-        monkeypatch.setattr(START, start)
+            def ask(self, config, part, warn):
+                parts.append(part)
+                if part and part == failing:
+                    raise TaskError("no rest")
+                return {} if part else {"task": config.task}
+
+        monkeypatch.setattr("electra.recipes.together.Worker", Ready)
         return parts
 
     return use
@@ -62,9 +67,11 @@ def test_tasks_and_seeds_trained_together_have_the_same_scores_as_one_by_one(
     keys, tasks = [*QUICK, "sst-2.seeds=2"], ["sst-2", "mnli"]
     alone = electra.glue(tiny_folder, tasks_folder, tmp_path / "alone", keys, tasks)
     monkeypatch.delattr("electra.recipes.glue.finetune")  # only other processes may call it
-    heard = []
+    heard, started = [], []
+    monkeypatch.setattr(START, lambda *name, **settings: started.append(name) or start_module(*name, **settings))
     found = electra.glue(tiny_folder, tasks_folder, tmp_path / "together", keys, tasks, [heard.append], together=2)
     assert found.scores == alone.scores
+    assert len(started) == 2  # for two seeds, what is left of their task, and another task
     assert sorted(record["detected"].split(":")[0] for record in heard if "detected" in record) == ["mnli", "sst-2"]
 
 
@@ -83,25 +90,25 @@ def test_the_learning_rates_of_one_task_give_the_same_results_and_model(
     assert models[0] == models[1]
 
 
-def test_each_seed_has_a_process_and_those_of_long_tasks_come_first(planned, script):
-    parts = script(DONE)
+def test_seeds_of_long_tasks_come_first(planned, ready):
+    parts = ready()
     tasks = planned(rte=2, cola=3, mrpc=1)
     tasks |= {"cola": replace(tasks["cola"], train=100), "mrpc": replace(tasks["mrpc"], train=1)}
-    assert finetune_together(tasks, 1, []) == [{"task": ""}] * 3
-    assert parts == [[0, 0], [0, 1], [0, 2], [0, 0], [0, 1], None, None, None]
+    assert finetune_together(tasks, 1, []) == [{"task": "rte"}, {"task": "cola"}, {"task": "mrpc"}]
+    assert parts == [(0, 0), (0, 1), (0, 2), (0, 0), (0, 1), None, None, None]
 
 
-def test_a_seed_that_fails_is_named_at_once_and_the_others_go_on(planned, script):
-    parts = script(f"{DONE}; sys.exit('no rest' if sys.argv[1] == '[0, 1]' else None)")
+def test_a_seed_that_fails_is_named_at_once_and_the_others_go_on(planned, ready):
+    parts = ready(failing=Part(0, 1))
     heard = []
     with pytest.raises(TaskError, match=r"^rte, seed 1: no rest$"):
         finetune_together(planned(rte=3, mrpc=1), 1, [heard.append])
-    assert parts == [[0, 0], [0, 1], [0, 2], None]  # of rte there is nothing else to do
+    assert parts == [(0, 0), (0, 1), (0, 2), None]  # of rte there is nothing else to do
     assert heard == [{"warning": "rte, seed 1: no rest"}, {"detected": "done"}]
 
 
-def test_a_folder_that_cannot_be_locked_stops_no_other_task(planned, script, tmp_path):
-    script(DONE)
+def test_a_folder_that_cannot_be_locked_stops_no_other_task(planned, ready, tmp_path):
+    ready()
     (tmp_path / "rte").write_text("in the way")
     heard = []
     with pytest.raises(TaskError, match=r"^rte: .*rte is a file; choose another out"):
@@ -156,34 +163,23 @@ def test_a_seed_that_a_killed_command_left_running_is_not_trained_twice(planned,
 @pytest.mark.parametrize(("cores", "together", "share"), [(16, 100, 2), (16, 4, 4), (2, 6, 1), (1, 2, 1)])
 def test_the_seeds_share_the_cores(cores, together, share, planned, monkeypatch):
     asked = []
-    monkeypatch.setattr("electra.recipes.together.available_cores", lambda: cores)
+    for module in ("together", "worker"):
+        monkeypatch.setattr(f"electra.recipes.{module}.available_cores", lambda: cores)
 
-    def start(*arguments, threads, **settings):
-        asked.append(threads)
+    def start(*arguments, threads, tokenizing, **settings):
+        asked.append((threads, tokenizing))
         raise TaskError("enough")
 
     monkeypatch.setattr(START, start)
     with pytest.raises(TaskError, match="enough"):
         finetune_together(planned(rte=3, cola=5), together, [])
-    assert asked == [share] * 8
-
-
-def test_an_error_in_another_encoding_is_reported(planned, script):
-    script(r"import sys; sys.stderr.buffer.write(b'no file caf\xe9'); sys.exit(1)")
-    with pytest.raises(TaskError, match=r"^rte: no file caf\ufffd$"):
-        finetune_together(planned(rte=1), 1, [])
-
-
-def test_a_process_that_the_system_kills_is_named_whatever_it_wrote(planned, script):
-    script("import os, sys; sys.stderr.write('a warning'); sys.stderr.flush(); os.kill(os.getpid(), 9)")
-    with pytest.raises(TaskError, match=r"^rte: the process was killed by signal 9; perhaps memory ran out$"):
-        finetune_together(planned(rte=1), 1, [])
+    assert asked == [(share, cores)] * 8
 
 
 def test_a_process_that_starts_during_a_stop_is_stopped_too(planned, monkeypatch):
     begun = []
 
-    def start(*arguments, threads, **settings):
+    def start(*arguments, threads, tokenizing, **settings):
         time.sleep(0.5)  # the pool does not wait for a thread if the signal interrupts `submit`, which started it
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
         time.sleep(0.5)  # the stop comes before anyone knows of this process

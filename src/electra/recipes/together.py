@@ -1,12 +1,5 @@
 """Run several fine-tunings at a time, each in a process of its own: here, or on the nodes of a cluster."""
 
-import json
-import os
-import pickle
-import signal
-import subprocess
-import sys
-import tempfile
 import threading
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, as_completed, wait
@@ -17,10 +10,11 @@ from typing import Self
 
 from electra.config.finetune import FinetuneConfig
 from electra.data.cluster import connected
-from electra.data.corpus.workers import available_cores, start_module
+from electra.data.corpus.workers import available_cores
 from electra.errors import ElectraError, TaskError
-from electra.recipes.finetune import Part, finetune, finetune_part, in_parts
+from electra.recipes.finetune import Part, finetune, in_parts
 from electra.recipes.results import Results, describe
+from electra.recipes.worker import Worker
 from electra.training.run import Listener, Record, tell
 
 SMOOTH = 8 / 3  # passes of an update with smoothness, in those of one without
@@ -115,7 +109,8 @@ class _Pool:
         self.listeners, self.lock, self.stopping = listeners, threading.Lock(), threading.Event()
         self.cores = max(1, available_cores() // max(1, min(together, count)))  # for each
         self.threads = ThreadPoolExecutor(together)  # each waits for one process
-        self.running: set[subprocess.Popen[bytes]] = set()
+        self.workers: list[Worker] = []
+        self.idle: list[Worker] = []
 
     def __enter__(self) -> Self:
         return self
@@ -123,9 +118,11 @@ class _Pool:
     def __exit__(self, *problem: object) -> None:
         self.threads.shutdown(wait=False, cancel_futures=True)
         self.stopping.set()
-        for process in list(self.running):
-            process.terminate()  # makes it save a checkpoint; does nothing if it has already exited
+        for worker in list(self.workers):
+            worker.stop()
         self.threads.shutdown()
+        for worker in self.workers:
+            worker.close()
 
     def report(self, record: Record) -> None:
         with self.lock:
@@ -136,35 +133,25 @@ class _Pool:
         return self.threads.submit(self._run, config, part)
 
     def _run(self, config: FinetuneConfig, part: Part | None) -> Results:
-        """Wait for a process, which joins those that are running, and report its warnings at once."""
-        results: Results = {}
-        with tempfile.TemporaryFile() as errors:
-            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors.fileno()}
-            process = start_module(__name__, json.dumps(part), threads=self.cores, **pipes)
-            with process:
-                self.running.add(process)
-                if self.stopping.is_set():  # it may have joined too late
-                    process.terminate()
-                assert process.stdin is not None
-                assert process.stdout is not None
-                with suppress(OSError):  # it has failed already
-                    os.write(process.stdin.fileno(), pickle.dumps(config))  # open as long as this process lives
-                for line in process.stdout:
-                    if not line.startswith(b"{"):  # a library's output, not our JSON
-                        continue
-                    record = json.loads(line)
-                    if "warning" in record:
-                        self.report({"warning": f"{config.task}: {record['warning']}"})
-                    else:
-                        results = record
-            errors.seek(0)
-            message = errors.read().decode(errors="replace").strip()
-        if process.returncode:
+        """Wait for a process, whose warnings are reported at once."""
+        worker = self._worker()
+        try:
+            results = worker.ask(config, part, lambda warning: self.report({"warning": f"{config.task}: {warning}"}))
+        except TaskError as problem:
             name = f"{config.task}, {part.describe(config)}" if part else config.task
-            if process.returncode < 0:  # what it wrote before says nothing about that
-                message = f"the process was killed by signal {-process.returncode}; perhaps memory ran out"
-            raise TaskError(f"{name}: {message.splitlines()[-1] if message else 'the process was killed'}")
+            raise TaskError(f"{name}: {problem}") from None
+        self.idle.append(worker)
         return results
+
+    def _worker(self) -> Worker:
+        """Take a process that has nothing to do, or start one."""
+        with suppress(IndexError):
+            return self.idle.pop()
+        worker = Worker(self.cores)
+        self.workers.append(worker)
+        if self.stopping.is_set():  # it may have come too late
+            worker.stop()
+        return worker
 
 
 def finetune_in_cluster(tasks: Mapping[str, Planned], address: str, listeners: Sequence[Listener]) -> list[Results]:
@@ -193,32 +180,3 @@ def _outcome(name: str, configs: Mapping[str, FinetuneConfig]) -> Results | Elec
         return finetune(configs[name])
     except ElectraError as problem:
         return problem
-
-
-def _stop_with_parent() -> None:
-    """Wait until stdin closes because the parent exited, then stop with SIGTERM, which saves a checkpoint."""
-    while os.read(0, 1):
-        pass
-    signal.raise_signal(signal.SIGTERM)  # os.kill would end the process at once on Windows
-
-
-def _work(part: str) -> None:
-    config: FinetuneConfig = pickle.load(sys.stdin.buffer)  # of our own process
-    threading.Thread(target=_stop_with_parent, daemon=True).start()
-    chosen = json.loads(part)
-    try:
-        if chosen:
-            finetune_part(config, Part(*chosen), [_warn])
-        else:
-            print(json.dumps(finetune(config, [_warn])))
-    except ElectraError as error:
-        sys.exit(str(error))
-
-
-def _warn(record: Record) -> None:
-    if "warning" in record:
-        print(json.dumps(record), flush=True)
-
-
-if __name__ == "__main__":
-    _work(*sys.argv[1:])

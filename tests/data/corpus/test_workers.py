@@ -72,12 +72,12 @@ def test_only_a_few_blocks_are_pending_at_a_time():
     assert len(taken) <= 4
 
 
-def test_a_module_has_its_number_of_threads_in_all_libraries(monkeypatch):
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setenv("RAYON_NUM_THREADS", "5")
+@pytest.mark.parametrize(("set_by_user", "tokenizing"), [({}, "4"), ({"RAYON_NUM_THREADS": "5"}, "5")])
+def test_a_module_has_its_number_of_threads_in_all_libraries(set_by_user, tokenizing, monkeypatch):
+    monkeypatch.setattr(os, "environ", set_by_user)
     monkeypatch.setattr(subprocess, "Popen", lambda command, env: env)
-    environment = start_module(workers.__name__, threads=3)
-    assert (environment["OMP_NUM_THREADS"], environment["RAYON_NUM_THREADS"]) == ("3", "5")
+    environment = start_module(workers.__name__, threads=3, tokenizing=4)
+    assert (environment["OMP_NUM_THREADS"], environment["RAYON_NUM_THREADS"]) == ("3", tokenizing)
 
 
 @needs_proc

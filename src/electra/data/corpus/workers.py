@@ -92,13 +92,16 @@ def tokenize_in_order(
             yield block, answer.result()
 
 
-def start_module(name: str, *arguments: str, threads: int = 1, **settings: int) -> subprocess.Popen[bytes]:
-    """Start an electra module in a new process with a number of threads, unless the environment sets another."""
+def start_module(name: str, *, threads: int = 1, tokenizing: int = 1, **settings: int) -> subprocess.Popen[bytes]:
+    """Start an electra module in a new process.
+
+    `threads` and `tokenizing` are the threads of torch and of the tokenizer, unless the environment sets others.
+    """
     home = str(Path(electra.__file__).parents[1])
     path = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH")]))
-    limits = dict.fromkeys(("OMP_NUM_THREADS", "RAYON_NUM_THREADS"), str(threads))  # of torch, and of the tokenizer
+    limits = {"OMP_NUM_THREADS": str(threads), "RAYON_NUM_THREADS": str(tokenizing)}
     process: subprocess.Popen[bytes] = subprocess.Popen(
-        [sys.executable, "-P", "-m", name, *arguments],  # -P: no imports from the working directory
+        [sys.executable, "-P", "-m", name],  # -P: no imports from the working directory
         env={**limits, **os.environ, "PYTHONPATH": path},
         **settings,  # type: ignore[call-overload]
     )
