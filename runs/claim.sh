@@ -10,7 +10,7 @@
 # that disappears costs at most 5,000 updates, a minute, and the fine-tuning seeds in progress, if OUT survives.
 # Scoring does not fill a GPU: to score several models at once, train one after the other with ONLY=pretrain, then make
 # the same calls without it, together (with an MPS server). The calls of a search, whose budget is updates, may share a
-# GPU from the start. All calls are independent of each other, so they may run on several machines:
+# GPU from the start. Calls may run on several machines; only the scoring of seeds 1 and 2 needs that of seed 0:
 #   runs/claim.sh MODEL search 0 ...      both models: the three rates of pre-training, or those in RATES. Done, see
 #                                         results/2026-11-19-claim-rates; the best ones are entered below
 #   runs/claim.sh MODEL 5 SEED ...        both models, seeds 0, 1, 2: five minutes of training
@@ -29,8 +29,8 @@
 # Rates     of pre-training: for each model the best of three, by the mean of CoLA, MRPC, STS-B and RTE after 3,000
 #           updates; while the best is the lowest or highest, the next beyond it is tried too (RATES="1e-3", or
 #           "16e-3"). ELECTRA's three are level: it keeps the preset's, and none beyond was tried. Of fine-tuning: for
-#           each model, budget and task the best of three, by the median over all seeds. Both choices are made on the
-#           dev sets.
+#           each model, budget and task the best of three for the model of seed 0, by the median of its fine-tuning
+#           seeds; the models of the other seeds are fine-tuned with that. Both choices are made on the dev sets.
 # Score     dev scores as in runs/record.sh, with SQuAD 1.1 and CoNLL-2000: three fine-tuning seeds for small tasks,
 #           one for the others; median over all of them, 95 % interval over the means of the pre-training seeds.
 set -eu
@@ -62,7 +62,16 @@ large="--task sst-2 --task qnli --task squad-1.1 --task chunking qnli.train_file
 
 tune() { # MODEL OPTION...: fine-tune it on the tasks of the call
   electra glue "$@" --data "$tasks/glue" --data "$tasks/squad-1.1" --data "$tasks/conll2000" \
-    --out "$out/$name/tuned" --together 8 $small $finetuning "learning_rates=[1e-4, 3e-4, 1e-3]" ${TUNING:-}
+    --out "$out/$name/tuned" --together 8 $small $finetuning ${TUNING:-}
+}
+
+rates() { # the learning rates of fine-tuning: with seed 0 three for each task, with another seed the best of them
+  case $budget-$seed in search-* | *-0) echo "learning_rates=[1e-4,3e-4,1e-3]" && return ;; esac
+  for task in cola mrpc sts-b rte sst-2 qnli squad-1.1 chunking; do
+    results=$out/$model-$budget-0/tuned/$task/results.json
+    [ -f "$results" ] || refuse "no $results; score seed 0 first, whose learning rates are those of seed $seed"
+    echo "$task.learning_rate=$(sed -n 's/.*"learning_rate": \([^,]*\).*/\1/p' "$results" | head -n 1)"
+  done
 }
 
 score() { # NAME RATE PRETRAINING FINETUNING TEXT...: pre-train a model, fine-tune it and print its scores
@@ -74,14 +83,15 @@ score() { # NAME RATE PRETRAINING FINETUNING TEXT...: pre-train a model, fine-tu
   [ "$call" = "$(cat "$out/$name.call")" ] ||
     refuse "$out/$name was started as $(cat "$out/$name.call"); call it like that, or with another OUT"
   if [ ! -d "$out/$name/run/model" ]; then # written at the end
-    tune embedded --dry-run >/dev/null     # what cannot be fine-tuned is found now and not after training
+    tune embedded --dry-run >/dev/null # what cannot be fine-tuned is found now and not after training
     electra corpus "$@" --tokenizer "$vocab" --length 128 --out "$out/corpus"
     ${PART:+timeout --foreground --signal=TERM "$PART"} electra pretrain quick data="$out/corpus" \
       out="$out/$name/run" seed="$seed" evaluate.every=5000 evaluate.batches=4 checkpoint.every=5000 \
       checkpoint.keep=1 log.every=500 $pretraining ${SETTINGS:-}
   fi
   [ "${ONLY:-}" != pretrain ] || return 0
-  tune "$out/$name/run"
+  chosen=$(rates)
+  tune "$out/$name/run" $chosen
 }
 
 case $budget in

@@ -4,9 +4,8 @@ python runs/ledger.py NAME --model TITLE RUN TUNED [RUN TUNED]... [--model ...].
 
 RUN is a pre-training run, or - for an untrained network; TUNED is a folder of `electra glue --out`, or - for none.
 Each --model is a row. Several runs in it are pre-training seeds of one model: its cost is their mean, its scores are
-those of all fine-tuning seeds, at the learning rate with the best median over all of them; the interval is that of the
-means of the runs. Several rows with the same TITLE form a curve. --headline adds the scores to the table in
-docs/scores.md.
+those of all fine-tuning seeds, at the learning rate that was best for the first run; the interval is that of the means
+of the runs. Several rows with the same TITLE form a curve. --headline adds the scores to the table in docs/scores.md.
 """
 
 import argparse
@@ -80,7 +79,7 @@ def cost(run: str) -> dict[str, float]:
 def pooled_scores(tuned: Sequence[str]) -> dict[str, Results]:
     """Return the results to keep, by task, with the seeds of all folders together.
 
-    Of several learning rates that with the best median counts; `sweep` has the medians of all.
+    Of several learning rates the best for the first folder counts, whose `sweep` has the medians of all.
     """
     folders = [Path(folder) for folder in tuned]
     tasks = sorted({path.parent.name for folder in folders for path in folder.glob("*/results.json")})
@@ -88,20 +87,26 @@ def pooled_scores(tuned: Sequence[str]) -> dict[str, Results]:
 
 
 def _pooled(folders: Sequence[Path]) -> Results:
-    runs = [_by_rate(folder) for folder in folders]
-    effort = [{rate: len(results["seeds"]) for rate, results in run.items()} for run in runs]
-    if any(each != effort[0] for each in effort):
-        raise ValueError(f"{', '.join(map(str, folders))}: not the same learning rates and numbers of seeds: {effort}")
-    found = {rate: _together([run[rate] for run in runs]) for rate in runs[0]}
-    best = max(found.values(), key=lambda results: results["median"][results["metric"]])
-    return best | ({"sweep": {rate: results["median"] for rate, results in found.items()}} if len(found) > 1 else {})
+    first = _results(folders[0])
+    runs = [first, *(_with_rate(folder, first["learning_rate"]) for folder in folders[1:])]
+    counts = [len(results["seeds"]) for results in runs]
+    if len(set(counts)) > 1:
+        raise ValueError(f"{', '.join(map(str, folders))}: not the same number of seeds: {counts}")
+    return _together(runs) | ({"sweep": first["sweep"]} if "sweep" in first else {})
 
 
-def _by_rate(folder: Path) -> dict[str, Results]:
-    """Return the results of a fine-tuning by learning rate."""
-    results = json.loads((folder / "results.json").read_text())
-    rates = {rate: folder / f"rate-{rate}" / "results.json" for rate in results.get("sweep", ())}
-    return {rate: json.loads(path.read_text()) for rate, path in rates.items()} or {"": results}
+def _with_rate(folder: Path, rate: float) -> Results:
+    """Return the results of a fine-tuning with one of its learning rates."""
+    found = [_results(folder), *map(_results, folder.glob("rate-*"))]
+    for results in found:
+        if results["learning_rate"] == rate:
+            return results
+    raise ValueError(f"{folder}: no fine-tuning with the learning rate {rate:g}, the best of the first run")
+
+
+def _results(folder: Path) -> Results:
+    results: Results = json.loads((folder / "results.json").read_text())
+    return results
 
 
 def _together(runs: Sequence[Results]) -> Results:

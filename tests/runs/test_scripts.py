@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from electra.config.load import load_config, load_finetune_config
+from electra.data.files import write_json
 from electra.recipes.flops import flops
 from electra.tasks.build import TASKS
 
@@ -241,7 +242,8 @@ def test_wrong_arguments_are_refused_before_anything_runs(recorded, script, argu
 def test_the_settings_of_fine_tuning_are_checked_before_training(recorded, script):
     check, *training, tuned = recorded(script, *ARGUMENTS[script], TUNING="batch_size=16")[:4]
     assert [words[0] for words in training] == ["corpus", "pretrain"]
-    assert check == ["glue", "embedded", "--dry-run", *tuned[2:]]
+    rates = "learning_rates=[1e-4,3e-4,1e-3]"  # of a claim's first seed
+    assert check == ["glue", "embedded", "--dry-run", *(word for word in tuned[2:] if word != rates)]
     assert "batch_size=16" in check
 
 
@@ -251,6 +253,23 @@ def test_a_claim_can_leave_the_scoring_to_a_later_call(recorded):
     with pytest.raises(subprocess.CalledProcessError) as failure:
         recorded("claim.sh", *ARGUMENTS["claim.sh"], ONLY="train")
     assert failure.value.stderr == "claim.sh: ONLY is pretrain or not set, not train\n"
+
+
+def test_the_other_seeds_of_a_claim_are_fine_tuned_with_the_rates_of_the_first(recorded, tmp_path):
+    arguments = ["bert", "5", "1", "vocab.txt", "tasks", str(tmp_path), "a.txt"]
+    with pytest.raises(subprocess.CalledProcessError) as failure:
+        recorded("claim.sh", *arguments)
+    first = tmp_path / "bert-5-0/tuned"
+    assert failure.value.stderr.startswith(f"claim.sh: no {first}/cola/results.json; score seed 0 first")
+    for number, task in enumerate("cola mrpc sts-b rte sst-2 qnli squad-1.1 chunking".split()):
+        (first / task).mkdir(parents=True)
+        write_json(first / task / "results.json", {"task": task, "learning_rate": 1e-5 * number, "seeds": []})
+    (*_, tuned) = recorded("claim.sh", *arguments)
+    assert [word for word in tuned if "rate" in word][:3] == [
+        "cola.learning_rate=0.0",
+        "mrpc.learning_rate=1e-05",
+        "sts-b.learning_rate=2e-05",
+    ]
 
 
 @pytest.mark.parametrize("copied", [True, False])  # what the call was started with, too
