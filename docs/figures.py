@@ -100,7 +100,7 @@ def draw_scores(entry: Path, records: dict[str, str], out: Path) -> None:
             (point,) = points(entry.with_name(folder))
             place, half = (point.seconds / 60, point.mean()), half_interval(point)
             axes.errorbar(*place, half, color=GREEN, label=label, marker="o", capsize=3)
-            axes.annotate(size, place, (-6, -12), textcoords="offset points", color=GREEN, ha="right")
+            axes.annotate(size, place, (-8, 2), textcoords="offset points", color=GREEN, ha="right")
         score = fmean(published_scores())
         axes.axhline(score, color=GRAY, linewidth=1, linestyle="--")
         axes.annotate(
