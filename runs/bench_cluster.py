@@ -17,8 +17,8 @@ from typing import Any
 
 from electra.data.cluster import connected
 from electra.data.corpus.build import Progress, build_corpus
-from electra.data.corpus.workers import available_cores
 from electra.data.settings import Cleaning
+from electra.data.subprocesses import available_cores
 from electra.data.tokens.tokenizer import load_tokenizer
 
 SHARD = 1 << 22  # characters of a group

@@ -9,7 +9,7 @@ ROOT = Path(electra.__file__).parent
 LAYERS = ["errors", "config", "data", "model", "objectives", "training", "tasks", "recipes", "playground", "cli"]
 
 # The way of a text, inside its layer.
-DATA = ["settings", "mix", "files", "checksums", "storage", "cluster", "reading", "tokens", "corpus", "feeding"]
+DATA = "settings mix files checksums subprocesses storage cluster reading tokens corpus feeding".split()
 
 
 def layer(module: str) -> str:

@@ -74,7 +74,7 @@ def prepare() -> None:
     flops(load_config("tiny"))  # imports much of torch
     speed.SECONDS = 0.05  # of the measurement before `electra train`
     files.PATIENCE = 0.5  # seconds for a pipe
-    workers.available_cores = lambda: 0  # only `--workers` starts processes
+    vars(workers)["available_cores"] = lambda: 0  # only `--workers` starts processes
     gc.freeze()  # forks share the memory that no collection touches
 
 

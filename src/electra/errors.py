@@ -78,6 +78,19 @@ def reason(problem: BaseException) -> str:
     return " ".join("; ".join(filter(None, parts)).split())
 
 
+def is_known(problem: BaseException) -> bool:
+    """Return whether an error is about the user's input or the machine, not a bug."""
+    return isinstance(problem, ElectraError | OSError) or remedy(problem) is not None
+
+
+def in_one_line(problem: BaseException) -> str:
+    """Return an error in one line: ours as it is, others with their file and a remedy."""
+    if isinstance(problem, ElectraError):
+        return str(problem)
+    file = getattr(problem, "filename", None)
+    return f"{file}: {reason(problem)}" if file else reason(problem)
+
+
 @contextmanager
 def explained(name: str, begins: str, error: type[ElectraError]) -> Iterator[None]:
     """Turn any error of a library into a one-line error about what has this name."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 import electra
-from electra.data.corpus.workers import start_module
+from electra.data.subprocesses import start_module
 from electra.errors import CheckpointError, ConfigError, TaskError
 from electra.recipes.finetune import Part, finetune_part, in_parts
 from electra.recipes.glue import plan_suite
@@ -49,11 +49,11 @@ def ready(monkeypatch):
             def __init__(self, threads):
                 self.stop = self.close = lambda: None
 
-            def ask(self, config, part, warn):
-                parts.append(part)
-                if part and part == failing:
+            def ask(self, request, warn):
+                parts.append(request.part)
+                if request.part and request.part == failing:
                     raise TaskError("no rest")
-                return {} if part else {"task": config.task}
+                return {} if request.part else {"task": request.config.task}
 
         monkeypatch.setattr("electra.recipes.together.Worker", Ready)
         return parts

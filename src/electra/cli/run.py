@@ -7,7 +7,7 @@ import warnings
 from io import TextIOWrapper
 
 from electra.cli.stop import AGAIN, Stop
-from electra.errors import ElectraError, ForeignText, Stopped, reason, remedy
+from electra.errors import ForeignText, Stopped, in_one_line, is_known
 
 LONGEST_LINE = 600  # characters of an error
 INTERRUPTED = 130  # typer's exit code for KeyboardInterrupt
@@ -88,20 +88,13 @@ def _settings_hint(error: BaseException) -> str:
 def _show(error: BaseException) -> int:
     """Print an error in one line and return the exit code."""
     parsed = getattr(error, "format_message", None)  # of the parser: an unknown option, a missing argument
-    known = parsed or isinstance(error, ElectraError | OSError) or remedy(error)
-    code = 128 + error.signal if isinstance(error, Stopped) else 2 if known else 1
+    code = 128 + error.signal if isinstance(error, Stopped) else 2 if parsed or is_known(error) else 1
     if "--debug" in sys.argv:
         import traceback
 
         traceback.print_exception(error)
         return code
-    if parsed:
-        message = parsed().replace("Value error, ", "") + _settings_hint(error)
-    elif isinstance(error, ElectraError):
-        message = str(error)
-    else:
-        file = getattr(error, "filename", None)
-        message = f"{file}: {reason(error)}" if file else reason(error)
+    message = parsed().replace("Value error, ", "") + _settings_hint(error) if parsed else in_one_line(error)
     if code == 1:
         message = f"{type(error).__name__}: {message} (this is a bug; electra --debug ... shows the traceback)"
     line = " ".join(message.split())

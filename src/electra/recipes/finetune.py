@@ -1,7 +1,7 @@
 """Fine-tuning: train each seed with the shared loop, score it on dev, and keep one model."""
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -93,25 +93,32 @@ def finetune(config: FinetuneConfig, listeners: Sequence[Listener] | None = None
     """
     if config.out is None:
         raise ConfigError("no output folder: set out=RUN")
-    with watched(listeners) as listeners, _prepared(config) as (tuning, single):
+    with watched(listeners) as listeners, _device(config) as single:
+        tuning = prepare(config)
         for said in tuning.task.detected():
             tell(listeners, {"detected": said})
         if together > 1 and tuning.config.parts > 1:
             from electra.recipes.together import finetune_parts  # which imports this module
 
             finetune_parts(tuning.config, together, listeners)
-        work = _sweep if config.learning_rates else _tune
-        with working_copy(config.out) as folder:
-            return work(tuning, folder, single, listeners)
+        return _finish(tuning, single, listeners)
 
 
 @contextmanager
-def _prepared(config: FinetuneConfig) -> Iterator[tuple[Tuning, Processes]]:
+def _device(config: FinetuneConfig) -> Iterator[Processes]:
     with joined(config.device) as processes:
         if processes.world_size > 1:
             raise ConfigError("fine-tuning uses one device: start it without torchrun")
         ops.prepare(processes.device)
-        yield prepare(config), Processes(0, 1, processes.device)  # without a group
+        yield Processes(0, 1, processes.device)  # without a group
+
+
+def _finish(tuning: Tuning, processes: Processes, listeners: Sequence[Listener]) -> Results:
+    """Do what is left of a fine-tuning."""
+    assert tuning.config.out is not None
+    work = _sweep if tuning.config.learning_rates else _tune
+    with working_copy(tuning.config.out) as folder:
+        return work(tuning, folder, processes, listeners)
 
 
 class Part(NamedTuple):
@@ -145,15 +152,24 @@ def in_parts(config: FinetuneConfig) -> Iterator[list[Part]]:
         yield [part for part, place in parts if not _result(place, part.seed).is_file()]
 
 
-def finetune_part(config: FinetuneConfig, part: Part, listeners: Sequence[Listener]) -> None:
-    """Do a part of a fine-tuning whose folder another process has locked."""
+def finetune_part(
+    config: FinetuneConfig,
+    part: Part | None,
+    listeners: Sequence[Listener],
+    prepare: Callable[[FinetuneConfig], Tuning] = prepare,
+) -> Results:
+    """Do a part of a fine-tuning whose folder another process has locked, or without a part all that is left."""
     assert config.out is not None
-    folder = Path(config.out).expanduser()
-    with _prepared(config) as (tuning, single):
+    with _device(config) as single:
+        tuning = prepare(config)
+        if not part:
+            return _finish(tuning, single, listeners)
+        folder = Path(config.out).expanduser()
         (one, place), found = _runs(tuning.config, folder)[part.run], tuning.fingerprints()
         for run in {folder, place}:
             Run(run).check_inputs(found)
         _Seed(replace(tuning, config=one), part.seed, place, single, listeners).result()
+        return {}
 
 
 def _runs(config: FinetuneConfig, folder: Path) -> list[tuple[FinetuneConfig, Path]]:

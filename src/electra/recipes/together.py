@@ -1,4 +1,4 @@
-"""Run several fine-tunings at a time, each in a process of its own: here, or on the nodes of a cluster."""
+"""Run several fine-tunings at a time: in worker processes here, or on the nodes of a cluster."""
 
 import threading
 from collections.abc import Generator, Mapping, Sequence
@@ -10,11 +10,11 @@ from typing import Self
 
 from electra.config.finetune import FinetuneConfig
 from electra.data.cluster import connected
-from electra.data.corpus.workers import available_cores
+from electra.data.subprocesses import available_cores
 from electra.errors import ElectraError, TaskError
 from electra.recipes.finetune import Part, finetune, in_parts
 from electra.recipes.results import Results, describe
-from electra.recipes.worker import Worker
+from electra.recipes.worker import Request, Worker
 from electra.training.run import Listener, Record, tell
 
 SMOOTH = 8 / 3  # passes of an update with smoothness, in those of one without
@@ -77,7 +77,7 @@ def finetune_together(tasks: Mapping[str, Planned], together: int, listeners: Se
 
 
 def _stages(config: FinetuneConfig, pool: "_Pool") -> Generator[list[Future[Results]]]:
-    """Start the parts under the run's lock and yield what to wait for, then the process that does the rest."""
+    """Start the parts under the run's lock and yield what to wait for, then what is left to do."""
     with in_parts(config) as parts:
         if len(parts) > 1:
             yield [pool.start(config, part) for part in parts]
@@ -91,7 +91,9 @@ def finetune_parts(config: FinetuneConfig, together: int, listeners: Sequence[Li
     """
     failures = []
     with in_parts(config) as parts, _Pool(len(parts), together, listeners) as pool:
-        started = {pool.start(config, part): part for part in parts if len(parts) > 1}
+        if len(parts) < 2:
+            return
+        started = {pool.start(config, part): part for part in parts}
         for done in as_completed(started):
             if problem := done.exception():
                 failures.append(problem)
@@ -103,12 +105,12 @@ def finetune_parts(config: FinetuneConfig, together: int, listeners: Sequence[Li
 
 
 class _Pool:
-    """Processes that fine-tune, a number of them at a time; at the end, those that still run are stopped."""
+    """Workers, at most a number of them at a time; at the end they are stopped."""
 
     def __init__(self, count: int, together: int, listeners: Sequence[Listener]) -> None:
         self.listeners, self.lock, self.stopping = listeners, threading.Lock(), threading.Event()
         self.cores = max(1, available_cores() // max(1, min(together, count)))  # for each
-        self.threads = ThreadPoolExecutor(together)  # each waits for one process
+        self.threads = ThreadPoolExecutor(together)  # each waits for one worker
         self.workers: list[Worker] = []
         self.idle: list[Worker] = []
 
@@ -129,22 +131,24 @@ class _Pool:
             tell(self.listeners, record)
 
     def start(self, config: FinetuneConfig, part: Part | None = None) -> Future[Results]:
-        """Fine-tune, or do a part of it, as soon as there are fewer processes than allowed."""
+        """Queue a fine-tuning, or a part of one, for the next free worker."""
         return self.threads.submit(self._run, config, part)
 
     def _run(self, config: FinetuneConfig, part: Part | None) -> Results:
-        """Wait for a process, whose warnings are reported at once."""
+        """Wait for a worker, whose warnings are reported at once."""
         worker = self._worker()
         try:
-            results = worker.ask(config, part, lambda warning: self.report({"warning": f"{config.task}: {warning}"}))
-        except TaskError as problem:
+            results = worker.ask(
+                Request(config, part), lambda warning: self.report({"warning": f"{config.task}: {warning}"})
+            )
+        except (TaskError, RuntimeError) as problem:
             name = f"{config.task}, {part.describe(config)}" if part else config.task
-            raise TaskError(f"{name}: {problem}") from None
+            raise type(problem)(f"{name}: {problem}") from None
         self.idle.append(worker)
         return results
 
     def _worker(self) -> Worker:
-        """Take a process that has nothing to do, or start one."""
+        """Return a worker that has nothing to do, or start one."""
         with suppress(IndexError):
             return self.idle.pop()
         worker = Worker(self.cores)
@@ -162,10 +166,10 @@ def finetune_in_cluster(tasks: Mapping[str, Planned], address: str, listeners: S
     results, failures = [], []
     configs = {name: task.config for name, task in tasks.items()}
     with connected(address) as cluster:
-        for name, outcome in cluster.in_order(partial(_outcome, configs=configs), tasks):
-            if isinstance(outcome, ElectraError):
+        for _, outcome in cluster.in_order(partial(_outcome, configs=configs), tasks):
+            if isinstance(outcome, TaskError):
                 failures.append(outcome)
-                tell(listeners, {"warning": f"{name}: {outcome}"})
+                tell(listeners, {"warning": str(outcome)})
             else:
                 results.append(outcome)
                 tell(listeners, {"detected": describe(outcome)})
@@ -174,9 +178,9 @@ def finetune_in_cluster(tasks: Mapping[str, Planned], address: str, listeners: S
     return results
 
 
-def _outcome(name: str, configs: Mapping[str, FinetuneConfig]) -> Results | ElectraError:
-    """Fine-tune on a task; an error of the user is returned, so that the other tasks go on."""
+def _outcome(name: str, configs: Mapping[str, FinetuneConfig]) -> Results | TaskError:
+    """Fine-tune on a task, and return the results or what failed."""
     try:
         return finetune(configs[name])
-    except ElectraError as problem:
-        return problem
+    except (ElectraError, OSError) as problem:
+        return TaskError(f"{name}: {problem}")

@@ -1,4 +1,4 @@
-"""A process that fine-tunes for another one, one part after the other: its start takes longer than some parts."""
+"""A worker process that fine-tunes: one part after another, since its start takes longer than some parts."""
 
 import gc
 import json
@@ -9,22 +9,32 @@ import subprocess
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from queue import SimpleQueue
+from typing import Any, NamedTuple
 
 import torch
 
 from electra.config.finetune import FinetuneConfig
-from electra.data.corpus.workers import available_cores, start_module
-from electra.errors import ElectraError, TaskError
-from electra.recipes.finetune import Part, finetune, finetune_part
+from electra.data.subprocesses import available_cores, start_module
+from electra.errors import ForeignText, TaskError, in_one_line, is_known
+from electra.recipes.finetune import Part, finetune_part
 from electra.recipes.results import Results
+from electra.recipes.tuning import Tuning, prepare
 from electra.training.run import Record
 
 
+class Request(NamedTuple):
+    """What a worker is asked to do."""
+
+    config: FinetuneConfig
+    part: Part | None  # None: whatever is left to do
+
+
 class Worker:
-    """Such a process, as seen from the other one. It ends with the first failure."""
+    """A worker process, as seen from the one that started it. It ends when something fails."""
 
     def __init__(self, threads: int) -> None:
         with ExitStack() as opened:
@@ -35,65 +45,83 @@ class Worker:
             self.process = opened.enter_context(started)
             self.close = opened.pop_all().close  # waits for the end of the process
 
-    def ask(self, config: FinetuneConfig, part: Part | None, warn: Callable[[str], None]) -> Results:
-        """Let it do a part of a fine-tuning, or else what is left to do, and return the results of the latter."""
+    def ask(self, request: Request, warn: Callable[[str], None]) -> Results:
+        """Let it work, pass on its warnings, and return the results of the fine-tuning; empty for a part."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         with suppress(OSError):  # it has failed already
-            os.write(self.process.stdin.fileno(), pickle.dumps((config, part)))
+            os.write(self.process.stdin.fileno(), pickle.dumps(request))
         for line in self.process.stdout:
-            if not line.startswith(b"{"):  # a library's output, not our JSON
-                continue
-            record = json.loads(line)
-            if "warning" not in record:
-                results: Results = record
+            answer = json.loads(line)
+            if "failed" in answer:
+                raise TaskError(answer["failed"])
+            if "results" in answer:
+                results: Results = answer["results"]
                 return results
-            warn(record["warning"])
-        raise TaskError(self._problem())
+            warn(answer["warning"])
+        raise self._death()
 
-    def _problem(self) -> str:
-        """Wait for the end of the process and return why it failed."""
+    def _death(self) -> Exception:
+        """Return why the process ended without an answer."""
         code = self.process.wait()
+        if code < 0:
+            hint = "; perhaps memory ran out" if code == -signal.SIGKILL else ""
+            return TaskError(f"the process was killed by signal {-code}{hint}")
         self.errors.seek(0)
-        message = self.errors.read().decode(errors="replace").strip()
-        if code < 0:  # what it wrote before says nothing about that
-            return f"the process was killed by signal {-code}; perhaps memory ran out"
-        return message.splitlines()[-1] if message else "the process was killed"
+        sys.stderr.write(self.errors.read().decode(errors="replace"))
+        return RuntimeError("a worker process failed (its traceback is above)")
 
     def stop(self) -> None:
-        """End the process, which saves a checkpoint if it is training."""
+        """End the process, which first saves a checkpoint if `checkpoint_every` is set."""
         self.process.terminate()
 
 
-def _listen(asked: "SimpleQueue[tuple[FinetuneConfig, Part | None]]") -> None:
-    """Pass on what is asked; when the other process has exited, stop with SIGTERM, which saves a checkpoint."""
+def _listen(requests: "SimpleQueue[Request]") -> None:
+    """Pass on the requests; when the other process has exited, stop with SIGTERM, as `Worker.stop` does."""
     with open(0, "rb", closefd=False) as stream, suppress(EOFError, pickle.UnpicklingError):
         while True:
-            asked.put(pickle.load(stream))  # of our own process
+            requests.put(pickle.load(stream))  # of our own process
     signal.raise_signal(signal.SIGTERM)  # os.kill would end the process at once on Windows
 
 
 def _work() -> None:
-    asked: SimpleQueue[tuple[FinetuneConfig, Part | None]] = SimpleQueue()
-    threading.Thread(target=_listen, args=(asked,), daemon=True).start()
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what libraries print
+
+    def answer(record: Record) -> None:
+        print(json.dumps(record), file=answers, flush=True)
+
+    def listen(record: Record) -> None:
+        if "warning" in record:
+            answer({"warning": record["warning"]})
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if issubclass(category, ForeignText):
+            answer({"warning": str(message)})
+
+    warnings.showwarning = show
+    requests: SimpleQueue[Request] = SimpleQueue()
+    threading.Thread(target=_listen, args=(requests,), daemon=True).start()
+    last: list[tuple[FinetuneConfig, Tuning]] = []
+
+    def prepare_once(config: FinetuneConfig) -> Tuning:
+        """Prepare a fine-tuning, unless the last part was of the same one."""
+        if not last or last[0][0] != config:
+            last[:] = [(config, prepare(config))]
+        return last[0][1]
+
     while True:
-        config, part = asked.get()
-        results: Results = {}
+        config, part = requests.get()
         try:
-            if part:
-                finetune_part(config, part, [_warn])
-            else:
-                results = finetune(config, [_warn])
-        except ElectraError as error:
-            sys.exit(str(error))
+            results = finetune_part(config, part, [listen], prepare_once)
+        except Exception as error:
+            if not is_known(error):
+                raise
+            answer({"failed": in_one_line(error)})
+            sys.exit(1)
         gc.collect()
         torch.cuda.empty_cache()  # leaves the memory to the others
-        print(json.dumps(results), flush=True)
-
-
-def _warn(record: Record) -> None:
-    if "warning" in record:
-        print(json.dumps(record), flush=True)
+        answer({"results": results})
 
 
 if __name__ == "__main__":

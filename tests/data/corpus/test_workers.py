@@ -14,9 +14,10 @@ from tokenizers import Regex, normalizers
 
 from electra.data.corpus import workers
 from electra.data.corpus.encode import tokenize_documents
-from electra.data.corpus.workers import Workers, available_cores, start_module, tokenize_in_order
+from electra.data.corpus.workers import Workers, tokenize_in_order
 from electra.data.reading.text import Passage
 from electra.data.settings import Cleaning
+from electra.data.subprocesses import available_cores, start_module
 from electra.data.tokens.tokenizer import SPECIAL_TOKENS, wordpiece
 from electra.errors import DataError
 
@@ -70,14 +71,6 @@ def test_only_a_few_blocks_are_pending_at_a_time():
     next(tokenized)
     tokenized.close()
     assert len(taken) <= 4
-
-
-@pytest.mark.parametrize(("set_by_user", "tokenizing"), [({}, "4"), ({"RAYON_NUM_THREADS": "5"}, "5")])
-def test_a_module_has_its_number_of_threads_in_all_libraries(set_by_user, tokenizing, monkeypatch):
-    monkeypatch.setattr(os, "environ", set_by_user)
-    monkeypatch.setattr(subprocess, "Popen", lambda command, env: env)
-    environment = start_module(workers.__name__, threads=3, tokenizing=4)
-    assert (environment["OMP_NUM_THREADS"], environment["RAYON_NUM_THREADS"]) == ("3", tokenizing)
 
 
 @needs_proc

@@ -15,7 +15,6 @@ from itertools import chain, islice
 from pathlib import Path
 from queue import SimpleQueue
 
-import electra
 from electra.data.cluster import ahead
 from electra.data.corpus.encode import TokenBlock
 from electra.data.corpus.group import Block, Fates, Shards, Writer
@@ -23,6 +22,7 @@ from electra.data.reading.parts import Part, read_parts
 from electra.data.reading.sources import Source
 from electra.data.reading.text import Passage
 from electra.data.settings import Reading
+from electra.data.subprocesses import available_cores, start_module
 from electra.errors import DataError, ElectraError
 
 Step = Callable[[Sequence[Passage]], TokenBlock]
@@ -60,11 +60,6 @@ class Workers:
         return lambda: shards
 
 
-def available_cores() -> int:
-    """Return the number of CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def tokenize_in_order(
     blocks: Iterable[Block], step: Step, workers: int
 ) -> Generator[tuple[Block, TokenBlock], None, None]:
@@ -90,22 +85,6 @@ def tokenize_in_order(
         most = 2 * workers  # keeps all of them busy
         for block, answer in ahead(blocks, lambda block: threads.submit(ask, block), most):
             yield block, answer.result()
-
-
-def start_module(name: str, *, threads: int = 1, tokenizing: int = 1, **settings: int) -> subprocess.Popen[bytes]:
-    """Start an electra module in a new process.
-
-    `threads` and `tokenizing` are the threads of torch and of the tokenizer, unless the environment sets others.
-    """
-    home = str(Path(electra.__file__).parents[1])
-    path = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH")]))
-    limits = {"OMP_NUM_THREADS": str(threads), "RAYON_NUM_THREADS": str(tokenizing)}
-    process: subprocess.Popen[bytes] = subprocess.Popen(
-        [sys.executable, "-P", "-m", name],  # -P: no imports from the working directory
-        env={**limits, **os.environ, "PYTHONPATH": path},
-        **settings,  # type: ignore[call-overload]
-    )
-    return process
 
 
 class _Worker:
