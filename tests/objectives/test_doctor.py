@@ -111,6 +111,14 @@ def test_a_collapse_is_told_apart_from_a_slow_run():
     assert "calls every token replaced" in warning
 
 
+@pytest.mark.parametrize(("preset", "smaller"), [("quick", "depth=0.125"), ("small", "width=0.125")])
+def test_the_advice_against_too_strong_a_generator_suits_the_body(preset, smaller):
+    (said,) = of(preset).diagnose({**measured(0.86, 1e9), "heldout_sampled_accuracy": 0.9})
+    key = f"objective.generator.{smaller.partition('=')[0]}"
+    assert f"lower {key} or raise objective.mask_fraction" in said
+    load_config(preset, [f"objective.generator.{smaller}"])
+
+
 def test_bands_are_of_the_same_objective_generator_and_width():
     quick = load_config("quick")
     band = expected_band(quick.model, quick.objective)

@@ -150,7 +150,7 @@ class PretrainConfig(Root):
 
     @model_validator(mode="after")
     def _generator_suits_body(self) -> Self:
-        """Give a generator the size and sharing that are usual for the body, where they are left open."""
+        """Set a generator's size and sharing to those that are usual for the body, where they are left open."""
         generator = getattr(self.objective, "generator", None)
         if not isinstance(generator, SizedGenerator):
             return self

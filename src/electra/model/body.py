@@ -141,7 +141,7 @@ class Body(nn.Module, ABC):
 
     @abstractmethod
     def matrices(self) -> Mapping[str, int]:
-        """Name the parameters that Muon updates, and how many matrices are stacked in each."""
+        """Return the parameters that Muon updates, with the number of matrices in each."""
 
     def height(self, name: str) -> int:
         """Return the block that a parameter belongs to, from 1; 0 before the blocks, the last one after them."""

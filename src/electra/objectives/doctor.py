@@ -87,9 +87,10 @@ class Doctor:
         elif (verdict := self.verdict(record)) and verdict.learned != "enough" and self._due(tokens, progress):
             found.append(f"the run is behind: {verdict.sentence[0].lower()}{verdict.sentence[1:]}")
         if value.get("sampled_accuracy", 0.0) > 0.75 or value.get("replaced_fraction", 1.0) < 0.02:
+            size = "depth" if self.model.body == "modern" else "width"  # with this body, embeddings fix the width
             found.append(
                 "the generator is too strong: nearly all its samples are the original tokens, leaving little to "
-                "detect; lower objective.generator.width or raise objective.mask_fraction"
+                f"detect; lower objective.generator.{size} or raise objective.mask_fraction"
             )
         return found
 

@@ -1,6 +1,6 @@
 """What a pre-training run costs: parameters, tokens, and FLOPs counted by running its objective on the meta device.
 
-Counted are matrix products, 2·m·k·n for (m, k) by (k, n), in the forward and the backward pass.
+Matrix products are counted, 2·m·k·n for (m, k) by (k, n), in the forward and the backward pass.
 """
 
 from dataclasses import dataclass

@@ -41,6 +41,6 @@ def _moved(embeddings: nn.Module, move: Callable[[Tensor], Tensor]) -> Iterator[
 
 
 def _along(direction: Tensor, like: Tensor) -> Tensor:
-    """Give each token's direction the length of its embedding."""
+    """Return the directions, each scaled to the length of its token's embedding."""
     ratio: Tensor = like.norm(dim=-1, keepdim=True) / direction.norm(dim=-1, keepdim=True).clamp(min=TINY)
     return direction * ratio

@@ -18,7 +18,7 @@ ADAM_LENGTH = 0.2  # about the root mean square of AdamW's updates, so that both
 
 
 def block_matrices(module: nn.Module) -> dict[str, int]:
-    """Name the parameters of a module's encoders that Muon updates, and how many matrices are stacked in each."""
+    """Return the parameters of a module's encoders that Muon updates, with the number of matrices in each."""
     bodies = ((prefix, body) for prefix, body in module.named_modules() if isinstance(body, Body))
     named = ((f"{prefix}.{name}", count) for prefix, body in bodies for name, count in body.matrices().items())
     return {name.removeprefix("."): count for name, count in named}  # a body may be the module itself

@@ -28,7 +28,8 @@ EXPLANATIONS = {  # by a text that identifies the warning: what it means, and wh
     "the generator is too strong": (
         "Nearly all tokens that the generator samples are the original ones, and these count as original. Few "
         "replacements are left to detect, so the discriminator learns from few examples.",
-        "Use a narrower generator (objective.generator.width of 1/4 to 1/2), mask more (objective.mask_fraction), "
+        "Use a smaller generator (objective.generator.width of 1/4 to 1/2, or with the body modern a smaller "
+        "objective.generator.depth), mask more (objective.mask_fraction), "
         "or set objective.forbid_original=true.",
     ),
     "the loss was not finite": (
@@ -45,8 +46,8 @@ EXPLANATIONS = {  # by a text that identifies the warning: what it means, and wh
     "gets the same answer": (
         "The fine-tuned network gives the same answer for every example, usually the most common label: its hidden "
         "states have collapsed, or there were too few updates to learn anything. Its score is no better than guessing.",
-        "Lower learning_rate, try several values ('learning_rates=[3e-5, 1e-4, 3e-4]'), or train for more epochs if "
-        "there are few rows. The other seeds may be fine.",
+        "Try other rates ('learning_rates=[1e-4, 3e-4, 1e-3]'), or train for more epochs if there are few rows. The "
+        "other seeds may be fine.",
     ),
     "is damaged": (
         "The newest checkpoint was incomplete, perhaps because the disk was full or the machine crashed. The run "
