@@ -58,6 +58,14 @@ def test_a_build_prints_the_manifest_as_json(folder):
     assert all(len(shard["sha256"]) == 64 for shard in manifest["splits"]["train"])
 
 
+def test_flops_are_counted_for_the_vocabulary_of_a_corpus(folder):
+    build()
+    usual, fitted = (
+        json.loads(CliRunner().invoke(app, ["flops", "tiny", *data, "--json"]).stdout) for data in ([], ["data=corpus"])
+    )
+    assert fitted["parameters"]["joint"] < usual["parameters"]["joint"]
+
+
 def test_sequences_are_shown(folder):
     build()
     result = CliRunner().invoke(app, ["corpus", "corpus", "--show", "1"])
@@ -103,6 +111,7 @@ def test_workers_read_standard_input(electra, folder):
         (["a.txt"], "to build a corpus, give --tokenizer, --length and --out"),
         (["a.txt", "b.txt", "--verify"], "--show and --verify take one corpus; found 2"),
         (["corpus", "--verify", "--show", "1"], "--show and --verify cannot be combined"),
+        (["corpus", "--show", "1", "--out", "b"], "--show and --verify look at a finished corpus; drop --tokenizer"),
         (["nowhere", "--verify"], "no corpus at nowhere; build one with: electra corpus TEXT... --tokenizer"),
         (["nowhere.txt", "--tokenizer", "tokenizer", "--length", "16", "--out", "corpus"], "no file or folder"),
     ],

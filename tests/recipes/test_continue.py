@@ -153,6 +153,11 @@ def test_a_model_continues_with_the_objective_of_its_run_or_one_that_fits_its_he
             ConfigError,
             "^--new-vocabulary changes the vocabulary of a model: add",
         ),
+        (
+            {"lowercase": False},
+            ConfigError,
+            "^--cased is for a new vocabulary, and the model keeps its own: add --new-",
+        ),
         ({"init": "./nowhere"}, CheckpointError, r"^no file or folder \./nowhere$"),
         ({"overrides": ["train.length=32"]}, ConfigError, r"^train\.length 32 exceeds model\.max_length 16$"),
         ({"overrides": ["model.layers=1"]}, ConfigError, r"^init: .*/tiny has layers 2, the config says 1$"),

@@ -52,6 +52,7 @@ def ready(monkeypatch):
             def ask(self, request, warn):
                 parts.append(request.part)
                 if request.part and request.part == failing:
+                    warn(f"seed {request.part.seed}: late")
                     raise TaskError("no rest")
                 return {} if request.part else {"task": request.config.task}
 
@@ -104,7 +105,7 @@ def test_a_seed_that_fails_is_named_at_once_and_the_others_go_on(planned, ready)
     with pytest.raises(TaskError, match=r"^rte, seed 1: no rest$"):
         finetune_together(planned(rte=3, mrpc=1), 1, [heard.append])
     assert parts == [(0, 0), (0, 1), (0, 2), None]  # of rte there is nothing else to do
-    assert heard == [{"warning": "rte, seed 1: no rest"}, {"detected": "done"}]
+    assert heard == [{"warning": "rte, seed 1: late"}, {"warning": "rte, seed 1: no rest"}, {"detected": "done"}]
 
 
 def test_a_folder_that_cannot_be_locked_stops_no_other_task(planned, ready, tmp_path):

@@ -185,6 +185,11 @@ def test_the_vocabulary_has_the_size_that_the_user_sets(trained):
     assert load_config(trained[0]).model.vocab_size == 100
 
 
+def test_a_budget_of_the_user_replaces_the_hours_that_preparing_the_text_has_used(tmp_path, text):
+    train(text, hours=1e-6, out=tmp_path / "run", overrides=[*SMALL, "train.steps=1", "model.vocab_size=100"])
+    assert (tmp_path / "run/model").is_dir()
+
+
 def test_a_short_text_may_yield_a_smaller_vocabulary_than_the_user_sets(tmp_path, text):
     overrides = [*SMALL, "train.steps=1", "model.vocab_size=5000"]
     train(text, hours=HOURS, out=tmp_path / "run", overrides=overrides)
@@ -204,6 +209,13 @@ def test_a_vocabulary_that_does_not_cover_the_text_gives_a_warning(tmp_path, mon
         train(tmp_path / "text.txt", hours=HOURS, out=tmp_path / "run", overrides=SET, say=said.append)
     advice = "% of the text is unknown to it; enlarge it with --set model.vocab_size=200 and another --out"
     assert any(advice in line for line in said)
+
+
+def test_a_vocabulary_that_cannot_be_larger_gives_no_advice_to_enlarge_it(tmp_path):
+    (tmp_path / "text.txt").write_text("hi")
+    said = []
+    train(tmp_path / "text.txt", hours=HOURS, out=tmp_path / "run", overrides=[*SET, "train.steps=1"], say=said.append)
+    assert any("of the text is unknown to it; train step by step" in line for line in said)
 
 
 @pytest.fixture

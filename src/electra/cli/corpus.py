@@ -57,6 +57,8 @@ def corpus(
 ) -> None:
     """Build a corpus of token sequences from text. Run the same command again to resume an interrupted build."""
     if show is not None or verify:
+        if tokenizer or length or out:
+            raise DataError("--show and --verify look at a finished corpus; drop --tokenizer, --length and --out")
         _look(sources, show, verify, as_json)
         return
     if tokenizer is None or length is None or out is None:

@@ -31,9 +31,13 @@ def flops(
         return
     from electra.config.load import load_config
     from electra.data.storage import fetch_config
+    from electra.recipes.corpora import Corpora
     from electra.recipes.flops import flops as count
 
-    cost = count(load_config(fetch_config(preset), overrides or []))
+    config = load_config(fetch_config(preset), overrides or [])
+    if "data" in (override.partition("=")[0].strip() for override in overrides or []):  # not the corpus of a run
+        config = Corpora(config).fit(config)
+    cost = count(config)
     lines = [f"{name + ' parameters':<26} {number:>16,}" for name, number in cost.parameters.items()]
     lines.append(f"{'tokens':<26} {cost.tokens:>16,}")
     lines.append(f"{'forward FLOPs':<26} {cost.forward_flops:>16.4e}  per sequence")

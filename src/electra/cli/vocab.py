@@ -65,7 +65,8 @@ def _summary(path: str, report: "Report") -> str:
         f"  example   {' '.join(report.example)}",
     ]
     if (unknown := fertility.unknown_characters) > MOST_UNKNOWN:
-        lines.append(f"  unknown   {unknown:.1%} of the characters; increase --size or use --model bpe")
+        larger = "increase --size or " if report.size == report.requested_size else ""
+        lines.append(f"  unknown   {unknown:.1%} of the characters; {larger}use --model bpe")
     if report.size < report.requested_size:
         lines.append(f"  too small the text yields no more pieces; requested were {report.requested_size:,}")
     return "\n".join(lines)

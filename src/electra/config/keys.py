@@ -13,11 +13,19 @@ from electra.config.section import Section
 @cache
 def known_keys(schema: type[Section], prefix: str = "") -> Mapping[str, FieldInfo]:
     """Return every dotted key that some variant of the schema has."""
+    return keys_of_tags(schema, {}, prefix)
+
+
+def keys_of_tags(schema: type[Section], tags: Mapping[str, Any], prefix: str = "") -> dict[str, FieldInfo]:
+    """Return the dotted keys of the variants with these tags, given by their keys; without a tag, those of all."""
     keys: dict[str, FieldInfo] = {}
     for name, field in schema.model_fields.items():
-        sections = variants(field)
+        place = f"{prefix}{name}."
+        variant = variant_of(field, tags.get(f"{place}{field.discriminator}")) if field.discriminator else None
+        sections = [variant] if variant else variants(field)
         for section in sections:
-            keys |= {key: known for key, known in known_keys(section, f"{prefix}{name}.").items() if key not in keys}
+            found = keys_of_tags(section, tags, place)
+            keys |= {key: known for key, known in found.items() if key not in keys}
         if not sections:
             keys[prefix + name] = field
     return keys

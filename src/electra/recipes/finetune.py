@@ -34,7 +34,7 @@ from electra.training.checkpoint import Checkpoints, NoCheckpoints
 from electra.training.loop import Every, Training, train
 from electra.training.processes import Processes, joined
 from electra.training.progress import watched
-from electra.training.run import Listener, Run, held, tell
+from electra.training.run import Listener, Record, Run, held, tell
 from electra.training.update import Network
 
 BEST = "best.json"
@@ -307,15 +307,19 @@ class _Seed(Training):
         # Without updates it is left over from an attempt without checkpoints.
         if checkpoints.hold_updates() and kept.is_file():
             self.best = read_table(kept, "the scores of the best model so far", CheckpointError)
-        run = Run(self.folder, [lambda record: tell(self.listeners, {"seed": self.seed, **record})])
+        run = Run(self.folder, [self._tell])
         state = train(self, self.tuning.training, run, checkpoints, self.processes)
         if not config.early_stopping:
             self._keep(self._score(), steps)
         assert self.best is not None
         if self.best.get("constant"):
-            run.report({"step": self.step, "warning": f"seed {self.seed}: {CONSTANT}"})
+            run.report({"step": self.step, "warning": CONSTANT})
         speed = {"seconds": round(state.seconds, 3), "tokens_per_second": round(state.tokens / state.seconds, 1)}
         write_sealed(self.stored, {"seed": self.seed, **self.best, **speed})
+
+    def _tell(self, record: Record) -> None:
+        warning = {"warning": f"seed {self.seed}: {record['warning']}"} if "warning" in record else {}
+        tell(self.listeners, {"seed": self.seed, **record, **warning})
 
     def begin(self) -> None:
         record_environment(self.run, self.processes)

@@ -277,7 +277,8 @@ class Pretraining(Training):
         measured = [number for number, count in enumerate(counts) if count]  # a corpus may hold nothing out
         if not measured:
             self.warnings.append(
-                "no text is held out, so the model is not measured on new text; build a corpus without --heldout 0"
+                "no text is held out, so the model is not measured on new text: there is only one sequence, or the "
+                "corpus was built with --heldout 0"
             )
             return None
         weights = self.config.data_weights

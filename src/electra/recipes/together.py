@@ -136,13 +136,15 @@ class _Pool:
 
     def _run(self, config: FinetuneConfig, part: Part | None) -> Results:
         """Wait for a worker, whose warnings are reported at once."""
+        name, seed = (f"{config.task}, {part.describe(config)}", f"seed {part.seed}: ") if part else (config.task, "")
+
+        def warn(warning: str) -> None:
+            self.report({"warning": f"{name}: {warning.removeprefix(seed)}"})
+
         worker = self._worker()
         try:
-            results = worker.ask(
-                Request(config, part), lambda warning: self.report({"warning": f"{config.task}: {warning}"})
-            )
+            results = worker.ask(Request(config, part), warn)
         except (TaskError, RuntimeError) as problem:
-            name = f"{config.task}, {part.describe(config)}" if part else config.task
             raise type(problem)(f"{name}: {problem}") from None
         self.idle.append(worker)
         return results

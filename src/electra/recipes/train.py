@@ -99,15 +99,20 @@ def _pretrain(out: str | Path, plan: Plan, began: float, listeners: Sequence[Lis
     if plan.trains_vocabulary:
         pieces = load_tokenizer(folder / "tokenizer").vocab_size  # may be less than requested, if the text is short
         plan = replace(plan, overrides=[*plan.overrides, f"model.vocab_size={pieces}"])
-    spent = (time.monotonic() - began) / 3600
+    if plan.config().train.hours is not None:  # otherwise the user has set another budget
+        places.append(_rest_of_budget(plan, spent=(time.monotonic() - began) / 3600))
+    pretrain(plan.config(*places), listeners)
+
+
+def _rest_of_budget(plan: Plan, spent: float) -> str:
+    """Return the setting for the hours that are left, or for the tokens of the plan if these take less time."""
     if spent >= plan.hours:
         raise ConfigError(
             f"preparing the text took {written_time(spent)}, but the budget is {written_time(plan.hours)}; "
             "run the same command again to train on the prepared text"
         )
     left = plan.hours - spent
-    budget = f"train.tokens={plan.tokens}" if plan.train_hours < AMPLE * left else f"train.hours={left!r}"
-    pretrain(plan.config(*places, budget), listeners)
+    return f"train.tokens={plan.tokens}" if plan.train_hours < AMPLE * left else f"train.hours={left!r}"
 
 
 def _prepare(folder: Path, plan: Plan, heldout: float, reading: Reading, say: Callable[[str], None]) -> None:
@@ -143,10 +148,10 @@ def _vocabulary(folder: Path, plan: Plan, reading: Reading, say: Callable[[str],
     tokenizer, report = load_tokenizer(folder), read_report(folder)
     say(f"{folder}: {tokenizer.vocab_size:,} pieces ({report.kind})")
     if (unknown := report.fertility.unknown_characters) > MOST_UNKNOWN:
-        say(
-            f"warning: {unknown:.1%} of the text is unknown to it; enlarge it with --set model.vocab_size="
-            f"{2 * plan.vocab_size} and another --out, or train step by step, starting with electra vocab --model bpe"
-        )
+        larger = f"enlarge it with --set model.vocab_size={2 * plan.vocab_size} and another --out, or "
+        stepwise = "train step by step, starting with electra vocab --model bpe"
+        advice = f"{larger if report.size == report.requested_size else ''}{stepwise}"
+        say(f"warning: {unknown:.1%} of the text is unknown to it; {advice}")
     return tokenizer
 
 
@@ -185,6 +190,10 @@ def planned(
     check_place(out)
     if new_vocabulary and init is None:
         raise ConfigError("--new-vocabulary changes the vocabulary of a model: add --init MODEL")
+    if init is not None and not new_vocabulary and not lowercase:
+        raise ConfigError(
+            "--cased is for a new vocabulary, and the model keeps its own: add --new-vocabulary, or drop it"
+        )
     place = out.absolute()
     for name in names:
         if place.is_relative_to(Path(name).expanduser().absolute()):

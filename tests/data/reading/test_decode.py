@@ -36,9 +36,10 @@ def test_the_error_for_an_invalid_byte_names_the_commands_that_accept_it():
 
 def test_another_encoding_is_only_suspected_if_most_letters_are_invalid():
     korean = "우리는 학교에서 한국어를 배운다. "
-    for data, converted in ((korean.encode() + b"\xff" + korean.encode(), False), (korean.encode("euc-kr"), True)):
+    damaged, cut, other = korean.encode() + b"\xff" + korean.encode(), korean.strip(". ").encode()[:-1], "euc-kr"
+    for data, converted in ((damaged, False), (cut, False), (korean.encode(other), True)):
         with pytest.raises(DataError) as raised:
-            decode(data)
+            decode(data, chunk=64)
         assert ("iconv -f ENCODING" in str(raised.value)) is converted
 
 

@@ -138,7 +138,12 @@ def test_lone_surrogates_are_handled_like_invalid_text(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "column", "message"),
     [
-        ("a.jsonl", '{"text": "x"}\n{"text"', None, r"a\.jsonl line 2: not a JSON record"),
+        (
+            "a.jsonl",
+            '{"text": "x"}\n{"text"',
+            None,
+            r"a\.jsonl line 2: not a JSON record: Expecting ':' delimiter, column 8$",
+        ),
         ("a.jsonl", "[" * 100_000, None, r"a\.jsonl line 1: not a JSON record"),
         ("a.jsonl", "[1]", None, "line 1: found a JSON list; each line must be an object or a string"),
         ("a.jsonl", '{"a": 1, "b": 2}', None, "line 1: no column with text; found a, b"),

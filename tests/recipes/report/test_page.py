@@ -53,6 +53,14 @@ def test_configs_are_compared_by_the_keys_that_differ(make_run, make_tuned):
     assert table["rows"][1]["meaning"] == "base rate, multiplied by the schedule"
 
 
+def test_the_meaning_of_a_key_is_that_of_what_was_chosen(make_run):
+    runs = [make_run("a"), make_run("b", "objective.name=mlm")]
+    for chosen, meaning in ((runs, "replaced token detection; masked"), (runs[1:], "masked")):
+        (table,) = electra.report(chosen)["configs"]
+        (row,) = (row for row in table["rows"] if row["key"] == "objective.name")
+        assert row["meaning"].startswith(meaning)
+
+
 def test_all_keys_of_a_single_run_are_shown(make_run):
     (table,) = electra.report(make_run("a"))["configs"]
     assert len(table["rows"]) > 40

@@ -104,6 +104,16 @@ def test_labels_in_brackets_are_no_lists():
     assert detect(*table(text=SAID, label=["[yes]", "[no]"] * 2)).kind == "classification"
 
 
+@pytest.mark.parametrize(
+    ("labels", "kind"), [(["a;b", "a", "b;c", "a"], None), (["a|b", "", "a|b", "c|d"], "multilabel")]
+)
+def test_labels_are_separated_by_the_sign_that_they_have(labels, kind):
+    separator = next(sign for sign in "|;" if sign in labels[0])
+    assert detect(*table(text=SAID, labels=labels), kind=kind) == Columns(
+        "multilabel", "text", None, "labels", separator=separator
+    )
+
+
 def test_a_sign_inside_of_labels_is_no_separator():
     assert detect(*table(text=SAID, label=["a|b", "c", "a|b", "c"])).kind == "classification"
 

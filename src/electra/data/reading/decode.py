@@ -48,7 +48,8 @@ class Decoder:
         except UnicodeDecodeError as problem:
             if self.invalid == "error":
                 where = f"byte {place + problem.start} (0x{data[problem.start]:02x})"
-                advice = HINT if _is_mostly_utf8(data) else f"{CONVERT}; {HINT}"
+                cut = final and problem.reason == "unexpected end of data"  # inside its last character
+                advice = HINT if cut or _is_mostly_utf8(data) else f"{CONVERT}; {HINT}"
                 raise DataError(f"{self.name}: invalid UTF-8 at {where}; {advice}") from None
         text, used = codecs.utf_8_decode(data, "replace", final)
         self.invalid_places += text.count(REPLACEMENT) - data[:used].count(REPLACEMENT.encode())

@@ -154,7 +154,8 @@ def _json_records(lines: Iterable[str], name: str) -> Iterator[tuple[str, dict[s
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as problem:
-            raise DataError(f"{where}: not a JSON record: {problem}") from None
+            found = f"{problem.msg}, column {problem.colno}" if isinstance(problem, json.JSONDecodeError) else problem
+            raise DataError(f"{where}: not a JSON record: {found}") from None
         if not isinstance(record, dict | str):
             raise DataError(f"{where}: found a JSON {type(record).__name__}; each line must be an object or a string")
         yield where, record

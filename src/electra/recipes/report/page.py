@@ -6,7 +6,7 @@ from pathlib import Path
 
 from electra import __version__
 from electra.config.finetune import FinetuneConfig
-from electra.config.keys import known_keys
+from electra.config.keys import keys_of_tags
 from electra.config.schema import PretrainConfig
 from electra.config.section import Root
 from electra.data.files import begins_otherwise, to_json, write_atomically
@@ -35,13 +35,13 @@ def report(runs: str | Path | Sequence[str | Path], out: str | Path | None = Non
 
 def _compare(kind: str, runs: Sequence[Data]) -> Data:
     """Compare the configs of runs of a kind: the keys that differ, or all keys of a single run."""
-    meanings = known_keys(SCHEMAS[kind])
+    known = [keys_of_tags(SCHEMAS[kind], run["config"]) for run in runs]
     rows = []
     for key in dict.fromkeys(key for run in runs for key in run["config"]):
         values = [run["config"].get(key) for run in runs]
         if len(runs) == 1 or (key != "out" and any(value != values[0] for value in values)):
-            meaning = meanings[key].description if key in meanings else "key from another version"
-            rows.append({"key": key, "meaning": meaning, "values": values})
+            meanings = dict.fromkeys(str(keys[key].description) for keys in known if key in keys)
+            rows.append({"key": key, "meaning": "; ".join(meanings) or "key from another version", "values": values})
     return {"kind": kind, "runs": [run["name"] for run in runs], "rows": rows}
 
 

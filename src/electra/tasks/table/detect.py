@@ -153,9 +153,10 @@ def _find_kind(
 ) -> tuple[Kind, str | None]:
     """Return what to predict, and the separator of several labels."""
     values = _values(rows, label)
-    separator = settings.separator or _find_separator(values)
+    several = settings.kind == "multilabel"
+    separator = settings.separator or _find_separator(values, several)
     if settings.kind:
-        return settings.kind, (separator or ",") if settings.kind == "multilabel" else None
+        return settings.kind, (separator or ",") if several else None
     asked = pair and (text.lower(), pair.lower()) in QUESTIONS and label.lower().startswith("answer")
     if pair and asked and _occur_in(rows, label, pair):
         return "answering", None
@@ -196,11 +197,11 @@ def _occur_in(rows: Sequence[Row], label: str, context: str) -> bool:
     return sum(found) * 2 >= len(found)
 
 
-def _find_separator(values: Sequence[Any]) -> str | None:
-    """Return the separator of labels: splitting at it leaves fewer distinct labels."""
+def _find_separator(values: Sequence[Any], several: bool) -> str | None:
+    """Return the sign that separates labels, if there are several: some repeat in other cells."""
     cells = {value for value in values if isinstance(value, str)}
     for sign in SEPARATORS:
         parts = {part.strip() for cell in cells for part in cell.split(sign)}
-        if any(sign in cell for cell in cells) and len(parts) < len(cells):
+        if any(sign in cell for cell in cells) and (several or len(parts) <= len(cells)):
             return sign
     return None
