@@ -43,6 +43,10 @@ class TaskError(ElectraError):
     """A fine-tuning task or its data cannot be used."""
 
 
+class Diverged(ElectraError):
+    """A training has to be given up, since its loss is not finite any more."""
+
+
 class ForeignText(UserWarning):
     """A text is not in a language of the model."""
 

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 import electra
 from electra.config.load import load_finetune_config
-from electra.errors import CheckpointError, ConfigError, ElectraError, TaskError
+from electra.errors import CheckpointError, ConfigError, Diverged, ElectraError, TaskError
 from electra.training.run import read_records
 
 KILL = Path(__file__).with_name("kill_finetune.py")
@@ -36,8 +36,8 @@ def arguments(tiny_folder, tasks_folder, tmp_path):
 
 @pytest.fixture
 def tune(arguments):
-    def run(*overrides, out="run", listeners=()):
-        return electra.finetune(electra.load_finetune_config("glue", arguments(*overrides, out=out)), listeners)
+    def run(*overrides, out="run", listeners=(), **more):
+        return electra.finetune(electra.load_finetune_config("glue", arguments(*overrides, out=out)), listeners, **more)
 
     return run
 
@@ -283,6 +283,25 @@ def test_the_best_of_several_learning_rates_is_kept(tune, tmp_path):
     assert set(results["sweep"]) == {"1e-07", "0.005"}
     assert results["sweep"]["0.005"]["accuracy"] > results["sweep"]["1e-07"]["accuracy"]
     assert electra.evaluate(tmp_path / "run").metrics == results["median"]
+
+
+@pytest.mark.parametrize("together", [1, 2])
+def test_a_learning_rate_that_is_too_high_is_left_out_and_not_tried_again(tune, monkeypatch, together):
+    settings = ["learning_rates=[1e30, 5e-3]", "clip_norm=1e30", *FRESH[:2]]
+    heard = []
+    results = tune(*settings, listeners=[heard.append], together=together)
+    assert list(results["sweep"]) == ["0.005"]
+    said = [record["warning"] for record in heard if "is left out" in record.get("warning", "")]
+    assert len(said) == 1
+    assert said[0].startswith("learning rate 1e+30 is left out: the loss was not finite")
+    monkeypatch.delattr("electra.recipes.finetune.train")
+    assert tune(*settings) == results
+
+
+def test_without_a_learning_rate_that_is_low_enough_nothing_is_kept(tune, tmp_path):
+    with pytest.raises(Diverged, match="the loss was not finite"):
+        tune("learning_rates=[1e30]", "clip_norm=1e30", *FRESH[:2])
+    assert not (tmp_path / "run/model").exists()
 
 
 def test_a_sweep_is_written_whole_and_goes_on_with_data_that_moved(tune, tasks_folder, tmp_path):

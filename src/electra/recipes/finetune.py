@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,10 +15,10 @@ from electra.config.finetune import FinetuneConfig
 from electra.config.load import load_finetune_config
 from electra.data.checksums import is_intact
 from electra.data.feeding.loader import moved
-from electra.data.files import atomic_folder, read_table, write_json, write_sealed
+from electra.data.files import atomic_folder, read_sealed, read_table, write_json, write_sealed
 from electra.data.mix import mix
 from electra.data.storage import inside, is_remote, upload, working_copy
-from electra.errors import CheckpointError, ConfigError
+from electra.errors import CheckpointError, ConfigError, Diverged
 from electra.model import ops
 from electra.model.networks import TaskNetwork
 from electra.model.precision import as_used, computing_type
@@ -38,6 +38,7 @@ from electra.training.run import Listener, Record, Run, held, tell
 from electra.training.update import Network
 
 BEST = "best.json"
+DIVERGED = "diverged.json"  # of a seed: why it was given up
 CONSTANT = (
     "every example of dev gets the same answer, so nothing was learned: try other rates, "
     "'learning_rates=[1e-4, 3e-4, 1e-3]', or more epochs"
@@ -149,7 +150,7 @@ def in_parts(config: FinetuneConfig) -> Iterator[list[Part]]:
         for place, one in {folder: config, **{place: one for one, place in runs}}.items():
             locks.enter_context(Run(place).open(one, load_finetune_config))
         parts = [(Part(index, seed), place) for index, (one, place) in enumerate(runs) for seed in one.seed_list]
-        yield [part for part, place in parts if not _result(place, part.seed).is_file()]
+        yield [part for part, place in parts if not _is_over(_result(place, part.seed))]
 
 
 def finetune_part(
@@ -168,7 +169,8 @@ def finetune_part(
         (one, place), found = _runs(tuning.config, folder)[part.run], tuning.fingerprints()
         for run in {folder, place}:
             Run(run).check_inputs(found)
-        _Seed(replace(tuning, config=one), part.seed, place, single, listeners).result()
+        with suppress(*[Diverged] if config.learning_rates else []):  # `_sweep` reports it
+            _Seed(replace(tuning, config=one), part.seed, place, single, listeners).result()
         return {}
 
 
@@ -184,6 +186,11 @@ def _runs(config: FinetuneConfig, folder: Path) -> list[tuple[FinetuneConfig, Pa
 
 def _result(run: Path, seed: int) -> Path:
     return run / "seeds" / str(seed) / "result.json"
+
+
+def _is_over(result: Path) -> bool:
+    """Return whether a seed is done or has to be given up."""
+    return result.is_file() or (result.parent / DIVERGED).is_file()
 
 
 def _tune(tuning: Tuning, folder: Path, processes: Processes, listeners: Sequence[Listener]) -> Results:
@@ -223,14 +230,21 @@ def _describe(tuning: Tuning) -> Results:
 
 
 def _sweep(tuning: Tuning, folder: Path, processes: Processes, listeners: Sequence[Listener]) -> Results:
-    """Fine-tune with each learning rate, and keep the run with the best median on dev."""
+    """Fine-tune with each learning rate, and keep the run with the best median on dev; some rates may be too high."""
     config, run = tuning.config, Run(folder)
     with run.open(config, load_finetune_config):
         run.check_inputs(tuning.fingerprints())
         found: dict[float, Results] = {}
+        failure: Diverged | None = None
         for rate, (one, place) in zip(config.learning_rates, _runs(config, folder), strict=True):
             tell(listeners, {"detected": f"learning rate {rate:g}"})
-            found[rate] = _tune(replace(tuning, config=one), place, processes, listeners)
+            try:
+                found[rate] = _tune(replace(tuning, config=one), place, processes, listeners)
+            except Diverged as problem:
+                failure = problem
+                tell(listeners, {"warning": f"learning rate {rate:g} is left out: {problem}"})
+        if not found and failure:
+            raise failure
         best = max(found.values(), key=lambda results: results["median"][results["metric"]])
         with atomic_folder(folder / "model", overwrite=True) as model:
             shutil.copytree(folder / f"rate-{best['learning_rate']:g}" / "model", model, dirs_exist_ok=True)
@@ -286,11 +300,17 @@ class _Seed(Training):
 
     def _fit(self) -> None:
         """Train unless there is a result, and remove what only training needs."""
-        config = self.tuning.config
+        config, diverged = self.tuning.config, self.folder / DIVERGED
         what = f"batches of {config.batch_size} inputs of up to {config.max_length} tokens"
         if not self.stored.is_file():
+            if found := read_sealed(diverged):
+                raise Diverged(found["reason"])
             with held(self.folder), fitting(what, "halve batch_size, with another out"):
-                self._train()
+                try:
+                    self._train()
+                except Diverged as problem:
+                    write_sealed(diverged, {"reason": str(problem)})
+                    raise
         (self.folder / BEST).unlink(missing_ok=True)
         if self.checkpoints.is_dir():
             shutil.rmtree(self.checkpoints)

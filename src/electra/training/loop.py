@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from electra.config.schema import TrainConfig
-from electra.errors import CheckpointError, ElectraError, Stopped
+from electra.errors import CheckpointError, Diverged, ElectraError, Stopped
 from electra.training.checkpoint import Checkpoints
 from electra.training.pace import Stragglers
 from electra.training.processes import Processes
@@ -216,7 +216,7 @@ class _Trainer:
             message = f"{self.run.folder}: stopped at step {state.step:,}; the same command {again}"
             raise Stopped(message, self.stop.signal or signal.SIGTERM)  # None: another process received it
         if skipped:
-            raise ElectraError(f"the loss was not finite at the end, step {state.step:,}: {training.remedy}")
+            raise Diverged(f"the loss was not finite at the end, step {state.step:,}: {training.remedy}")
 
     def _is_stopped(self) -> bool:
         """Return whether any process received a signal."""
@@ -247,7 +247,7 @@ class _Trainer:
         self.state.skipped = skipped
         if self.optimizer.skipped_in_a_row.item() >= MOST_BAD_STEPS:
             when = f"{MOST_BAD_STEPS} steps in a row, up to step {self.state.step}"
-            raise ElectraError(f"the loss was not finite for {when}: {self.training.remedy}")
+            raise Diverged(f"the loss was not finite for {when}: {self.training.remedy}")
 
     def _log(self, result: Any, loss: Tensor, rate: float) -> None:
         norm = self.optimizer.norm.item()  # waits for the device, so that the clock is read after its work
