@@ -17,7 +17,7 @@ from electra.data.corpus.build import build_corpus
 from electra.data.corpus.shards import open_corpus
 from electra.data.feeding.batch import Batch
 from electra.data.files import read_sealed
-from electra.errors import CheckpointError, ConfigError, DataError, ElectraError
+from electra.errors import CheckpointError, ConfigError, DataError, Diverged, ElectraError
 from electra.model.networks import Discriminator, EnergyModel, MaskedLM
 from electra.recipes import pretrain as pretraining
 from electra.recipes.pretrain import check, pretrain
@@ -286,6 +286,16 @@ def test_the_advice_for_a_run_that_comes_apart_works(config, records):
     run = pretrain(load_config(path, ["train.learning_rate=1e-4", "train.warmup_steps=5"]))
     *_, latest = (line for line in records(run) if "skipped" in line)
     assert (latest["step"], latest["skipped"]) == (30, 0)
+
+
+def test_weights_that_the_last_update_ruins_are_not_saved(config):
+    keys = config("train.learning_rate=1e30", "train.warmup_steps=0", "train.steps=1")
+    with pytest.raises(Diverged, match=r"not finite at the end, step 1: .* resume from the last good checkpoint"):
+        pretrain(keys)
+    run = Path(keys.out)
+    assert not (run / "model").exists()
+    assert [path.name for path in (run / "checkpoints").glob("step-*")] == ["step-00000000"]
+    pretrain(load_config(run, ["train.learning_rate=1e-4"]))
 
 
 def test_a_run_that_learns_nothing_is_warned_once_also_if_it_resumes(config, records):

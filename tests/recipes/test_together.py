@@ -13,8 +13,9 @@ import pytest
 import electra
 from electra.data.subprocesses import start_module
 from electra.errors import CheckpointError, ConfigError, TaskError
-from electra.recipes.finetune import Part, finetune_part, in_parts
+from electra.recipes.finetune import finetune_part
 from electra.recipes.glue import plan_suite
+from electra.recipes.parts import Part, in_parts
 from electra.recipes.together import Planned, finetune_together
 from electra.training.run import held
 

@@ -9,7 +9,7 @@ import pytest
 import electra
 from electra.errors import TaskError
 from electra.recipes import worker
-from electra.recipes.finetune import in_parts
+from electra.recipes.parts import in_parts
 from electra.recipes.tuning import prepare
 from electra.recipes.worker import Request, Worker
 

@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from electra.data.checksums import is_intact
 from electra.data.feeding.loader import moved
 from electra.data.files import atomic_folder, read_sealed, read_table, write_json, write_sealed
 from electra.data.mix import mix
-from electra.data.storage import inside, is_remote, upload, working_copy
+from electra.data.storage import upload, working_copy
 from electra.errors import CheckpointError, ConfigError, Diverged
 from electra.model import ops
 from electra.model.networks import TaskNetwork
@@ -25,6 +25,7 @@ from electra.model.precision import as_used, computing_type
 from electra.model.task_model import TaskModel, write_task_model
 from electra.recipes.evaluate import forward
 from electra.recipes.hardware import fitting, record_environment
+from electra.recipes.parts import DIVERGED, Part, result_of, runs_of
 from electra.recipes.results import Results, chosen_seed, read_seed, scored, summarize_seeds
 from electra.recipes.smoothness import roughness
 from electra.recipes.tuning import Tuning, new_network, prepare
@@ -38,7 +39,6 @@ from electra.training.run import Listener, Record, Run, held, tell
 from electra.training.update import Network
 
 BEST = "best.json"
-DIVERGED = "diverged.json"  # of a seed: why it was given up
 CONSTANT = (
     "every example of dev gets the same answer, so nothing was learned: try other rates, "
     "'learning_rates=[1e-4, 3e-4, 1e-3]', or more epochs"
@@ -122,37 +122,6 @@ def _finish(tuning: Tuning, processes: Processes, listeners: Sequence[Listener])
         return work(tuning, folder, processes, listeners)
 
 
-class Part(NamedTuple):
-    """A part of a fine-tuning: one seed with one learning rate."""
-
-    run: int  # index in `_runs`
-    seed: int
-
-    def describe(self, config: FinetuneConfig) -> str:
-        """Return the seed, and the learning rate if there are several, in words."""
-        rates = config.learning_rates
-        return f"seed {self.seed}" + (f" with learning rate {rates[self.run]:g}" if rates else "")
-
-
-@contextmanager
-def in_parts(config: FinetuneConfig) -> Iterator[list[Part]]:
-    """Lock the folder of a fine-tuning with a complete config and yield the parts left to do, for other processes.
-
-    `finetune` then does the rest. In object storage there are no parts, since one process uploads a run.
-    """
-    assert config.out is not None
-    if is_remote(config.out):
-        yield []
-        return
-    folder = Path(config.out).expanduser()
-    runs = _runs(config, folder)
-    with ExitStack() as locks:
-        for place, one in {folder: config, **{place: one for one, place in runs}}.items():
-            locks.enter_context(Run(place).open(one, load_finetune_config))
-        parts = [(Part(index, seed), place) for index, (one, place) in enumerate(runs) for seed in one.seed_list]
-        yield [part for part, place in parts if not _is_over(_result(place, part.seed))]
-
-
 def finetune_part(
     config: FinetuneConfig,
     part: Part | None,
@@ -166,31 +135,12 @@ def finetune_part(
         if not part:
             return _finish(tuning, single, listeners)
         folder = Path(config.out).expanduser()
-        (one, place), found = _runs(tuning.config, folder)[part.run], tuning.fingerprints()
+        (one, place), found = runs_of(tuning.config, folder)[part.run], tuning.fingerprints()
         for run in {folder, place}:
             Run(run).check_inputs(found)
         with suppress(*[Diverged] if config.learning_rates else []):  # `_sweep` reports it
             _Seed(replace(tuning, config=one), part.seed, place, single, listeners).result()
         return {}
-
-
-def _runs(config: FinetuneConfig, folder: Path) -> list[tuple[FinetuneConfig, Path]]:
-    """Return a config and a folder for each learning rate to try, or the ones given if there is only one rate."""
-    runs = []
-    for rate in config.learning_rates:
-        place = folder / f"rate-{rate:g}"
-        changes = {"learning_rate": rate, "learning_rates": [], "out": inside(config.out or "", place.name)}
-        runs.append((config.model_copy(update=changes), place))
-    return runs or [(config, folder)]
-
-
-def _result(run: Path, seed: int) -> Path:
-    return run / "seeds" / str(seed) / "result.json"
-
-
-def _is_over(result: Path) -> bool:
-    """Return whether a seed is done or has to be given up."""
-    return result.is_file() or (result.parent / DIVERGED).is_file()
 
 
 def _tune(tuning: Tuning, folder: Path, processes: Processes, listeners: Sequence[Listener]) -> Results:
@@ -236,7 +186,7 @@ def _sweep(tuning: Tuning, folder: Path, processes: Processes, listeners: Sequen
         run.check_inputs(tuning.fingerprints())
         found: dict[float, Results] = {}
         failure: Diverged | None = None
-        for rate, (one, place) in zip(config.learning_rates, _runs(config, folder), strict=True):
+        for rate, (one, place) in zip(config.learning_rates, runs_of(config, folder), strict=True):
             tell(listeners, {"detected": f"learning rate {rate:g}"})
             try:
                 found[rate] = _tune(replace(tuning, config=one), place, processes, listeners)
@@ -271,7 +221,7 @@ class _Seed(Training):
         self, tuning: Tuning, seed: int, run: Path, processes: Processes, listeners: Sequence[Listener]
     ) -> None:
         self.tuning, self.seed, self.processes = tuning, seed, processes
-        self.run, self.stored = run, _result(run, seed)
+        self.run, self.stored = run, result_of(run, seed)
         self.folder = self.stored.parent
         self.checkpoints = self.folder / "checkpoints"
         self.listeners, self.warnings = listeners, []

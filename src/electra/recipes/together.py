@@ -12,7 +12,8 @@ from electra.config.finetune import FinetuneConfig
 from electra.data.cluster import connected
 from electra.data.subprocesses import available_cores
 from electra.errors import ElectraError, TaskError
-from electra.recipes.finetune import Part, finetune, in_parts
+from electra.recipes.finetune import finetune
+from electra.recipes.parts import Part, in_parts
 from electra.recipes.results import Results, describe
 from electra.recipes.worker import Request, Worker
 from electra.training.run import Listener, Record, tell

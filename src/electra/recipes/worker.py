@@ -20,7 +20,8 @@ import torch
 from electra.config.finetune import FinetuneConfig
 from electra.data.subprocesses import available_cores, start_module
 from electra.errors import ForeignText, TaskError, in_one_line, is_known
-from electra.recipes.finetune import Part, finetune_part
+from electra.recipes.finetune import finetune_part
+from electra.recipes.parts import Part
 from electra.recipes.results import Results
 from electra.recipes.tuning import Tuning, prepare
 from electra.training.run import Record

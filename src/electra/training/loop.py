@@ -138,6 +138,7 @@ class _Trainer:
         self.check_every = training.every.log if processes.device.type == "cuda" else 1  # reading it waits for the GPU
         self.started = time.monotonic() - state.seconds
         self.saved_at = state.step or None  # the step of the newest checkpoint
+        self.ruined = False  # whether the latest evaluation had no finite loss
         self.logged = (time.monotonic(), state.tokens)
 
     def _restored(self) -> State:
@@ -196,17 +197,17 @@ class _Trainer:
             if self._is_evaluated(progress):
                 self._evaluate()
                 progress = self._progress()  # evaluating took time
-            if state.step % training.every.checkpoint == 0 and not self._latest_is_skipped():
+            if state.step % training.every.checkpoint == 0 and not self._has_diverged():
                 self._save()
         self._end(progress)
 
     def _end(self, progress: float) -> None:
         """Write the result; raise an error unless the run is complete."""
-        training, state, skipped = self.training, self.state, self._latest_is_skipped()
-        if not skipped:
+        training, state, diverged = self.training, self.state, self._has_diverged()
+        if not diverged:
             self._save()
         self.checkpoints.wait()
-        if not skipped and state.step:
+        if not diverged and state.step:
             self.update.weights.complete()
             if self.processes.first:
                 training.finish()
@@ -215,7 +216,7 @@ class _Trainer:
             again = "resumes it" if self.checkpoints.hold_updates() else "starts it again"
             message = f"{self.run.folder}: stopped at step {state.step:,}; the same command {again}"
             raise Stopped(message, self.stop.signal or signal.SIGTERM)  # None: another process received it
-        if skipped:
+        if diverged:
             raise Diverged(f"the loss was not finite at the end, step {state.step:,}: {training.remedy}")
 
     def _is_stopped(self) -> bool:
@@ -234,9 +235,9 @@ class _Trainer:
         allowed = max(self.config.hours * 3600 - self.state.ending - self.state.latest_update, 1e-9)
         return self.processes.largest((time.monotonic() - self.started) / allowed)
 
-    def _latest_is_skipped(self) -> bool:
-        """Return whether the latest update was skipped: such weights are not worth saving."""
-        return self.optimizer.skipped_in_a_row.item() > 0
+    def _has_diverged(self) -> bool:
+        """Return whether the latest update was skipped or ruined the network: such weights are not worth saving."""
+        return self.ruined or self.optimizer.skipped_in_a_row.item() > 0
 
     def _count_skipped(self) -> None:
         """Report skipped updates, and give up after too many in a row."""
@@ -285,6 +286,7 @@ class _Trainer:
             return  # the resumed run evaluates this step
         self.state.evaluated = self.state.step
         position = self._position()  # afterwards: the time may be over by now
+        self.ruined = not math.isfinite(found.get("loss", 0.0))
         if found:
             if self.processes.first:
                 self.run.report({**position, **{f"heldout_{name}": value for name, value in found.items()}})
