@@ -162,9 +162,18 @@ def test_a_seed_that_a_killed_command_left_running_is_not_trained_twice(planned,
         finetune_part(task.config, Part(0, 0), [])
 
 
-@pytest.mark.parametrize(("cores", "together", "share"), [(16, 100, 2), (16, 4, 4), (2, 6, 1), (1, 2, 1)])
-def test_the_seeds_share_the_cores(cores, together, share, planned, monkeypatch):
-    asked = []
+@pytest.mark.parametrize(
+    ("cores", "together", "done", "share"),
+    [(16, 100, 0, 2), (16, 4, 0, 4), (16, 100, 5, 4), (2, 6, 0, 1), (1, 2, 0, 1)],
+)
+def test_the_seeds_that_are_left_share_the_cores(cores, together, done, share, planned, monkeypatch, tmp_path):
+    asked, tasks = [], planned(rte=3, cola=5)
+    with in_parts(tasks["cola"].config):
+        pass  # begins the run
+    for seed in range(done):
+        folder = tmp_path / f"cola/seeds/{seed}"
+        folder.mkdir(parents=True)
+        (folder / "result.json").touch()
     for module in ("together", "worker"):
         monkeypatch.setattr(f"electra.recipes.{module}.available_cores", lambda: cores)
 
@@ -174,8 +183,8 @@ def test_the_seeds_share_the_cores(cores, together, share, planned, monkeypatch)
 
     monkeypatch.setattr(START, start)
     with pytest.raises(TaskError, match="enough"):
-        finetune_together(planned(rte=3, cola=5), together, [])
-    assert asked == [(share, cores)] * 8
+        finetune_together(tasks, together, [])
+    assert asked == [(share, cores)] * (4 if done else 8)
 
 
 def test_a_process_that_starts_during_a_stop_is_stopped_too(planned, monkeypatch):

@@ -32,16 +32,22 @@ def in_parts(config: FinetuneConfig) -> Iterator[list[Part]]:
     `finetune` then does the rest. In object storage there are no parts, since one process uploads a run.
     """
     assert config.out is not None
-    if is_remote(config.out):
-        yield []
-        return
-    folder = Path(config.out).expanduser()
-    runs = runs_of(config, folder)
     with ExitStack() as locks:
-        for place, one in {folder: config, **{place: one for one, place in runs}}.items():
-            locks.enter_context(Run(place).open(one, load_finetune_config))
-        parts = [(Part(index, seed), place) for index, (one, place) in enumerate(runs) for seed in one.seed_list]
-        yield [part for part, place in parts if not _is_over(result_of(place, part.seed))]
+        if not is_remote(config.out):
+            folder = Path(config.out).expanduser()
+            for place, one in {folder: config, **{place: one for one, place in runs_of(config, folder)}}.items():
+                locks.enter_context(Run(place).open(one, load_finetune_config))
+        yield parts_left(config)
+
+
+def parts_left(config: FinetuneConfig) -> list[Part]:
+    """Return the parts that are neither done nor given up."""
+    assert config.out is not None
+    if is_remote(config.out):
+        return []
+    runs = runs_of(config, Path(config.out).expanduser())
+    parts = [(Part(index, seed), place) for index, (one, place) in enumerate(runs) for seed in one.seed_list]
+    return [part for part, place in parts if not _is_over(result_of(place, part.seed))]
 
 
 def runs_of(config: FinetuneConfig, folder: Path) -> list[tuple[FinetuneConfig, Path]]:

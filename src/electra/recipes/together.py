@@ -13,7 +13,7 @@ from electra.data.cluster import connected
 from electra.data.subprocesses import available_cores
 from electra.errors import ElectraError, TaskError
 from electra.recipes.finetune import finetune
-from electra.recipes.parts import Part, in_parts
+from electra.recipes.parts import Part, in_parts, parts_left
 from electra.recipes.results import Results, describe
 from electra.recipes.worker import Request, Worker
 from electra.training.run import Listener, Record, tell
@@ -45,7 +45,7 @@ def finetune_together(tasks: Mapping[str, Planned], together: int, listeners: Se
     results: dict[str, Results] = {}
     failures: dict[str, BaseException] = {}
     waiting: dict[Future[Results], str] = {}
-    parts = sum(task.config.parts for task in tasks.values())
+    parts = sum(max(1, len(parts_left(task.config))) for task in tasks.values())
     with ExitStack() as kept, _Pool(parts, together, listeners) as pool:
         stages = {name: _stages(task.config, pool) for name, task in tasks.items()}
 
