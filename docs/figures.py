@@ -41,6 +41,7 @@ FIGURES = {  # figure: the run's metrics in the ledger, and its annotations: (st
     ),
 }
 CLAIM = "2026-11-16-curve"  # the entry of the README's plot, with ELECTRA, BERT and the untrained network in this order
+# Today's recipe: the presets of two entries.
 RECORDS = {"2026-11-18-ten-minute-record": "quick", "2026-11-19-twenty-minutes-record": "modern-19x512"}
 BLUE, ORANGE, GREEN, GRAY = "#2a6f97", "#e07a3f", "#5b8c5a", "#6b7280"
 STYLE = {

@@ -4,10 +4,10 @@
 #                                                                   TUNING the fine-tuning; PART=480 stops pre-training
 #                                                                   after so many seconds, ONLY=pretrain at its end)
 #
-# A call trains one model and scores it: that takes about ten minutes with a BUDGET of 5, 26 with 20. It can be stopped
-# at any time, and the same call continues it, on another machine after copying OUT, or only OUT/NAME.call and OUT/NAME
-# of its model; for scoring, run/model is enough of OUT/NAME/run. Training needs TEXT under the same name. A machine
-# that disappears costs at most 5,000 updates, a minute, and the fine-tuning seeds in progress, if OUT survives.
+# A call trains one model for BUDGET minutes and scores it. It can be stopped at any time, and the same call continues
+# it, on another machine after copying OUT, or only OUT/NAME.call and OUT/NAME of its model; for scoring, run/model is
+# enough of OUT/NAME/run. Training needs TEXT under the same name. A machine that disappears costs at most 5,000
+# updates, a minute, and the fine-tuning seeds in progress, if OUT survives.
 # Scoring does not fill a GPU: to score several models at once, train one after the other with ONLY=pretrain, then make
 # the same calls without it, together (with an MPS server). The calls of a search, whose budget is updates, may share a
 # GPU from the start. Calls may run on several machines; only the scoring of seeds 1 and 2 needs that of seed 0:
@@ -69,7 +69,7 @@ rates() { # the learning rates of fine-tuning: with seed 0 three for each task, 
   case $budget-$seed in search-* | *-0) echo "learning_rates=[1e-4,3e-4,1e-3]" && return ;; esac
   for task in cola mrpc sts-b rte sst-2 qnli squad-1.1 chunking; do
     results=$out/$model-$budget-0/tuned/$task/results.json
-    [ -f "$results" ] || refuse "no $results; score seed 0 first, whose learning rates are those of seed $seed"
+    [ -f "$results" ] || refuse "no $results; score seed 0 first: seed $seed is fine-tuned with its learning rates"
     echo "$task.learning_rate=$(sed -n 's/.*"learning_rate": \([^,]*\).*/\1/p' "$results" | head -n 1)"
   done
 }

@@ -29,7 +29,7 @@ ROLES = {
     "query": ("query",),
     "passage": ("document", "passage", "corpus"),
 }  # prompts that encode_query and _document use
-ALWAYS = ("query", "document")  # prompts that every model of sentence-transformers has, if only empty ones
+ALWAYS = ("query", "document")  # prompts that every model of sentence-transformers has, though perhaps empty
 MODES: dict[str, Pooling] = {"mean": "mean", "cls": "first"}  # newer files have one name instead of flags
 
 Layout = TypeVar("Layout", bound=BaseModel)
@@ -110,8 +110,8 @@ vectors = model.encode(["the chef ate the meal", "a cook had dinner"])"""
     def prompt(self, name: str | None) -> str:
         """Return the text to put before each text: a stored prompt, or the default one."""
         name = name or self.default_prompt
-        if name in ALWAYS and name not in self.prompts:
-            return ""
+        if name in ALWAYS:
+            return self.prompts.get(name, "")
         if name is not None and name not in self.prompts:
             known = f"it has {', '.join(self.prompts)}" if self.prompts else "it has none"
             raise CheckpointError(f"the model has no prompt {name!r}; {known}")

@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -89,7 +89,7 @@ def finetune(config: FinetuneConfig, listeners: Sequence[Listener] | None = None
     """Fine-tune with every seed that is not done yet, keep one model, and return the content of `results.json`.
 
     Each listener receives the records of `metrics.jsonl`; by default, progress is shown in a terminal or a notebook.
-    If `together` is more than 1, as many seeds train at the same time, each in its own process. Listeners then receive
+    If `together` is more than 1, as many seeds train at the same time, in worker processes. Listeners then receive
     their warnings, and a record when one is done.
     """
     if config.out is None:
@@ -138,8 +138,11 @@ def finetune_part(
         (one, place), found = runs_of(tuning.config, folder)[part.run], tuning.fingerprints()
         for run in {folder, place}:
             Run(run).check_inputs(found)
-        with suppress(*[Diverged] if config.learning_rates else []):  # `_sweep` reports it
+        try:
             _Seed(replace(tuning, config=one), part.seed, place, single, listeners).result()
+        except Diverged:
+            if not config.learning_rates:  # `_sweep` leaves such a rate out
+                raise
         return {}
 
 

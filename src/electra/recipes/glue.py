@@ -93,8 +93,8 @@ def glue(
     """Fine-tune a model on every task found in the folders, or on the named ones; the same call again resumes.
 
     An override of the form TASK.KEY=VALUE applies only to that task. `together` is the number of seeds, of one task or
-    several, that run at the same time on one GPU, each in its own process. `cluster` is the address of a Ray cluster,
-    or `auto`, that runs the tasks.
+    several, that train at the same time on one GPU, in worker processes. `cluster` is the address of a Ray cluster, or
+    `auto`, that runs the tasks.
     """
     names = names_of(data)
     if cluster and together > 1:

@@ -137,7 +137,8 @@ class _Pool:
 
     def _run(self, config: FinetuneConfig, part: Part | None) -> Results:
         """Wait for a worker, whose warnings are reported at once."""
-        name, seed = (f"{config.task}, {part.describe(config)}", f"seed {part.seed}: ") if part else (config.task, "")
+        name = f"{config.task}, {part.describe(config)}" if part else config.task
+        seed = f"seed {part.seed}: " if part else ""  # in the warnings, and in the name already
 
         def warn(warning: str) -> None:
             self.report({"warning": f"{name}: {warning.removeprefix(seed)}"})

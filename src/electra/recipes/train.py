@@ -192,7 +192,7 @@ def planned(
         raise ConfigError("--new-vocabulary changes the vocabulary of a model: add --init MODEL")
     if init is not None and not new_vocabulary and not lowercase:
         raise ConfigError(
-            "--cased is for a new vocabulary, and the model keeps its own: add --new-vocabulary, or drop it"
+            "--cased is for a new vocabulary, and the model keeps its own: add --new-vocabulary, or drop --cased"
         )
     place = out.absolute()
     for name in names:

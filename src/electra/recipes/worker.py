@@ -41,7 +41,7 @@ class Worker:
         with ExitStack() as opened:
             self.errors = opened.enter_context(tempfile.TemporaryFile())
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self.errors.fileno()}
-            # All may tokenize on every core, which is soon done; threads of torch would wait for each other.
+            # Tokenizing is soon done, so every worker may use all cores for it; torch's threads would wait for others.
             started = start_module(__name__, threads=threads, tokenizing=available_cores(), **pipes)
             self.process = opened.enter_context(started)
             self.close = opened.pop_all().close  # waits for the end of the process

@@ -28,9 +28,8 @@ EXPLANATIONS = {  # by a text that identifies the warning: what it means, and wh
     "the generator is too strong": (
         "Nearly all tokens that the generator samples are the original ones, and these count as original. Few "
         "replacements are left to detect, so the discriminator learns from few examples.",
-        "Use a smaller generator (objective.generator.width of 1/4 to 1/2, or with the body modern a smaller "
-        "objective.generator.depth), mask more (objective.mask_fraction), "
-        "or set objective.forbid_original=true.",
+        "Use a smaller generator (objective.generator.width of 1/4 to 1/2; with the body modern, a smaller "
+        "objective.generator.depth), mask more (objective.mask_fraction), or set objective.forbid_original=true.",
     ),
     "the loss was not finite": (
         "A gradient was infinite or NaN, so the update was skipped. A few skips are harmless; many in a row mean that "
