@@ -8,9 +8,11 @@
 # it, on another machine after copying OUT, or only OUT/NAME.call and OUT/NAME of its model; for scoring, run/model is
 # enough of OUT/NAME/run. Training needs TEXT under the same name. A machine that disappears costs at most 5,000
 # updates, a minute, and the fine-tuning seeds in progress, if OUT survives.
-# Scoring does not fill a GPU: to score several models at once, train one after the other with ONLY=pretrain, then make
-# the same calls without it, together (with an MPS server). The calls of a search, whose budget is updates, may share a
-# GPU from the start. Calls may run on several machines; only the scoring of seeds 1 and 2 needs that of seed 0:
+# Seed 0 is measured by the clock, with nothing else on the GPU, and leaves two files to the other seeds: in
+# OUT/MODEL-BUDGET.updates how many updates it had time for, and, once it is scored, in OUT/MODEL-BUDGET.rates its
+# learning rates of fine-tuning. They train for as many updates, so they may share a GPU with each other and with
+# scoring, which does not fill one (start an MPS server); so may the calls of a search. ONLY=pretrain leaves the scoring
+# to a later call, the same without it. Calls may run on several machines, with a copy of the two files.
 #   runs/claim.sh MODEL search 0 ...      both models: the three rates of pre-training, or those in RATES. Done, see
 #                                         results/2026-11-19-claim-rates; the best ones are entered below
 #   runs/claim.sh MODEL 5 SEED ...        both models, seeds 0, 1, 2: five minutes of training
@@ -21,16 +23,18 @@
 # The ledger needs config.toml and metrics.jsonl of each run, and every results.json in OUT/NAME/tuned.
 #
 # Rules.
-# Hardware  one H200, used by nothing else during pre-training. The minutes are those of the training loop.
+# Hardware  one H200, used by nothing else while seed 0 trains. The minutes are those of its training loop; the other
+#           seeds train for as many updates.
 # Data      text as for runs/record.sh, the same for both; VOCAB and TASKS likewise.
 # Models    the preset quick. ELECTRA has its objective (detection and correction), BERT masked language modeling;
 #           body, batches, optimizer, schedule, weight decay and start of the embeddings are the same, and were chosen
 #           for ELECTRA.
 # Rates     of pre-training: for each model the best of three, by the mean of CoLA, MRPC, STS-B and RTE after 3,000
 #           updates; while the best is the lowest or highest, the next beyond it is tried too (RATES="1e-3", or
-#           "16e-3"). ELECTRA's three are level: it keeps the preset's, and none beyond was tried. Of fine-tuning: for
-#           each model, budget and task the best of three for the model of seed 0, by the median of its fine-tuning
-#           seeds; the models of the other seeds are fine-tuned with that. Both choices are made on the dev sets.
+#           "16e-3"). ELECTRA's three are level: it keeps the preset's, and none beyond was tried. Of fine-tuning:
+#           for each model, budget and task the best of 1e-4, 3e-4 and, for small tasks, 1e-3 for the model of seed 0,
+#           by the median of its fine-tuning seeds; the models of the other seeds are fine-tuned with that. Both
+#           choices are made on the dev sets.
 # Score     dev scores as in runs/record.sh, with SQuAD 1.1 and CoNLL-2000: three fine-tuning seeds for small tasks,
 #           one for the others; median over all of them, 95 % interval over the means of the pre-training seeds.
 set -eu
@@ -65,13 +69,38 @@ tune() { # MODEL OPTION...: fine-tune it on the tasks of the call
     --out "$out/$name/tuned" --together 8 $small $finetuning ${TUNING:-}
 }
 
-rates() { # the learning rates of fine-tuning: with seed 0 three for each task, with another seed the best of them
-  case $budget-$seed in search-* | *-0) echo "learning_rates=[1e-4,3e-4,1e-3]" && return ;; esac
-  for task in cola mrpc sts-b rte sst-2 qnli squad-1.1 chunking; do
-    results=$out/$model-$budget-0/tuned/$task/results.json
-    [ -f "$results" ] || refuse "no $results; score seed 0 first: seed $seed is fine-tuned with its learning rates"
-    echo "$task.learning_rate=$(sed -n 's/.*"learning_rate": \([^,]*\).*/\1/p' "$results" | head -n 1)"
-  done
+minutes() { # what ends pre-training: the clock for seed 0, its number of updates for the others
+  case $seed in
+  0) echo "train.hours=$(awk "BEGIN { print $budget / 60 }")" ;;
+  *) of_seed_0 updates ;;
+  esac
+}
+
+rates() { # the learning rates of fine-tuning: with seed 0 those to try, with another seed the best of them
+  case $budget-$seed in
+  search-*) echo "learning_rates=[1e-4,3e-4,1e-3]" ;;
+  *-0)
+    echo "learning_rates=[1e-4,3e-4,1e-3]"
+    for task in sst-2 qnli squad-1.1 chunking; do echo "$task.learning_rates=[1e-4,3e-4]"; done
+    ;;
+  *) of_seed_0 rates ;;
+  esac
+}
+
+of_seed_0() { # updates|rates: the settings that seed 0 has left to the others
+  cat "$out/$model-$budget.$1" 2>/dev/null || refuse "no $out/$model-$budget.$1: call it with seed 0 first"
+}
+
+leave() { # after seed 0: write the settings for the others
+  if [ -f "$out/$name/run/metrics.jsonl" ]; then # not where it was only scored
+    sed -n 's/.*"step": \([0-9]*\).*/train.steps=\1/p' "$out/$name/run/metrics.jsonl" | tail -n 1 \
+      >"$out/$model-$budget.updates"
+  fi
+  [ -d "$out/$name/tuned" ] || return 0
+  for results in "$out/$name"/tuned/*/results.json; do
+    task=$(basename "$(dirname "$results")")
+    sed -n "/\"learning_rate\"/{s/.*: \([^,]*\).*/$task.learning_rate=\1/p;q;}" "$results"
+  done >"$out/$model-$budget.rates"
 }
 
 score() { # NAME RATE PRETRAINING FINETUNING TEXT...: pre-train a model, fine-tune it and print its scores
@@ -101,5 +130,9 @@ search)
   done
   ;;
 0) score "$model-0-$seed" "$best" train.steps=1 "$large start=untrained" "$@" ;;
-*) score "$model-$budget-$seed" "$best" "train.hours=$(awk "BEGIN { print $budget / 60 }")" "$large" "$@" ;;
+*)
+  ending=$(minutes)
+  score "$model-$budget-$seed" "$best" "$ending" "$large" "$@"
+  [ "$seed" != 0 ] || leave
+  ;;
 esac

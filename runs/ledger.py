@@ -3,16 +3,16 @@
 python runs/ledger.py NAME --model TITLE RUN TUNED [RUN TUNED]... [--model ...]... [--headline] [--lines 200]
 
 RUN is a pre-training run, or - for an untrained network; TUNED is a folder of `electra glue --out`, or - for none.
-Each --model is a row. Several runs in it are pre-training seeds of one model: its cost is their mean, its scores are
-those of all fine-tuning seeds, at the learning rate that was best for the first run; the interval is that of the means
-of the runs. Several rows with the same TITLE form a curve. --headline adds the scores to the table in docs/scores.md.
+Each --model is a row. Several runs in it are pre-training seeds of one model: its cost is that of the first, as the
+others may share a GPU; its scores are those of all fine-tuning seeds, at the learning rate that was best for the first
+run; the interval is that of the means of the runs. Several rows with the same TITLE form a curve. --headline adds the
+scores to the table in docs/scores.md.
 """
 
 import argparse
 import datetime
 import json
 import re
-import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ def enter(name: str, models: Sequence[Sequence[str]], headline: bool = False, li
         kept = thinned(_records(run), lines)
         (folder / f"{curve}.jsonl").write_text("".join(json.dumps(rounded(record)) + "\n" for record in kept))
     points = [
-        {"model": title, **mean_cost(places[::2]), "scores": pooled_scores(places[1::2])}
+        {"model": title, **cost(places[0]), "scores": pooled_scores(places[1::2])}
         for title, *places in models
         if NONE not in places[1::2]
     ]
@@ -52,12 +52,6 @@ def enter(name: str, models: Sequence[Sequence[str]], headline: bool = False, li
 def placeless(config: str) -> str:
     """Shorten absolute paths to their last part, which keeps private folder names out of the ledger."""
     return re.sub(r'"/[^"]*/([^"/]+)"', r'"\1"', config)
-
-
-def mean_cost(runs: Sequence[str]) -> dict[str, float]:
-    """Return the cost of a pre-training run, averaged over several."""
-    costs = [cost(run) for run in runs]
-    return {part: statistics.mean(each[part] for each in costs) for part in costs[0]}
 
 
 def cost(run: str) -> dict[str, float]:

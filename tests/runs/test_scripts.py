@@ -1,5 +1,6 @@
 """The run scripts: valid shell, and `electra` accepts every command in them."""
 
+import json
 import os
 import shutil
 import signal
@@ -55,7 +56,8 @@ def test_every_command_of_a_script_is_valid(script, recorded):
             assert set(tasks) <= set(TASKS)
             for word in command:
                 if "=" in word:
-                    load_finetune_config("glue", [word.removeprefix(f"{word.partition('.')[0]}.")])
+                    task = next((task for task in TASKS if word.startswith(f"{task}.")), "")
+                    load_finetune_config("glue", [word.removeprefix(f"{task}.")])
 
 
 @pytest.mark.parametrize("script", ["claim.sh", "ablations.sh", "record.sh"])
@@ -242,8 +244,8 @@ def test_wrong_arguments_are_refused_before_anything_runs(recorded, script, argu
 def test_the_settings_of_fine_tuning_are_checked_before_training(recorded, script):
     check, *training, tuned = recorded(script, *ARGUMENTS[script], TUNING="batch_size=16")[:4]
     assert [words[0] for words in training] == ["corpus", "pretrain"]
-    rates = "learning_rates=[1e-4,3e-4,1e-3]"  # of a claim's first seed
-    assert check == ["glue", "embedded", "--dry-run", *(word for word in tuned[2:] if word != rates)]
+    rates = "learning_rates="  # of a claim's first seed
+    assert check == ["glue", "embedded", "--dry-run", *(word for word in tuned[2:] if rates not in word)]
     assert "batch_size=16" in check
 
 
@@ -255,21 +257,27 @@ def test_a_claim_can_leave_the_scoring_to_a_later_call(recorded):
     assert failure.value.stderr == "claim.sh: ONLY is pretrain or not set, not train\n"
 
 
-def test_the_other_seeds_of_a_claim_are_fine_tuned_with_the_rates_of_the_first(recorded, tmp_path):
-    arguments = ["bert", "5", "1", "vocab.txt", "tasks", str(tmp_path), "a.txt"]
+def test_the_other_seeds_of_a_claim_repeat_the_updates_and_the_fine_tuning_rates_of_the_first(recorded, tmp_path):
+    first, second = (["bert", "5", seed, "vocab.txt", "tasks", str(tmp_path), "a.txt"] for seed in "01")
     with pytest.raises(subprocess.CalledProcessError) as failure:
-        recorded("claim.sh", *arguments)
-    first = tmp_path / "bert-5-0/tuned"
-    assert failure.value.stderr.startswith(f"claim.sh: no {first}/cola/results.json; score seed 0 first")
-    for number, task in enumerate("cola mrpc sts-b rte sst-2 qnli squad-1.1 chunking".split()):
-        (first / task).mkdir(parents=True)
-        write_json(first / task / "results.json", {"task": task, "learning_rate": 1e-5 * number, "seeds": []})
-    (*_, tuned) = recorded("claim.sh", *arguments)
-    assert [word for word in tuned if "rate" in word][:3] == [
-        "cola.learning_rate=0.0",
-        "mrpc.learning_rate=1e-05",
-        "sts-b.learning_rate=2e-05",
-    ]
+        recorded("claim.sh", *second)
+    assert failure.value.stderr == f"claim.sh: no {tmp_path}/bert-5.updates: call it with seed 0 first\n"
+    run = tmp_path / "bert-5-0/run"
+    run.mkdir(parents=True)
+    (run / "metrics.jsonl").write_text("".join(json.dumps({"step": step, "loss": 1.0}) + "\n" for step in (500, 731)))
+    recorded("claim.sh", *first, ONLY="pretrain")
+    (config,) = configs(recorded("claim.sh", *second, ONLY="pretrain")).values()
+    assert (config.train.steps, config.train.hours) == (731, None)
+    with pytest.raises(subprocess.CalledProcessError) as failure:
+        recorded("claim.sh", *second)
+    assert failure.value.stderr == f"claim.sh: no {tmp_path}/bert-5.rates: call it with seed 0 first\n"
+    for rate, task in [(1e-4, "cola"), (3e-5, "squad-1.1")]:
+        (tmp_path / f"bert-5-0/tuned/{task}").mkdir(parents=True)
+        results = {"learning_rate": rate, "seeds": [{"seed": 0}], "sweep": {"0.0001": {"accuracy": 0.5}}}
+        write_json(tmp_path / f"bert-5-0/tuned/{task}/results.json", results)
+    recorded("claim.sh", *first)
+    (*_, tuned) = recorded("claim.sh", *second)
+    assert [word for word in tuned if "rate" in word] == ["cola.learning_rate=0.0001", "squad-1.1.learning_rate=3e-05"]
 
 
 @pytest.mark.parametrize("copied", [True, False])  # what the call was started with, too
