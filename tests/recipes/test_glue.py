@@ -7,7 +7,7 @@ import pytest
 import electra
 from electra.cli.glue import _table
 from electra.errors import CheckpointError, ConfigError, TaskError
-from electra.recipes.glue import SUITE, Score, Suite, _for_task, _score, _submit, published
+from electra.recipes.glue import SUITE, Score, Suite, _for_task, _score, _test_files, published
 from electra.tasks.build import TASKS
 
 QUICK = "epochs=0.5 batch_size=8 learning_rate=2e-3 layer_decay=1.0 optimizer=adamw".split()
@@ -44,12 +44,12 @@ def test_the_submission_has_the_test_predictions(suite):
     assert "diagnostic.tsv" in found.submission["ax"]
 
 
-def test_only_glue_tasks_are_in_the_submission(tmp_path, monkeypatch):
+def test_only_glue_tasks_have_test_predictions(monkeypatch):
     asked = []
     monkeypatch.setattr(
-        "electra.recipes.glue.evaluate", lambda run, *others: asked.append(run.name) or SimpleNamespace(files={})
+        "electra.recipes.glue.evaluate", lambda run, *others: asked.append(run) or SimpleNamespace(files={})
     )
-    assert _submit(tmp_path, ["sst-2", "squad-1.1", "chunking"]) == {}
+    assert [_test_files(task, task) for task in ("sst-2", "squad-1.1", "chunking")] == [({}, {})] * 3
     assert asked == ["sst-2"]
 
 

@@ -40,10 +40,13 @@ def planned(tmp_path):
 
 @pytest.fixture
 def ready(monkeypatch):
-    """A function that lets workers say that they are done, except with a failing part, and returns what they do."""
+    """A function that lets workers say that they are done, except with a failing part, and returns what they do.
+
+    What they do first can be given.
+    """
     monkeypatch.setattr("electra.recipes.together.describe", lambda results: "done")
 
-    def use(failing=None):
+    def use(failing=None, first=lambda request: None):
         parts = []
 
         class Ready:
@@ -51,6 +54,7 @@ def ready(monkeypatch):
                 self.stop = self.close = lambda: None
 
             def ask(self, request, warn):
+                first(request)
                 parts.append(request.part)
                 if request.part and request.part == failing:
                     warn(f"seed {request.part.seed}: late")
@@ -96,15 +100,26 @@ def test_seeds_of_long_tasks_come_first(planned, ready):
     parts = ready()
     tasks = planned(rte=2, cola=3, mrpc=1)
     tasks |= {"cola": replace(tasks["cola"], train=100), "mrpc": replace(tasks["mrpc"], train=1)}
-    assert finetune_together(tasks, 1, []) == [{"task": "rte"}, {"task": "cola"}, {"task": "mrpc"}]
+    assert finetune_together(tasks, dict, 1, []) == [{"task": "rte"}, {"task": "cola"}, {"task": "mrpc"}]
     assert parts == [(0, 0), (0, 1), (0, 2), (0, 0), (0, 1), None, None, None]
+
+
+def test_a_task_is_finished_while_others_train(planned, ready):
+    finished = threading.Event()
+
+    def wait_for_rte(request):
+        assert request.config.task == "rte" or finished.wait(10)
+
+    ready(first=wait_for_rte)
+    tasks = planned(rte=1, mrpc=1)
+    assert finetune_together(tasks, lambda results: finished.set() or results["task"], 2, []) == ["rte", "mrpc"]
 
 
 def test_a_seed_that_fails_is_named_at_once_and_the_others_go_on(planned, ready):
     parts = ready(failing=Part(0, 1))
     heard = []
     with pytest.raises(TaskError, match=r"^rte, seed 1: no rest$"):
-        finetune_together(planned(rte=3, mrpc=1), 1, [heard.append])
+        finetune_together(planned(rte=3, mrpc=1), dict, 1, [heard.append])
     assert parts == [(0, 0), (0, 1), (0, 2), None]  # of rte there is nothing else to do
     assert heard == [{"warning": "rte, seed 1: late"}, {"warning": "rte, seed 1: no rest"}, {"detected": "done"}]
 
@@ -114,7 +129,7 @@ def test_a_folder_that_cannot_be_locked_stops_no_other_task(planned, ready, tmp_
     (tmp_path / "rte").write_text("in the way")
     heard = []
     with pytest.raises(TaskError, match=r"^rte: .*rte is a file; choose another out"):
-        finetune_together(planned(rte=2, mrpc=1), 2, [heard.append])
+        finetune_together(planned(rte=2, mrpc=1), dict, 2, [heard.append])
     assert heard[-1] == {"detected": "done"}
 
 
@@ -183,7 +198,7 @@ def test_the_seeds_that_are_left_share_the_cores(cores, together, done, share, p
 
     monkeypatch.setattr(START, start)
     with pytest.raises(TaskError, match="enough"):
-        finetune_together(tasks, together, [])
+        finetune_together(tasks, dict, together, [])
     assert asked == [(share, cores)] * (4 if done else 8)
 
 
@@ -199,7 +214,7 @@ def test_a_process_that_starts_during_a_stop_is_stopped_too(planned, monkeypatch
 
     monkeypatch.setattr(START, start)
     with pytest.raises(KeyboardInterrupt):
-        finetune_together(planned(rte=1), 1, [])
+        finetune_together(planned(rte=1), dict, 1, [])
     assert begun[0].returncode == -signal.SIGTERM
 
 

@@ -1,9 +1,10 @@
 """Fine-tune on a suite of tasks, compare with published scores and write a submission for GLUE."""
 
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from electra.config.finetune import FinetuneConfig
 from electra.config.keys import known_keys
@@ -71,6 +72,14 @@ class Suite:
     submission: dict[str, str]  # files in the submission by task, or why there are none
 
 
+class Finished(NamedTuple):
+    """A fine-tuned task."""
+
+    score: Score
+    files: dict[str, str]  # predictions to submit
+    submission: dict[str, str]  # their names by test set, or why there are none
+
+
 @dataclass(frozen=True)
 class Plan:
     """The tasks by name, and why the others are skipped."""
@@ -102,17 +111,22 @@ def glue(
     if cluster:
         model, names, out = absolute(model), [*map(absolute, names)], out if is_remote(out) else Path(out).resolve()
     plan = plan_suite(str(model), names, out, overrides, tasks)
+
+    def finish(results: Results) -> Finished:
+        return Finished(_score(results, plan.width), *_test_files(results["task"], inside(out, results["task"])))
+
     if cluster:
-        several = finetune_in_cluster(plan.tasks, cluster, listeners)
+        finished = finetune_in_cluster(plan.tasks, finish, cluster, listeners)
     elif together > 1:
-        several = finetune_together(plan.tasks, together, listeners)
+        finished = finetune_together(plan.tasks, finish, together, listeners)
     else:
-        several = list(_one_by_one(plan.tasks, listeners))
-    scores = [_score(results, plan.width) for results in several]
+        finished = list(_one_by_one(plan.tasks, finish, listeners))
+    submission = {name: status for task in finished for name, status in task.submission.items()}
+    suite = Suite(str(model), [task.score for task in finished], plan.skipped, submission)
     with working_copy(out) as folder:
-        suite = Suite(str(model), scores, plan.skipped, _submit(folder, [score.task for score in scores]))
+        _submit(folder, {file: text for task in finished for file, text in task.files.items()})
         write_json(folder / SCORES, asdict(suite))
-        return suite
+    return suite
 
 
 def plan_suite(model: str, data: list[str], out: str | Path, overrides: Sequence[str], tasks: Sequence[str]) -> Plan:
@@ -139,10 +153,12 @@ def plan_suite(model: str, data: list[str], out: str | Path, overrides: Sequence
     return Plan(found, skipped, start.encoder.config.hidden_size)
 
 
-def _one_by_one(tasks: Mapping[str, Planned], listeners: Sequence[Listener]) -> Iterator[Results]:
+def _one_by_one(
+    tasks: Mapping[str, Planned], finish: Callable[[Results], Finished], listeners: Sequence[Listener]
+) -> Iterator[Finished]:
     for name, task in tasks.items():
         tell(listeners, {"detected": f"task {name}"})
-        yield finetune(task.config, listeners)
+        yield finish(finetune(task.config, listeners))
 
 
 def _find(
@@ -210,22 +226,25 @@ def _notes(results: Results, shown: str) -> str:
     return ", ".join(note for note, applies in notes.items() if applies)
 
 
-def _submit(folder: Path, tasks: Sequence[str]) -> dict[str, str]:
-    """Write the predictions for GLUE's test files into one archive; return each task's files, or why it has none."""
-    outcome: dict[str, str] = {}
+def _test_files(task: str, run: str | Path) -> tuple[dict[str, str], dict[str, str]]:
+    """Predict the test sets of a task of GLUE; return the files to submit, and for each set their names or why none."""
     files: dict[str, str] = {}
-    runs = {task: task for task in tasks if task in BENCHMARKS} | ({"ax": "mnli"} if "mnli" in tasks else {})
-    for name, run in runs.items():
+    outcome: dict[str, str] = {}
+    for name in [task, "ax"] if task == "mnli" else [task] if task in BENCHMARKS else []:
         try:
-            found = evaluate(folder / run, [f"task={name}"], "test").files
+            found = evaluate(run, [f"task={name}"], "test").files
         except (TaskError, DataError) as problem:
             outcome[name] = str(problem)
             continue
         glue_files = {file: text for file, text in found.items() if file.endswith(".tsv")}
         files |= glue_files
         outcome |= {name: ", ".join(glue_files)} if glue_files else {}
+    return files, outcome
+
+
+def _submit(folder: Path, files: Mapping[str, str]) -> None:
+    """Write the predictions for GLUE's test files into one archive."""
     if files:
         with zipfile.ZipFile(folder / SUBMISSION, "w", zipfile.ZIP_DEFLATED) as archive:
             for file, text in files.items():
                 archive.writestr(file, text)
-    return outcome

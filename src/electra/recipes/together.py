@@ -1,12 +1,12 @@
 """Run several fine-tunings at a time: in worker processes here, or on the nodes of a cluster."""
 
 import threading
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, as_completed, wait
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Self
+from typing import Self, TypeVar
 
 from electra.config.finetune import FinetuneConfig
 from electra.data.cluster import connected
@@ -17,6 +17,8 @@ from electra.recipes.parts import Part, in_parts, parts_left
 from electra.recipes.results import Results, describe
 from electra.recipes.worker import Request, Worker
 from electra.training.run import Listener, Record, tell
+
+T = TypeVar("T")
 
 SMOOTH = 8 / 3  # passes of an update with smoothness, in those of one without
 
@@ -37,16 +39,19 @@ class Planned:
         return tokens * (SMOOTH if config.smoothness else 1)
 
 
-def finetune_together(tasks: Mapping[str, Planned], together: int, listeners: Sequence[Listener]) -> list[Results]:
-    """Fine-tune on each task; `together` seeds train at a time, those of long tasks first.
+def finetune_together(
+    tasks: Mapping[str, Planned], finish: Callable[[Results], T], together: int, listeners: Sequence[Listener]
+) -> list[T]:
+    """Fine-tune on each task; `together` seeds train at the same time, those of long tasks first.
 
-    What fails is reported at once and does not stop the others; the first failure is raised at the end.
+    Return what `finish` makes of the results, here and while other tasks train. What fails is reported at once and does
+    not stop the others; the first failure is raised at the end.
     """
-    results: dict[str, Results] = {}
+    finished: dict[str, Future[T]] = {}
     failures: dict[str, BaseException] = {}
     waiting: dict[Future[Results], str] = {}
     parts = sum(max(1, len(parts_left(task.config))) for task in tasks.values())
-    with ExitStack() as kept, _Pool(parts, together, listeners) as pool:
+    with ExitStack() as kept, ThreadPoolExecutor(1) as finishing, _Pool(parts, together, listeners) as pool:
         stages = {name: _stages(task.config, pool) for name, task in tasks.items()}
 
         def advance(name: str) -> None:
@@ -68,13 +73,13 @@ def finetune_together(tasks: Mapping[str, Planned], together: int, listeners: Se
                 if problem := done.exception():
                     fail(name, problem)
                 elif found := done.result():
-                    results[name] = found
                     pool.report({"detected": describe(found)})
+                    finished[name] = finishing.submit(finish, found)
                 if name not in failures and name not in waiting.values():
                     advance(name)
     for problem in failures.values():
         raise problem
-    return [results[name] for name in tasks]
+    return [finished[name].result() for name in tasks]
 
 
 def _stages(config: FinetuneConfig, pool: "_Pool") -> Generator[list[Future[Results]]]:
@@ -162,12 +167,15 @@ class _Pool:
         return worker
 
 
-def finetune_in_cluster(tasks: Mapping[str, Planned], address: str, listeners: Sequence[Listener]) -> list[Results]:
+def finetune_in_cluster(
+    tasks: Mapping[str, Planned], finish: Callable[[Results], T], address: str, listeners: Sequence[Listener]
+) -> list[T]:
     """Fine-tune on each task somewhere in a Ray cluster; files must be in object storage or on a shared disk.
 
-    A failing task does not stop the others; the first failure is raised at the end.
+    Return what `finish` makes of the results, here. A failing task does not stop the others; the first failure is
+    raised at the end.
     """
-    results, failures = [], []
+    finished, failures = [], []
     configs = {name: task.config for name, task in tasks.items()}
     with connected(address) as cluster:
         for _, outcome in cluster.in_order(partial(_outcome, configs=configs), tasks):
@@ -175,11 +183,11 @@ def finetune_in_cluster(tasks: Mapping[str, Planned], address: str, listeners: S
                 failures.append(outcome)
                 tell(listeners, {"warning": str(outcome)})
             else:
-                results.append(outcome)
                 tell(listeners, {"detected": describe(outcome)})
+                finished.append(finish(outcome))
     if failures:
         raise failures[0]
-    return results
+    return finished
 
 
 def _outcome(name: str, configs: Mapping[str, FinetuneConfig]) -> Results | TaskError:
