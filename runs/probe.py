@@ -4,7 +4,7 @@ python runs/probe.py CONLL MODEL... [--sentences 2000]
 
 Prints a line of CSV for each model and layer: the share of test words with the right tag (ridge regression, fitted on
 the same number of training sentences), and the spread of the feed-forward output over words relative to the spread of
-its input. If this ratio is well above one, the information from the layers below is lost.
+the states it is added to. If this ratio is well above one, the information from the layers below is lost.
 """
 
 import argparse
@@ -17,8 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from electra.config.load import load_finetune_config
-from electra.errors import CheckpointError
-from electra.model.bodies.electra import Layer
+from electra.model.bodies import electra, modern
 from electra.model.pretrained import Pretrained, load
 from electra.model.windows import batches
 from electra.tasks.base import Notes, Split
@@ -26,6 +25,10 @@ from electra.tasks.build import build_task
 from electra.tasks.tagging.task import TaggingTask
 
 RIDGE = 1.0  # for states with standard deviation 1
+ADDED_TO = {
+    electra.Layer: "expand",
+    modern.Layer: "feed_forward_norm",
+}  # takes the states that feed-forward is added to
 
 
 class Words(NamedTuple):
@@ -40,8 +43,6 @@ def probe(conll: str, models: Sequence[str], sentences: int) -> Iterator[tuple[s
     """Yield for each layer of each model the accuracy of the tags and the feed-forward ratio."""
     for name in models:
         model = load(name, device="cpu")
-        if (body := model.encoder.config.body) != "electra":
-            raise CheckpointError(f"{name} has the body {body}; name models with the body electra")
         task = build_task(load_finetune_config("tagging", ["task=chunking", f"data={conll}", f"model={name}"]))
         assert isinstance(task, TaggingTask)
         train, test = (read_words(model, task, split, sentences) for split in ("train", "dev"))
@@ -55,23 +56,26 @@ def read_words(model: Pretrained, task: TaggingTask, split: Split, sentences: in
     """Run the first sentences of a split through a network, and return the states of each word's first piece."""
     examples = task.read(split, Notes())[:sentences]
     features = task.features(examples, model.tokenizer, model.window + 2, Notes(), training=False)
-    layers = [layer for layer in model.encoder.layers if isinstance(layer, Layer)]
+    layers = list(model.encoder.layers)
+    inputs = [layer.get_submodule(ADDED_TO[type(layer)]) for layer in layers]
+    outputs = [layer.get_submodule("contract") for layer in layers]
     seen: dict[nn.Module, Tensor] = {}
-    watched = [part for layer in layers for part in (layer.attention_norm, layer.contract, layer)]
-    hooks = [part.register_forward_hook(lambda part, _, out: seen.__setitem__(part, out)) for part in watched]
-    kept: dict[nn.Module, list[Tensor]] = {part: [] for part in watched}
+    hooks = [part.register_forward_pre_hook(lambda part, taken: seen.__setitem__(part, taken[0])) for part in inputs]
+    watched = [*outputs, *layers]
+    hooks += [part.register_forward_hook(lambda part, _, out: seen.__setitem__(part, out)) for part in watched]
+    kept: dict[nn.Module, list[Tensor]] = {part: [] for part in (*inputs, *watched)}
     tags = []
     for batch in batches([feature.ids for feature in features], model.tokenizer.pad_id, model.device):
         model.encoder(batch.ids, batch.attention)
         targets = task.batch([features[number] for number in batch.windows], *batch.ids.shape)
         starts = targets["tag_weights"] > 0
         tags.append(targets["tags"][starts])
-        for part in watched:
+        for part in kept:
             kept[part].append(seen[part][starts])
     for hook in hooks:
         hook.remove()
     words = {part: torch.cat(states) for part, states in kept.items()}
-    ratios = [spread(words[layer.contract]) / spread(words[layer.attention_norm]) for layer in layers]
+    ratios = [spread(words[added]) / spread(words[before]) for added, before in zip(outputs, inputs, strict=True)]
     return Words([words[layer] for layer in layers], ratios, torch.cat(tags))
 
 

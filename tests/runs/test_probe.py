@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from electra.config.load import load_config
-from electra.errors import CheckpointError
 from electra.model.bodies import build_body
 from electra.model.networks import Discriminator
 from electra.model.pretrained import Pretrained, load
@@ -42,9 +41,14 @@ def test_a_layer_that_destroys_its_input_has_a_lower_accuracy(conll, tiny_folder
     assert ratios[0] > 0.01 > 1e-5 > ratios[layers], "only its bias is left, which is the same for all words"
 
 
-def test_another_body_is_refused(conll, tiny_model, tmp_path):
-    sizes = [f"model.vocab_size={tiny_model.tokenizer.vocab_size}", "model.layers=1"]
+def test_a_modern_body_is_probed_before_its_norm(conll, tiny_model, tmp_path):
+    sizes = [f"model.vocab_size={tiny_model.tokenizer.vocab_size}", "model.layers=2"]
     network = Discriminator(build_body(load_config("modern-7x256", sizes).model))
+    body = network.encoder
+    with torch.no_grad():
+        body.layers[0].contract.weight.zero_()
+        body.layers[1].contract.weight.mul_(1e3)
     write_model(Pretrained(network, tiny_model.tokenizer), tmp_path / "modern")
-    with pytest.raises(CheckpointError, match="has the body modern; name models with the body electra"):
-        list(probe.probe(conll, [str(tmp_path / "modern")], sentences=1))
+    (*_, found, none), (*_, large) = probe.probe(conll, [str(tmp_path / "modern")], sentences=100)
+    assert (found, none) == (1.0, 0.0)
+    assert large > 1
