@@ -91,7 +91,7 @@ def test_rows_with_nothing_to_mask_are_unchanged(tokenizer, make_batch, changes)
     batch = make_batch(2, 0, 16)
     masked = mask(tokenizer, batch, **changes)
     assert masked.weights[:2].sum() == 0
-    assert masked.weights[2].sum() > 0 or changes == {"whole_words": True}
+    assert masked.weights[2].sum() > 0
     assert torch.equal(masked.ids[:2], batch.ids[:2])
     assert masked.positions.max() < 16
 
@@ -132,7 +132,8 @@ def test_words_are_masked_completely_or_not_at_all(tokenizer, make_batch):
     assert chosen.sum(1).float().mean() > 7
     for row in range(200):
         for word in words[row].unique():
-            assert chosen[row, words[row] == word].unique().numel() == 1
+            of_word = chosen[row, words[row] == word]
+            assert of_word.unique().numel() == 1 or len(of_word) > slots(0.15, 64)
 
 
 def test_long_words_are_masked_about_as_often_as_short_ones(tokenizer, make_batch):
@@ -151,6 +152,13 @@ def test_whole_words_are_masked_in_a_sequence_that_starts_inside_a_word(tokenize
     batch.ids[:, 0] = tokenizer.backend.token_to_id("##a")
     masked = mask(tokenizer, batch, whole_words=True)
     assert (chosen_times(masked, 32)[:, 0] > 0).any()
+
+
+def test_a_text_without_spaces_is_masked_as_much_as_another(tokenizer, make_batch):
+    batch = make_batch(*[128] * 200)
+    batch.ids[:, 2:-1] = tokenizer.backend.token_to_id("##a")  # the text is one word of 126 pieces
+    masked = mask(tokenizer, batch, whole_words=True)
+    assert (masked.weights.sum(1) == 19).all()
 
 
 def test_putting_back_equals_the_original(tokenizer):

@@ -106,11 +106,12 @@ def _with_replacement(candidates: Tensor, wanted: Tensor, draws: Tensor) -> tupl
 def _whole_words(
     candidates: Tensor, starts: Tensor, wanted: Tensor, order: Tensor, count: int
 ) -> tuple[Tensor, Tensor]:
-    """Take words in random order, as long as all tokens of a word fit."""
+    """Take words in random order, as long as all tokens of a word fit; one that never fits is taken token by token."""
     begins = starts | ~candidates  # a special token counts as a word
     begins[:, 0] = True  # even if the sequence starts inside a word
-    word = begins.long().cumsum(1)  # (B, L) index of the word, from 1
-    size = torch.zeros_like(word).scatter_add(1, word - 1, candidates.long()).gather(1, word - 1)
+    _, size = _words(begins, candidates)
+    begins = begins | (size > wanted)  # most of a text without spaces, whose pieces rarely begin a word
+    word, size = _words(begins, candidates)
     of_first = torch.where(begins, order, 0.0)  # one random number per word, regardless of its length
     first = torch.zeros_like(order).scatter_reduce(1, word - 1, of_first, "amax")
     key = torch.where(candidates, first.gather(1, word - 1), -1.0)
@@ -120,6 +121,12 @@ def _whole_words(
     another = torch.cat([torch.ones_like(here[:, :1], dtype=torch.bool), here[:, 1:] != here[:, :-1]], dim=1)
     begin = torch.where(another, slot, 0).cummax(dim=1).values
     return positions, (begin + size <= wanted) & candidates.gather(1, positions)
+
+
+def _words(begins: Tensor, candidates: Tensor) -> tuple[Tensor, Tensor]:
+    """Return for each token (B, L) the index of its word, from 1, and how many tokens of the word may be masked."""
+    word = begins.long().cumsum(1)
+    return word, torch.zeros_like(word).scatter_add(1, word - 1, candidates.long()).gather(1, word - 1)
 
 
 def put_back(ids: Tensor, positions: Tensor, tokens: Tensor, weights: Tensor) -> Tensor:
