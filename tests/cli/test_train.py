@@ -19,6 +19,7 @@ def text(tmp_path_factory):
 def test_a_dry_run_prints_the_plan_and_writes_nothing(electra, text, tmp_path):
     result = electra("train", str(text), "--hours", "1", "--out", str(tmp_path / "run"), "--dry-run")
     assert result.returncode == 0, result.stderr
+    assert result.stderr == "measuring the text and how fast this machine trains on it\n"
     assert [line.split()[0] for line in result.stdout.splitlines()[:4]] == ["text", "machine", "model", "training"]
     assert "FLOPs" in result.stdout
     assert result.stdout.splitlines()[-1].startswith("vocabulary  wordpiece, uncased, accents stripped (judging by")

@@ -45,10 +45,12 @@ def test_text_that_changed_before_its_corpus_was_built_is_planned_anew(again, st
     assert load_tokenizer(stopped / "tokenizer").vocab_size > pieces
 
 
-def test_planning_removes_nothing(stopped, text):
+def test_planning_says_that_it_measures_and_removes_nothing(stopped, text):
     kept = {"heldout": 0.01, "lowercase": True, "invalid": "error", "init": None, "new_vocabulary": False}
-    _, known = planned([str(text)], hours=0.1, out=stopped, overrides=SET, **kept)
+    said = []
+    _, known = planned([str(text)], hours=0.1, out=stopped, overrides=SET, say=said.append, **kept)
     assert not known
+    assert said == ["measuring the text and how fast this machine trains on it"]
     assert (stopped / "tokenizer").is_dir()
 
 

@@ -1,5 +1,6 @@
 """`electra train`: train a model on text within a time budget."""
 
+from functools import partial
 from typing import Annotated, Any
 
 from typer import Argument, Option, echo
@@ -61,7 +62,8 @@ def train(
     if dry_run:
         from electra.data.tokens.vocab import preview_vocab
 
-        plan, _ = planned(sources, out=local_path(out), **chosen)
+        say = (lambda line: None) if quiet else partial(echo, err=True)
+        plan, _ = planned(sources, out=local_path(out), say=say, **chosen)
         echo("\n".join(describe(plan)))
         if plan.trains_vocabulary:
             vocabulary = Vocabulary(plan.vocab_size, lowercase=lowercase, reading=Reading(invalid=invalid))

@@ -71,9 +71,7 @@ def train(
     pairs = replaced_pairs(names_of(old_text), reading) if old_text else []
     with watched(listeners) as heard, working_copy(out) as folder:
         say = say or (lambda line: tell(heard, {"step": 0, "detected": line}))
-        if init is not None:
-            say(f"reading {init}, and measuring how fast this machine trains it")
-        plan, known = planned(names, hours=hours, out=folder, **asked)
+        plan, known = planned(names, hours=hours, out=folder, say=say, **asked)
         with held(folder):
             if not known:
                 _remove_outdated(folder, plan)
@@ -185,6 +183,7 @@ def planned(
     invalid: Invalid,
     init: str | None,
     new_vocabulary: bool,
+    say: Callable[[str], None],
 ) -> tuple[Plan, bool]:
     """Return the plan for a text and whether it was made by an earlier call; raise if it cannot be trained."""
     check_place(out)
@@ -203,6 +202,8 @@ def planned(
     asked = {"hours": hours, "case": case, "init": init, "new_vocabulary": new_vocabulary}
     if plan := _recall(out, names, overrides, asked, reading):
         return plan, True
+    reads = f"reading {init}, and measuring how fast this machine trains it"
+    say(reads if init else "measuring the text and how fast this machine trains on it")
     start = None if init is None else find_start(init, new_vocabulary=new_vocabulary)
     plan = make_plan(names, hours=hours, overrides=overrides, case=case, reading=reading, start=start)
     Building(length=plan.config().train.length, heldout=heldout)  # validates heldout
