@@ -127,6 +127,17 @@ def test_the_kept_model_reproduces_its_score(tune, tmp_path):
     assert kept["accuracy"] == max(seed["metrics"]["accuracy"] for seed in results["seeds"])
 
 
+@pytest.mark.parametrize(
+    ("overrides", "compared"),
+    [([], 0), (["seeds=2"], 2), (["seeds=2", "keep=median"], 0), (["learning_rates=[1e-4, 2e-4]", "seeds=2"], 4)],
+)
+def test_a_score_on_the_examples_that_chose_the_model_is_called_optimistic(tune, tmp_path, overrides, compared):
+    tune("epochs=0.1", *overrides)
+    noted = "trainings were compared on these examples to choose this model, so the score is optimistic"
+    assert electra.evaluate(tmp_path / "run").notes.get(noted, 0) == compared
+    assert noted not in electra.evaluate(tmp_path / "run", ["dev_file=train.tsv"]).notes
+
+
 def test_a_seed_that_answers_all_alike_is_named(tune, tmp_path):
     told = []
     results = tune("start=untrained", "learning_rate=1.0", listeners=[told.append])  # far too fast

@@ -23,11 +23,12 @@ from electra.model.precision import as_used, autocast, computing_type, device_of
 from electra.model.pretrained import find_folder
 from electra.model.task_model import read_task, read_task_model
 from electra.recipes.pairs import BLIMP, compare_pairs
-from electra.recipes.results import Evaluation, scored
+from electra.recipes.results import Evaluation, read_results, scored
 from electra.recipes.tuning import check_length, check_types
 from electra.tasks.base import AnyTask, Feature, Notes, Output, Prediction, Split
 from electra.tasks.batches import evaluation_order, make_batch
 from electra.tasks.build import TASKS, build_task, serve
+from electra.training.run import run_of
 
 FOREIGN = {"head": "huggingface"}  # settings of a model that another program fine-tuned
 ROWS, BLOCK = 64, 1024  # examples in an evaluation batch, and in memory at a time during prediction
@@ -66,9 +67,9 @@ def evaluate(run: str | Path, overrides: Iterable[str] = (), split: Split = "dev
         raise TaskError(f"split={split!r}: choose {', '.join(get_args(Split))}")
     overrides = list(overrides)
     settings = gather(FinetuneConfig, FOREIGN, overrides)
+    said = {key for key, setting in settings.items() if setting.origin == "command line"}
     wanted = settings["task"].value if "task" in settings else None
     if wanted == BLIMP:
-        said = {key for key, setting in settings.items() if setting.origin == "command line"}
         if unused := sorted(said - {"task", "data", "device"}):
             raise TaskError(f"task={BLIMP} has no setting {unused[0]}; it takes data=DIR and device=DEVICE")
         config = validate(FinetuneConfig, settings)
@@ -78,6 +79,10 @@ def evaluate(run: str | Path, overrides: Iterable[str] = (), split: Split = "dev
     tuned = load_tuned(run, overrides)
     task, notes = tuned.task, Notes()
     examples = task.read(split, notes)
+    if split == "dev" and said.isdisjoint({"task", "data", "dev_file"}) and (compared := _compared(run, tuned)) > 1:
+        notes.add(
+            "trainings were compared on these examples to choose this model, so the score is optimistic", compared
+        )
     predictions = tuned.predict(examples, notes)
     pairs = zip(examples, predictions, strict=True)
     labeled = [(example, prediction) for example, prediction in pairs if task.is_labeled(example)]
@@ -89,6 +94,15 @@ def evaluate(run: str | Path, overrides: Iterable[str] = (), split: Split = "dev
         files |= task.pictures(truth, guess)
     source = _source(split, settings)
     return Evaluation(task.name, split, source, metrics, dict(notes.counts), predictions, files, baseline)
+
+
+def _compared(run: str | Path, tuned: Tuned) -> int:
+    """Return how many trainings were compared on dev to choose the model: seeds, times learning rates."""
+    place = run_of(find_folder(run))
+    if place is None or not (place / "results.json").is_file():
+        return 1
+    results = read_results(place / "results.json")
+    return (len(results["seeds"]) if tuned.config.keep == "best" else 1) * max(1, len(results.get("sweep", ())))
 
 
 def _source(split: Split, said: Settings) -> str:
