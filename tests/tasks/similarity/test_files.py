@@ -122,6 +122,13 @@ def test_raw_text_becomes_pairs(make_task, tmp_path, kind):
     assert (task.metric, task.detected()[0]) == ("ndcg_10", f"{2 * counts[kind]} pairs of passages of raw text")
 
 
+def test_sentences_without_spaces_are_joined_without_them(make_task, tmp_path):
+    lines = [f"猫は庭で{n}匹の鼠を見た。犬は家の中で静かに眠っていた。" for n in range(64)]
+    (tmp_path / "t.txt").write_text("\n".join(lines) + "\n")
+    pairs = [example.texts for example in read(make_task(f"data={tmp_path / 't.txt'}"))[0]]
+    assert {text for pair in pairs for text in pair} <= set(lines)
+
+
 def test_the_last_passage_of_a_long_text_has_a_neighbor(make_task, tmp_path):
     for name in "ab":
         lines = [f"This is sentence number {n} of the text {name}." for n in range(33)]

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from electra.config.tasks import TextPairs
 from electra.data.reading.records import Row
-from electra.data.reading.sentences import split_sentences
+from electra.data.reading.sentences import sentence_starts
 from electra.data.reading.sources import find_sources
 from electra.data.reading.text import read_documents
 from electra.data.settings import Reading
@@ -64,18 +64,17 @@ def _pairs(text: str, where: str, kind: TextPairs | None, is_row: bool, notes: N
 
 
 def split_passages(text: str) -> list[str]:
-    """Split a text into passages: sentences of one paragraph, joined while they are short."""
+    """Split a text into passages: sentences of one paragraph, spaced as they are there, joined while they are short."""
     passages: list[str] = []
     for paragraph in text.split("\n"):
-        held = ""
-        for sentence in split_sentences(paragraph):
-            if held and len(held) + len(sentence) >= LONGEST:
-                passages.append(held)
-                held = ""
-            held = f"{held} {sentence}".strip()
-        if held:
-            passages.append(held)
-    return passages
+        start = end = 0
+        for stop in (*sentence_starts(paragraph), len(paragraph)):
+            if start < end and len(paragraph[start:stop].strip()) > LONGEST:
+                passages.append(paragraph[start:end].strip())
+                start = end
+            end = stop
+        passages.append(paragraph[start:].strip())
+    return list(filter(None, passages))
 
 
 def halves(text: str) -> tuple[str, str]:
