@@ -71,7 +71,7 @@ class Masking(Section):
     mask_draw: Literal["distinct", "with_replacement"] = Field(
         "distinct", description="positions drawn without repetition, or with it as in the original"
     )
-    whole_words: bool = Field(False, description="mask all pieces of a word or none")
+    whole_words: bool = Field(False, description="mask all pieces of a word or none, unless it is too long for that")
 
     @property
     def kind(self) -> str:
