@@ -129,6 +129,12 @@ def test_sentences_without_spaces_are_joined_without_them(make_task, tmp_path):
     assert {text for pair in pairs for text in pair} <= set(lines)
 
 
+def test_a_text_that_is_too_short_to_hold_out_a_part_is_refused(make_task, tmp_path):
+    (tmp_path / "t.txt").write_text("\n".join(f"This is sentence number {n} of the text." for n in range(20)))
+    with pytest.raises(TaskError, match=r"t\.txt document 1: too short to hold out a part of it; add text, or set dev"):
+        make_task(f"data={tmp_path / 't.txt'}")
+
+
 def test_the_last_passage_of_a_long_text_has_a_neighbor(make_task, tmp_path):
     for name in "ab":
         lines = [f"This is sentence number {n} of the text {name}." for n in range(33)]

@@ -331,6 +331,8 @@ class Pairs(Table):
     def _held_out(self, rows: Sequence[Row]) -> frozenset[bytes]:
         """Hold out none of the passages that are paired with themselves, if there are others."""
         others = [row for row in rows if not is_raw_text(row) or row.cells[COLUMNS[0]] != row.cells[COLUMNS[1]]]
+        if is_raw_text(rows[0]) and len(set(map(self._spelled, rows))) < 2:
+            raise TaskError(f"{rows[0].where}: too short to hold out a part of it; add text, or set dev_file=FILE")
         return super()._held_out(others if len(set(map(self._spelled, others))) > 1 else rows)
 
     def _is_text(self, folder: Path) -> bool:
