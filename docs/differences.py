@@ -3,6 +3,7 @@
 import math
 import statistics
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 from entries import TASKS, points, table
@@ -21,15 +22,16 @@ def differences_table(scores: Path, first: int, second: int) -> str:
     found = points(scores.parent)
     one, other = found[first], found[second]
     tasks = [task for task in TASKS if task in one.scores and task in other.scores]
-    medians = {task: [*one.medians(task).items(), *other.medians(task).items()] for task in tasks}
+    tried = [(point, rate) for point in (one, other) for rate in dict.fromkeys(chain(*map(point.medians, tasks)))]
     repeated = [task for task in tasks if min(len(one.seeds(task)), len(other.seeds(task))) > 1]
-    headers = [f"{point.model}{rate}" for point in (one, other) for rate in point.medians(tasks[0])]
-    rows = [["task", *headers, "difference (95 % interval)"]]
-    cells = {task: _cell(one.samples([task]), other.samples([task])) for task in tasks}
-    rows += [[TASKS[task], *(f"{median:.1f}" for _, median in medians[task]), cells[task]] for task in tasks]
+    rows = [["task", *(f"{point.model}{rate}" for point, rate in tried), "difference (95 % interval)"]]
+    for task in tasks:
+        medians = (point.medians(task).get(rate) for point, rate in tried)
+        cells = ("" if median is None else f"{median:.1f}" for median in medians)
+        rows.append([TASKS[task], *cells, _cell(one.samples([task]), other.samples([task]))])
     if repeated:
         mean = _cell(one.samples(repeated), other.samples(repeated))
-        rows.append([f"mean of tasks with several seeds ({len(repeated)})", *("" for _ in headers), mean])
+        rows.append([f"mean of tasks with several seeds ({len(repeated)})", *("" for _ in tried), mean])
     return table(rows)
 
 

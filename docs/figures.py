@@ -40,8 +40,8 @@ FIGURES = {  # figure: the run's metrics in the ledger, and its annotations: (st
         [(1500, 0.504, "chance", (0, 8)), (1500, 1.0, "every token called replaced", (-60, -14))],
     ),
 }
-CLAIM = "2026-11-16-curve"  # the entry of the README's plot, with ELECTRA, BERT and the untrained network in this order
-# Today's recipe: the presets of two entries.
+CLAIM = "2026-11-19-claim-five-minutes"  # the entry of the README's plot, with ELECTRA, BERT and the untrained network in this order
+# Longer runs of ELECTRA: the presets of two entries.
 RECORDS = {"2026-11-18-ten-minute-record": "quick", "2026-11-19-twenty-minutes-record": "modern-19x512"}
 BLUE, ORANGE, GREEN, GRAY = "#2a6f97", "#e07a3f", "#5b8c5a", "#6b7280"
 STYLE = {
@@ -86,22 +86,26 @@ def _curve(axes: Axes, points: list[dict[str, float]], metric: str, label: str, 
 
 
 def draw_scores(entry: Path, records: dict[str, str], out: Path) -> None:
-    """Draw the mean of GLUE's tasks against minutes of pre-training: three models of an entry, and the records."""
+    """Draw the mean of GLUE's tasks against minutes of pre-training: ELECTRA, two other models of its entry, and records.
+
+    What follows a comma in the name of a model is not shown.
+    """
     found = points(entry)
-    runs = max(point.runs(task) for point in found for task in GLUE)
-    pretraining = "one pre-training seed" if runs == 1 else f"{runs} pre-training seeds"
-    kind = "fine-tuning" if runs == 1 else "pre-training"
+    runs = sorted({point.runs(task) for point in found for task in GLUE})
+    over = ["pre-training"] * (runs[-1] > 1) + ["fine-tuning"] * (runs[0] == 1)
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7, 3.8))
         for color, model in zip((BLUE, ORANGE, GRAY), dict.fromkeys(point.model for point in found), strict=True):
             line = sorted((point for point in found if point.model == model), key=lambda point: point.seconds)
             minutes, means, halves = zip(*((p.seconds / 60, p.mean(), half_interval(p)) for p in line), strict=True)
-            axes.errorbar(minutes, means, halves, color=color, label=model, marker="o", capsize=3, clip_on=False)
-        for (folder, size), label in zip(records.items(), ("ELECTRA, today", *[None] * len(records)), strict=False):
+            axes.errorbar(
+                minutes, means, halves, color=color, label=model.partition(",")[0], marker="o", capsize=3, clip_on=False
+            )
+        for folder, size in records.items():
             (point,) = points(entry.with_name(folder))
             place, half = (point.seconds / 60, point.mean()), half_interval(point)
-            axes.errorbar(*place, half, color=GREEN, label=label, marker="o", capsize=3)
-            axes.annotate(size, place, (-8, 2), textcoords="offset points", color=GREEN, ha="right")
+            axes.errorbar(*place, half, color=BLUE, marker="o", capsize=3)
+            axes.annotate(size, place, (-8, 2), textcoords="offset points", color=BLUE, ha="right")
         score = fmean(published_scores())
         axes.axhline(score, color=GRAY, linewidth=1, linestyle="--")
         axes.annotate(
@@ -111,7 +115,8 @@ def draw_scores(entry: Path, records: dict[str, str], out: Path) -> None:
         axes.set_xlim(left=0)
         explained = (
             f"mean of {', '.join(GLUE.values())}\n"
-            f"{pretraining} per point; bars: 95 % interval over {kind} seeds, for the tasks with several"
+            f"{' or '.join(map(str, runs))} pre-training seed{'s' * (runs != [1])} per point; "
+            f"bars: 95 % interval over {' or '.join(over)} seeds"
         )
         figure.text(0.5, 0.01, explained, ha="center", color=GRAY, size=8)
         figure.legend(loc="upper center", ncols=4, frameon=False, columnspacing=1, handletextpad=0.3, fontsize=9)

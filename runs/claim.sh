@@ -15,7 +15,8 @@
 # to a later call, the same without it. Calls may run on several machines, with a copy of the two files.
 #   runs/claim.sh MODEL search 0 ...      both models: the three rates of pre-training, or those in RATES. Done, see
 #                                         results/2026-11-19-claim-rates; the best ones are entered below
-#   runs/claim.sh MODEL 5 SEED ...        both models, seeds 0, 1, 2: five minutes of training
+#   runs/claim.sh MODEL 5 SEED ...        both models, seeds 0, 1, 2: five minutes of training. Missing: ELECTRA's seed 2
+#                                         and BERT's 1 and 2; seed 0 has left results/2026-11-19-claim-five-minutes/*-5.*
 #   runs/claim.sh MODEL 20 SEED ...       both models, seeds 0, 1, 2: twenty minutes
 #   runs/claim.sh electra 0 0 ...         the same body with random weights
 #   python runs/ledger.py claim --headline --model ELECTRA OUT/electra-5-*/* --model ELECTRA OUT/electra-20-*/* \

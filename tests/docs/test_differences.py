@@ -58,11 +58,14 @@ def test_after_several_runs_their_means_are_what_the_interval_is_of(tmp_path):
     assert both.endswith(f"{found:+.1f} ({found - half:.1f} – {found + half:.1f}) |")
 
 
+RATES = [("0.0003", 0.814), ("0.0001", 0.79)]
+
+
 def test_the_table_has_every_rate_and_the_mean_of_what_was_repeated(tmp_path):
-    tried = {"sweep": {"0.0003": {"accuracy": 0.814}, "0.0001": {"accuracy": 0.79}}}
+    tried, once = ({"sweep": {rate: {"accuracy": a} for rate, a in found}} for found in (RATES, RATES[:1]))
     shared = {"steps": 1, "tokens": 1, "seconds": 1.0, "flops": 1.0}
     points = [
-        {"model": "A", **shared, "scores": {"qnli": score([84.0], **tried), "mrpc": score(ONE, **tried)}},
+        {"model": "A", **shared, "scores": {"qnli": score([84.0], **once), "mrpc": score(ONE, **tried)}},
         {"model": "C", **shared, "scores": {}},
         {"model": "B", **shared, "scores": {"mrpc": score(OTHER), "qnli": score([85.0]), "rte": score([50.0])}},
     ]
@@ -71,6 +74,6 @@ def test_the_table_has_every_rate_and_the_mean_of_what_was_repeated(tmp_path):
         "| task | A at 3e-4 | A at 1e-4 | B | difference (95 % interval) |",
         "|---|---|---|---|---|",
         "| MRPC | 81.4 | 79.0 | 70.1 | +10.7 (7.2 – 14.1) |",
-        "| QNLI | 81.4 | 79.0 | 85.0 | -1.0 |",
+        "| QNLI | 81.4 | | 85.0 | -1.0 |",
         "| mean of tasks with several seeds (1) | | | | +10.7 (7.2 – 14.1) |",
     ]
