@@ -3,7 +3,7 @@ import statistics
 import pytest
 
 from electra.config.load import load_finetune_config
-from electra.recipes.results import chosen_seed, describe, scored, summarize_seeds
+from electra.recipes.results import chosen_seed, describe, scored, summarize_seeds, swept
 from electra.tasks.texts.glue import GlueTask
 from electra.tasks.texts.task import TextExample
 
@@ -60,6 +60,18 @@ def test_a_printed_score_of_a_sweep_names_the_rate():
     results = summarize_seeds(SEEDS) | {"task": "rte", "metric": "accuracy", "seeds": SEEDS, "protocol": "single"}
     sweep = {"sweep": {"0.0001": {}, "0.0003": {}}, "learning_rate": 3e-4, "start": "pretrained"}
     assert describe(results | sweep).endswith("± 12.91), learning_rate 0.0003 (best of 2), protocol single")
+
+
+def test_a_rate_that_diverged_counts_as_tried():
+    results = summarize_seeds(SEEDS) | {"task": "rte", "metric": "accuracy", "seeds": SEEDS, "protocol": "single"}
+    sweep = {
+        "sweep": {"0.0001": {"accuracy": 0.5}},
+        "diverged": ["1e+09"],
+        "learning_rate": 1e-4,
+        "start": "pretrained",
+    }
+    assert ", learning_rate 0.0001 (best of 2), " in describe(results | sweep)
+    assert swept(results | sweep) == [("0.0001", "50.00"), ("1e+09", "diverged")]
 
 
 def test_a_printed_score_counts_the_seeds_that_learned_nothing():

@@ -201,7 +201,10 @@ def _sweep(tuning: Tuning, folder: Path, processes: Processes, listeners: Sequen
         best = max(found.values(), key=lambda results: results["median"][results["metric"]])
         with atomic_folder(folder / "model", overwrite=True) as model:
             shutil.copytree(folder / f"rate-{best['learning_rate']:g}" / "model", model, dirs_exist_ok=True)
-        results = best | {"sweep": {f"{rate:g}": results["median"] for rate, results in found.items()}}
+        results = best | {
+            "sweep": {f"{rate:g}": results["median"] for rate, results in found.items()},
+            "diverged": [f"{rate:g}" for rate in config.learning_rates if rate not in found],
+        }
         run.write_config(config)
         write_json(folder / "results.json", results)
     return results

@@ -17,7 +17,7 @@ from electra.errors import ConfigError, DataError, TaskError
 from electra.model.pretrained import Pretrained, load
 from electra.recipes.evaluate import evaluate
 from electra.recipes.finetune import finetune
-from electra.recipes.results import Results, constant_seeds, percent
+from electra.recipes.results import Results, constant_seeds, percent, rates_tried
 from electra.recipes.together import Planned, finetune_in_cluster, finetune_together
 from electra.recipes.tuning import complete, with_head
 from electra.tasks.base import Notes
@@ -213,7 +213,7 @@ def _score(results: Results, width: int) -> Score:
 
 def _notes(results: Results, shown: str) -> str:
     own = results["metric"]
-    constant, seeds, rates = constant_seeds(results), len(results["seeds"]), len(results.get("sweep", ()))
+    constant, seeds, rates = constant_seeds(results), len(results["seeds"]), rates_tried(results)
     notes = {
         f"{own} {percent(own, results['median'][own])}": own != shown,
         f"trained on {results['train_file']}": results["train_file"],

@@ -65,6 +65,12 @@ def result_of(run: Path, seed: int) -> Path:
     return run / "seeds" / str(seed) / "result.json"
 
 
+def has_diverged(config: FinetuneConfig, part: Part) -> bool:
+    """Return whether a part was given up."""
+    _, place = runs_of(config, Path(config.out or "").expanduser())[part.run]
+    return (result_of(place, part.seed).parent / DIVERGED).is_file()
+
+
 def _is_over(result: Path) -> bool:
     """Return whether a seed is done or has to be given up."""
     return result.is_file() or (result.parent / DIVERGED).is_file()

@@ -105,15 +105,21 @@ def describe(results: Results) -> str:
     constant = constant_seeds(results)
     failed = f", {constant} of {count} seeds predict the same for every example" if constant else ""
     start = "" if results["start"] == "pretrained" else f", start {results['start']}"
-    tried = len(results.get("sweep", ()))
+    tried = rates_tried(results)
     rate = f", learning_rate {results['learning_rate']:g} (best of {tried})" if tried else ""
     return f"{results['task']}: {scores}{spread}{rate}, protocol {results['protocol']}{start}{failed}"
+
+
+def rates_tried(results: Results) -> int:
+    """Count the learning rates of a sweep, also those that were left out; 0 without a sweep."""
+    return len(results.get("sweep", ())) + len(results.get("diverged", ()))
 
 
 def swept(results: Results) -> list[tuple[str, str]]:
     """Return each learning rate that was tried, with its median score."""
     metric = results["metric"]
-    return [(rate, percent(metric, medians[metric])) for rate, medians in results.get("sweep", {}).items()]
+    scores = [(rate, percent(metric, medians[metric])) for rate, medians in results["sweep"].items()]
+    return scores + [(rate, "diverged") for rate in results.get("diverged", ())]
 
 
 def constant_seeds(results: Results) -> int:

@@ -13,7 +13,7 @@ from electra.data.cluster import connected
 from electra.data.subprocesses import available_cores
 from electra.errors import ElectraError, TaskError
 from electra.recipes.finetune import finetune
-from electra.recipes.parts import Part, in_parts, parts_left
+from electra.recipes.parts import Part, has_diverged, in_parts, parts_left
 from electra.recipes.results import Results, describe
 from electra.recipes.worker import Request, Worker
 from electra.training.run import Listener, Record, tell
@@ -105,7 +105,9 @@ def finetune_parts(config: FinetuneConfig, together: int, listeners: Sequence[Li
                 failures.append(problem)
                 pool.report({"warning": str(problem)})
             else:
-                pool.report({"detected": f"{started[done].describe(config)} is done"})
+                part = started[done]
+                outcome = "diverged" if has_diverged(config, part) else "is done"
+                pool.report({"detected": f"{part.describe(config)} {outcome}"})
     for problem in failures:
         raise problem
 
