@@ -25,7 +25,7 @@ from electra.model.precision import as_used, computing_type
 from electra.model.task_model import TaskModel, write_task_model
 from electra.recipes.evaluate import forward
 from electra.recipes.hardware import fitting, record_environment
-from electra.recipes.parts import DIVERGED, Part, result_of, runs_of
+from electra.recipes.parts import Part, result_of, runs_of
 from electra.recipes.results import Results, chosen_seed, read_seed, scored, summarize_seeds
 from electra.recipes.smoothness import roughness
 from electra.recipes.tuning import Tuning, new_network, prepare
@@ -35,7 +35,7 @@ from electra.training.checkpoint import Checkpoints, NoCheckpoints
 from electra.training.loop import Every, Training, train
 from electra.training.processes import Processes, joined
 from electra.training.progress import watched
-from electra.training.run import Listener, Record, Run, held, tell
+from electra.training.run import DIVERGED, Listener, Record, Run, held, tell
 from electra.training.update import Network
 
 BEST = "best.json"

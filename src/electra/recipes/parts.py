@@ -8,9 +8,7 @@ from typing import NamedTuple
 from electra.config.finetune import FinetuneConfig
 from electra.config.load import load_finetune_config
 from electra.data.storage import inside, is_remote
-from electra.training.run import Run
-
-DIVERGED = "diverged.json"  # in a seed's folder: why it was given up
+from electra.training.run import DIVERGED, Run
 
 
 class Part(NamedTuple):

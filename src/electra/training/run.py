@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, FiniteFloat
 from electra.config.load import difference, dump_config
 from electra.config.section import Root
 from electra.data.files import locked, read_table, recover, to_json, write_atomically, write_json
-from electra.errors import CheckpointError, ConfigError
+from electra.errors import CheckpointError, ConfigError, ElectraError
 
 Record = dict[str, Any]
 Listener = Callable[[Record], None]  # receives each record of `metrics.jsonl`, and what was detected
@@ -29,7 +29,7 @@ FREE_TO_CHANGE = (
     *("train.learning_rate", "train.warmup_steps", "train.clip_norm", "train.precision"),
     *("seeds", "keep", "checkpoint_every", "log_every"),  # of a fine-tuning
 )
-INPUTS = "inputs.json"
+INPUTS, DIVERGED = "inputs.json", "diverged.json"  # the second in a seed's folder: why it was given up
 FINGERPRINTED = ("data", "model", "train_file", "dev_file")  # may move, but their content must not change
 
 
@@ -116,11 +116,12 @@ class Run:
 
     def check_inputs(self, found: dict[str, str]) -> None:
         """Raise if the fingerprints of the inputs differ from those that the run was started with."""
-        if self.inputs.is_file() and begun(self.folder):
+        if self.inputs.is_file():
             before = read_table(self.inputs, "the fingerprints of a run's inputs", CheckpointError)
             if changed := [name for name in found if found[name] != before.get(name)]:
                 names = " and ".join(changed)
-                raise CheckpointError(f"{self.folder}: {names} changed since the run was started; choose another out")
+                message = f"{self.folder}: {names} changed since the run was started; choose another out"
+                self._restart(CheckpointError(message))
         write_json(self.inputs, found)
 
     def write_config(self, config: Root) -> None:
@@ -138,9 +139,17 @@ class Run:
         known = FINGERPRINTED if self.inputs.is_file() else ()
         changed = [key for key in found if not key.startswith(FREE_TO_CHANGE) and key not in known]
         changed.sort(key=lambda key: None in found[key])  # last the keys that one of them lacks
-        if changed and begun(self.folder):
+        if changed:
             stored = ", ".join(f"{key}={found[key][0]}" for key in changed[:3])
-            raise ConfigError(f"{self.folder} was started with {stored}; use the same settings or choose another out")
+            message = f"{self.folder} was started with {stored}; use the same settings or choose another out"
+            self._restart(ConfigError(message))
+
+    def _restart(self, refusal: ElectraError) -> None:
+        """Forget which seeds were given up, since something changed; raise if more would be lost."""
+        if begun(self.folder):
+            raise refusal
+        for given_up in self.folder.rglob(f"seeds/*/{DIVERGED}"):
+            given_up.unlink(missing_ok=True)  # another seed's process may do the same
 
     def rewind(self, step: int) -> None:
         """Drop what was recorded of later steps, which will be repeated."""
