@@ -44,7 +44,7 @@ class TaskError(ElectraError):
 
 
 class Diverged(ElectraError):
-    """A training has to be given up, since its loss is not finite any more."""
+    """A training has to be given up, since its loss or outputs are not finite any more."""
 
 
 class ForeignText(UserWarning):

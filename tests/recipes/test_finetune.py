@@ -296,13 +296,14 @@ def test_the_best_of_several_learning_rates_is_kept(tune, tmp_path):
     assert electra.evaluate(tmp_path / "run").metrics == results["median"]
 
 
-@pytest.mark.parametrize("together", [1, 2])
-def test_a_learning_rate_that_is_too_high_is_left_out_and_not_tried_again(tune, monkeypatch, together):
-    settings, heard = ["learning_rates=[1e30, 5e-3]", "clip_norm=1e30", *FRESH[:2]], []
+@pytest.mark.parametrize(("together", "how"), [(1, []), (2, []), (1, ["early_stopping=1", "batch_size=64"])])
+def test_a_learning_rate_that_is_too_high_is_left_out_and_not_tried_again(tune, monkeypatch, together, how):
+    settings, heard = ["learning_rates=[1e30, 5e-3]", "clip_norm=1e30", *FRESH[:2], *how], []
     results = tune(*settings, listeners=[heard.append], together=together)
     assert (list(results["sweep"]), results["diverged"]) == (["0.005"], ["1e+30"])
     (said,) = (record["warning"] for record in heard if "is left out" in record.get("warning", ""))
-    assert said.startswith("learning rate 1e+30 is left out: the loss was not finite")
+    reason = "network's outputs are NaN" if how else "loss was not finite"
+    assert said.startswith(f"learning rate 1e+30 is left out: the {reason}")
     assert ({"detected": "seed 0 with learning rate 1e+30 diverged"} in heard) == (together > 1)
     monkeypatch.delattr("electra.recipes.finetune.train")
     assert tune(*settings) == results

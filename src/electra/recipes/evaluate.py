@@ -17,7 +17,7 @@ from electra.config.load import Settings, gather, validate
 from electra.data.cluster import absolute, connected
 from electra.data.feeding.loader import moved
 from electra.data.tokens.tokenizer import Tokenizer
-from electra.errors import DataError, TaskError
+from electra.errors import DataError, Diverged, TaskError
 from electra.model.networks import TaskNetwork
 from electra.model.precision import as_used, autocast, computing_type, device_of
 from electra.model.pretrained import find_folder
@@ -212,7 +212,7 @@ def forward(
             found = task.outputs(network.head, task.states(network.encoder, network.head, batch), batch)
         arrays = {name: _array(tensor) for name, tensor in found.items()}
         if any(np.isnan(array).any() for array in arrays.values()):
-            raise TaskError("the network's outputs are NaN: train it again with a lower learning_rate")
+            raise Diverged("the network's outputs are NaN: train it again with a lower learning_rate")
         for row, index in enumerate(chosen):
             outputs[index] = {name: array[row] for name, array in arrays.items()}
     return outputs

@@ -13,7 +13,7 @@ from electra.data.cluster import absolute
 from electra.data.files import write_json
 from electra.data.reading.sources import names_of
 from electra.data.storage import inside, is_remote, local_path, working_copy
-from electra.errors import ConfigError, DataError, TaskError
+from electra.errors import ConfigError, DataError, Diverged, TaskError
 from electra.model.pretrained import Pretrained, load
 from electra.recipes.evaluate import evaluate
 from electra.recipes.finetune import finetune
@@ -233,7 +233,7 @@ def _test_files(task: str, run: str | Path) -> tuple[dict[str, str], dict[str, s
     for name in [task, "ax"] if task == "mnli" else [task] if task in BENCHMARKS else []:
         try:
             found = evaluate(run, [f"task={name}"], "test").files
-        except (TaskError, DataError) as problem:
+        except (TaskError, DataError, Diverged) as problem:
             outcome[name] = str(problem)
             continue
         glue_files = {file: text for file, text in found.items() if file.endswith(".tsv")}
