@@ -195,14 +195,17 @@ def test_many_bad_steps_in_a_row_end_the_run_with_the_last_checkpoint_whole(trai
     assert math.isfinite(module.weight.item())
 
 
-def test_a_stop_among_bad_steps_keeps_the_checkpoint_before_them(trained, tmp_path):
+@pytest.mark.parametrize(("bad", "every"), [(math.nan, 1000), (1.0, 10)])  # an update, or the evaluation after it
+def test_a_stop_without_a_finite_loss_keeps_the_checkpoint_before_it_and_says_so(trained, tmp_path, bad, every):
     def factors(step):
         if step == 9:
             signal.raise_signal(signal.SIGTERM)
-        return [1.0 if step < 8 else math.nan]
+        return [1.0 if step < 8 else bad]
 
-    with pytest.raises(ElectraError, match="stopped at step 10; the same command resumes it"):
-        trained(factors, steps=100, checkpoint_every=8, evaluate_every=1000)
+    said = "stopped at step 10, where the loss was not finite; the same command resumes it from an earlier step$"
+    found = iter([4.0, math.nan])
+    with pytest.raises(ElectraError, match=said):
+        trained(factors, checkpoint_every=8, evaluate_every=every, evaluate=lambda network: {"loss": next(found)})
     assert max((tmp_path / "run/checkpoints").glob("step-*")).name == "step-00000008"
 
 

@@ -213,8 +213,9 @@ class _Trainer:
                 training.finish()
         self.processes.wait()
         if progress < 1 and not training.enough():  # an error, so that a script does not continue with half a model
-            again = "resumes it" if self.checkpoints.hold_updates() else "starts it again"
-            message = f"{self.run.folder}: stopped at step {state.step:,}; the same command {again}"
+            where, earlier = (", where the loss was not finite", " from an earlier step") if diverged else ("", "")
+            again = f"resumes it{earlier}" if self.checkpoints.hold_updates() else "starts it again"
+            message = f"{self.run.folder}: stopped at step {state.step:,}{where}; the same command {again}"
             raise Stopped(message, self.stop.signal or signal.SIGTERM)  # None: another process received it
         if diverged:
             raise Diverged(f"the loss was not finite at the end, step {state.step:,}: {training.remedy}")
