@@ -40,7 +40,9 @@ TEXT_PER_PARAMETER = 0.5  # tokens of text for each of these parameters; with fe
 MOST_EPOCHS = 40  # beyond this, more hours hardly help
 WARMUP_SHARE, FEWEST_UPDATES, SMALLEST_BATCH = 0.06, 2000, 8
 SHORT_LENGTH, SHORT_SHARE, MOST_SHORT = 16, 0.1, 1000  # tokens in short sequences; share and number of their updates
-OPTIONS = {"train.hours": "--hours", "init": "--init", "out": "--out", "data": "TEXT"}  # instead of config keys
+OPTIONS = {"train.hours": "--hours", "init": "--init", "out": "--out", "data": "TEXT"} | {  # instead of config keys
+    "objective.algorithm=two_stage": "electra pretrain"  # only one stage is planned
+}
 SAMPLE_BYTES = 1 << 26  # of text read to estimate its size
 Case = Literal["uncased", "cased"]
 Sources = dict[str, str | dict[str, Any]]  # a model's name: its preset, or its settings
@@ -147,11 +149,11 @@ def make_plan(
 
 
 def _check_request(hours: float, overrides: Sequence[str]) -> None:
-    """Refuse hours that are no duration, and overrides of what has an option of its own."""
+    """Refuse hours that are no duration, and overrides of what is asked for in another way."""
     if not 0 < hours < math.inf:
         raise ConfigError(f"hours has to be a number above 0, such as 0.5 or 12; found {hours:g}")
     for key, option in OPTIONS.items():
-        if key in map(_key, overrides):
+        if key in {*overrides, *map(_key, overrides)}:
             raise ConfigError(f"{key} cannot be set here; use {option} instead")
 
 
