@@ -14,8 +14,11 @@ from electra.errors import CheckpointError, ConfigError, DataError
 from electra.model.networks import TaskNetwork
 from electra.model.pretrained import Pretrained, load
 from electra.model.sentences import SentenceHead
+from electra.objectives.base import FRESH
+from electra.objectives.build import build_objective
 from electra.recipes import speed, start
 from electra.recipes.convert import write_model
+from electra.recipes.plan import describe, make_plan
 from electra.recipes.start import compare, find_start
 from electra.recipes.train import train
 from electra.training.run import START
@@ -132,16 +135,16 @@ def test_similarities_are_not_compared_on_fewer_than_three_sentences(tiny_model,
 
 
 def test_a_model_continues_with_the_objective_of_its_run_or_one_that_fits_its_head(tiny_folder, tiny_model, tmp_path):
-    assert find_start(str(tiny_folder), new_vocabulary=False).lacks == []
     masked_lm = find_start(str(tiny_folder / "generator"), new_vocabulary=False)
     assert masked_lm.config.objective.name == "mlm"
     shutil.copytree(tiny_folder, tmp_path / "model", ignore=shutil.ignore_patterns("generator"))
-    assert find_start(str(tmp_path / "model"), new_vocabulary=False).lacks == ["generator"]
+    without = find_start(str(tmp_path / "model"), new_vocabulary=False)
+    assert without.lacks(without.config.objective) == ["generator"]
     unigram = load_config("tiny", ["objective.generator.kind=unigram"])
     (tmp_path / "config.toml").write_text(dump_config(unigram))
     (tmp_path / "inputs.json").write_text("{}")
     ours = find_start(str(tmp_path), new_vocabulary=True)
-    assert (ours.config.objective, ours.lacks) == (unigram.objective, [])
+    assert (ours.config.objective, ours.lacks(unigram.objective)) == (unigram.objective, [])
     assert ours.config.train.learning_rate == pytest.approx(masked_lm.config.train.learning_rate / start.RATE_SHARE)
 
 
@@ -180,3 +183,25 @@ def test_a_large_model_is_timed_with_few_sequences_on_a_cpu(monkeypatch):
         sizes.clear()
         speed.measure_speed(config, torch.device("cpu"))
         assert (sizes[0], set(sizes[1:])) == (1, {rows})
+
+
+@pytest.mark.parametrize(
+    ("keys", "new"),
+    [
+        ([], []),
+        (["objective.generator.kind=two_tower"], ["two-tower generator"]),
+        (["objective.generator.kind=uniform"], []),
+        (["objective.name=corrective"], ["correcting head"]),
+        (["objective.name=electric"], ["two-tower generator", "energy head"]),
+        (["objective.name=replace_mlm"], ["masked-LM head"]),
+        (["objective.name=mlm"], ["masked-LM head"]),
+    ],
+)
+def test_the_plan_names_what_starts_from_random_weights(tiny_folder, tiny_model, text, keys, new):
+    start = find_start(str(tiny_folder), new_vocabulary=False)
+    plan = make_plan([text], hours=HOURS, overrides=[*GENTLE, *keys], start=start)
+    said = ", ".join(["with its own vocabulary", *(f"a new {part}" for part in new)])
+    assert any(f" {said}; objective " in line for line in describe(plan))
+    config = plan.config()
+    objective = build_objective(config.objective, config.model, tiny_model.tokenizer)
+    assert sorted(objective.adopt(tiny_model)) == sorted(f"has no {part}: {FRESH}" for part in new)

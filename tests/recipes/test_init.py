@@ -101,7 +101,8 @@ def test_a_run_continues_with_its_correcting_head(config, records, held_out, tmp
     settings = ["objective.name=corrective", f"init={start if exported else first}", "train.steps=1"]
     second = pretrain(config(*settings, out="second"))
     assert not any("warning" in line and line["step"] == 0 for line in records(second))
-    assert not find_start(str(first), new_vocabulary=False).lacks
+    found = find_start(str(first), new_vocabulary=False)
+    assert not found.lacks(found.config.objective)
     loss = held_out(first)[-1]["heldout_mlm_loss"]
     assert held_out(second)[0]["heldout_mlm_loss"] == pytest.approx(loss, rel=1e-4)
 
@@ -111,7 +112,8 @@ def test_a_correcting_head_that_is_missing_is_named_and_a_damaged_one_is_refused
     path = first / "model" / CORRECTOR
     (first / "model" / "checksums.json").unlink()
     path.rename(first / "aside")
-    assert find_start(str(first), new_vocabulary=False).lacks == ["correcting head"]
+    found = find_start(str(first), new_vocabulary=False)
+    assert found.lacks(found.config.objective) == ["correcting head"]
     (first / "aside").rename(path)
     write_tensors({**read_safe(path), "bias": torch.zeros(3)}, path)
     with pytest.raises(CheckpointError, match=rf"bias in .*{CORRECTOR} has shape \(3,\), its config.json asks for "):

@@ -144,7 +144,7 @@ def make_plan(
         init=start.source if start else None,
         new_vocabulary=bool(start and start.new_vocabulary),
         base=base,
-        lacks=start.lacks if start else [],
+        lacks=start.lacks(config.objective) if start else [],
     )
 
 

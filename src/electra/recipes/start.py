@@ -9,7 +9,14 @@ from pathlib import Path
 import numpy as np
 
 from electra.config.load import load_config
-from electra.config.objectives import CorrectiveObjective, Detecting, MaskedLMGenerator
+from electra.config.objectives import (
+    CorrectiveObjective,
+    Detecting,
+    ElectricObjective,
+    MaskedLMGenerator,
+    Masking,
+    TwoTowerGenerator,
+)
 from electra.config.schema import PretrainConfig
 from electra.data.files import write_json
 from electra.data.reading.sentences import split_sentences
@@ -37,8 +44,20 @@ class Start:
 
     source: str
     config: PretrainConfig
-    lacks: list[str]  # the parts that start from random weights
+    parts: frozenset[str]  # that it has besides its encoder
     new_vocabulary: bool
+
+    def lacks(self, objective: Masking) -> list[str]:
+        """Return the parts of an objective that start from random weights."""
+        generator = getattr(objective, "generator", None)
+        detects, scores = isinstance(objective, Detecting), isinstance(objective, ElectricObjective)
+        needed = {
+            "generator": isinstance(generator, MaskedLMGenerator),
+            "two-tower generator": isinstance(generator, TwoTowerGenerator),
+            f"{'discriminator' if detects else 'energy' if scores else 'masked-LM'} head": True,
+            "correcting head": isinstance(objective, CorrectiveObjective),
+        }
+        return [part for part, applies in needed.items() if applies and part not in self.parts]
 
 
 def find_start(source: str, *, new_vocabulary: bool) -> Start:
@@ -49,16 +68,13 @@ def find_start(source: str, *, new_vocabulary: bool) -> Start:
         config = config.model_copy(update={"objective": load_config(run).objective})
     rate = config.train.learning_rate * (1 if new_vocabulary else RATE_SHARE)
     train = config.train.model_copy(update={"optimizer": "adamw", "learning_rate": rate})
-    lacks = []
-    if isinstance(config.objective, Detecting):
-        if isinstance(config.objective.generator, MaskedLMGenerator) and not model.generator:
-            lacks.append("generator")
-        if not isinstance(model.network, TokenScorer):
-            lacks.append("discriminator head")
-        corrects = model.corrector or isinstance(model.network, MaskedLM)
-        if isinstance(config.objective, CorrectiveObjective) and not corrects:
-            lacks.append("correcting head")
-    return Start(source, config.model_copy(update={"train": train}), lacks, new_vocabulary)
+    parts = {
+        "generator": model.generator,
+        f"{getattr(model.network, 'purpose', '')} head": True,
+        "correcting head": model.corrector or isinstance(model.network, MaskedLM),
+    }
+    has = frozenset(part for part, found in parts.items() if found)
+    return Start(source, config.model_copy(update={"train": train}), has, new_vocabulary)
 
 
 def replaced_pairs(names: Sequence[str], reading: Reading) -> Pairs:
