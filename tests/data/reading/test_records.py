@@ -187,6 +187,15 @@ def test_rows_are_records_with_their_location(tmp_path, name, content):
     assert rows[0].where.startswith(str(tmp_path / name))
 
 
+@pytest.mark.parametrize(
+    ("content", "found"), [("text\na\n\n\nb\n\n\n", ["a", "", "", "b"]), ("text,id\na,1\n\nb,2\n", ["a", "b"])]
+)
+def test_an_empty_line_between_others_is_a_row_of_a_table_with_one_column(tmp_path, content, found):
+    (tmp_path / "rows.csv").write_text(content)
+    assert [row.cells["text"] for row in read_rows(str(tmp_path / "rows.csv"))] == found
+    assert texts(tmp_path / "rows.csv") == ["a", "b"]  # a document has text
+
+
 def test_parquet_rows_are_read(tmp_path):
     parquet.write_table(pyarrow.table({"text": ["a", "b"], "label": [0, 1]}), tmp_path / "rows.parquet")
     rows = [row.cells for row in read_rows(str(tmp_path / "rows.parquet"))]

@@ -178,10 +178,16 @@ def _csv_rows(lines: Iterable[str], source: Source) -> Iterator[Row]:
     try:
         header = [name.strip() for name in next(rows, [])]
         _check_names(header, source)
-        for row in filter(None, rows):
-            if len(row) != len(header):
+        empty: list[Row] = []  # lines that are a row if the table has one column, but not at its end
+        for row in rows:
+            if row and len(row) != len(header):
                 raise DataError(f"{here()}: {len(row)} fields, but the header has {len(header)}")
-            yield Row(here(), dict(zip(header, row, strict=True)))
+            if row:
+                yield from empty
+                empty = []
+                yield Row(here(), dict(zip(header, row, strict=True)))
+            elif len(header) == 1:
+                empty.append(Row(here(), {header[0]: ""}))
     except csv.Error as problem:
         raise DataError(f"{here()}: {problem}") from None
 
