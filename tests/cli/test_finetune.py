@@ -124,15 +124,17 @@ def test_predict_makes_the_folder_of_its_file_and_writes_nothing_on_failure(run,
     out, *_ = run
     (tmp_path / "new.csv").write_text("sentence\na fine film\n")
     command("predict", out, tmp_path / "new.csv", "--out", tmp_path / "new" / "predictions.jsonl")
-    (tmp_path / "other.csv").write_text("title\na fine film\n")
     command("predict", out, tmp_path / "new.csv", "--out", tmp_path / "new" / "predictions.jsonl")  # overwrites
-    failures = [("other.csv", "new/other.jsonl"), *(("new.csv", name) for name in ("new", "new.csv", "other.csv"))]
+    others = {"other.csv": "title\na fine film\n", "data.jsonl": '{"text": "a", "label": "b"}\n', "a.json": "{\n}\n"}
+    for name, content in others.items():
+        (tmp_path / name).write_text(content)
+    failures = [("other.csv", "new/other.jsonl"), *(("new.csv", name) for name in ("new", "new.csv", *others))]
     for source, target in failures:
         with pytest.raises(ElectraError):
             command("predict", out, tmp_path / source, "--out", tmp_path / target)
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["predictions.jsonl"]
     assert (tmp_path / "new.csv").read_text() == "sentence\na fine film\n"
-    assert (tmp_path / "other.csv").read_text() == "title\na fine film\n"
+    assert {name: (tmp_path / name).read_text() for name in others} == others
 
 
 def test_predict_writes_one_line_per_example(run, tmp_path):

@@ -132,6 +132,14 @@ def read_table(
     return found
 
 
+def read_first(path: Path) -> dict[str, Any] | None:
+    """Return the JSON object in the first line of a file, or None if there is none."""
+    with path.open(encoding="utf-8", errors="replace") as lines, suppress(ValueError, RecursionError):
+        found = json.loads(lines.readline())
+        return found if isinstance(found, dict) else None
+    return None
+
+
 @contextmanager
 def atomic_folder(
     out: Path, overwrite: bool = False, unless: Callable[[Path, Path], bool] | None = None
