@@ -32,14 +32,15 @@ def test_a_warning_shared_by_two_runs_counts_once(electra, tmp_path):
     assert electra("report", "one", "two").stdout == "report.html: 2 runs, 1 kind of warnings\n"
 
 
-def test_only_a_page_is_overwritten(electra, tmp_path):
+def test_only_a_report_is_overwritten(electra, tmp_path):
     write_run(tmp_path / "run")
     assert electra("report", "run").returncode == electra("report", "run").returncode == 0
-    (tmp_path / "config.toml").write_text("seed = 0\n")
-    result = electra("report", "run", "--out", "config.toml")
-    assert result.returncode == 2
-    assert result.stderr == "electra: config.toml exists and is not an HTML page; choose another --out\n"
-    assert (tmp_path / "config.toml").read_text() == "seed = 0\n"
+    for name, content in (("config.toml", "seed = 0\n"), ("report.html", "<!doctype html>\n<p>of another program\n")):
+        (tmp_path / name).write_text(content)
+        result = electra("report", "run", "--out", name)
+        assert result.returncode == 2
+        assert result.stderr == f"electra: {name} exists and is not a report of electra; choose another --out\n"
+        assert (tmp_path / name).read_text() == content
 
 
 def test_json_is_printed_and_no_page_is_written(electra, tmp_path):

@@ -200,12 +200,12 @@ def save_array(path: Path, array: Any) -> None:
     sync(path)
 
 
-def begins_otherwise(path: Path, beginning: str) -> bool:
-    """Return whether a non-empty file starts with something other than `beginning`, so as not to overwrite it."""
+def begins_without(path: Path, mark: str) -> bool:
+    """Return whether a non-empty file has no such mark in its first kilobyte, so as not to overwrite it."""
     if not path.is_file() or not path.stat().st_size:
         return False
     with path.open("rb") as stream:
-        return stream.read(len(beginning)).lower() != beginning.encode()
+        return mark.encode() not in stream.read(1024)
 
 
 def exists(name: str | Path) -> bool:

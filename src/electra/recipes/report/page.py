@@ -9,7 +9,7 @@ from electra.config.finetune import FinetuneConfig
 from electra.config.keys import keys_of_tags
 from electra.config.schema import PretrainConfig
 from electra.config.section import Root
-from electra.data.files import begins_otherwise, to_json, write_atomically
+from electra.data.files import begins_without, to_json, write_atomically
 from electra.data.reading.sources import names_of
 from electra.errors import ConfigError
 from electra.recipes.report.gather import Data, gather
@@ -48,8 +48,8 @@ def _compare(kind: str, runs: Sequence[Data]) -> Data:
 def _write(data: Data, path: Path) -> None:
     if path.is_dir():
         raise ConfigError(f"{path} is a folder; give a file name, such as {path / 'report.html'}")
-    if begins_otherwise(path, "<!doctype html"):
-        raise ConfigError(f"{path} exists and is not an HTML page; choose another --out")
+    if begins_without(path, "<title>Training report</title>"):  # of the page
+        raise ConfigError(f"{path} exists and is not a report of electra; choose another --out")
     path.parent.mkdir(parents=True, exist_ok=True)
     page = _part("page.html").replace("/*CSS*/", _part("page.css")).replace("/*JS*/", "".join(map(_part, SCRIPTS)))
     # Escape "<", the only character that could end the script element early.
