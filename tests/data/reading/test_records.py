@@ -151,7 +151,8 @@ def test_lone_surrogates_are_handled_like_invalid_text(tmp_path):
         ("a.jsonl", '{"text": "x"}\n{"story": "y"}', None, "line 2: no column text; found story"),
         ("a.jsonl", '{"text": 7}', "text", "line 1: column text holds int, not text"),
         ("a.csv", "id,text\n1\n", None, r"a\.csv line 2: 1 fields, but the header has 2"),
-        ("a.csv", 'id,text\n1,"open\n', None, r"a\.csv line 2: unexpected end of data"),
+        ("a.csv", 'id,text\n1,a\n2,"open\n3,b\n', None, r"a\.csv line 3: a quoted field begins here and does not end"),
+        ("a.csv", 'id,text\n1,"a"b\n', None, r"a\.csv line 2: ',' expected after '\"'"),
         ("a.parquet", "no parquet", None, r"cannot read .*a\.parquet"),
     ],
 )

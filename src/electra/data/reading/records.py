@@ -172,14 +172,17 @@ def _csv_rows(lines: Iterable[str], source: Source) -> Iterator[Row]:
     plain = source.format == "tsv" and not uses_quotes(start)
     rows = csv.reader(chain(start, lines), delimiter=delimiter, quotechar=None if plain else '"', strict=True)
 
-    def here() -> str:
-        return f"{source.name} line {rows.line_num + bool(declared)}"
+    def here(begun: int = 0) -> str:
+        return f"{source.name} line {(begun or rows.line_num) + bool(declared)}"
 
+    complete = 0  # lines of complete rows
     try:
         header = [name.strip() for name in next(rows, [])]
         _check_names(header, source)
         empty: list[Row] = []  # lines that are a row if the table has one column, but not at its end
+        complete = rows.line_num
         for row in rows:
+            complete = rows.line_num
             if row and len(row) != len(header):
                 raise DataError(f"{here()}: {len(row)} fields, but the header has {len(header)}")
             if row:
@@ -189,7 +192,9 @@ def _csv_rows(lines: Iterable[str], source: Source) -> Iterator[Row]:
             elif len(header) == 1:
                 empty.append(Row(here(), {header[0]: ""}))
     except csv.Error as problem:
-        raise DataError(f"{here()}: {problem}") from None
+        endless = "unexpected end" in str(problem)
+        where = here(complete + 1) if endless else here()  # the end may be many lines below
+        raise DataError(f"{where}: {'a quoted field begins here and does not end' if endless else problem}") from None
 
 
 def _check_names(names: list[str], source: Source) -> None:
