@@ -230,7 +230,8 @@ def task_folder(data: str | Path | None, names: Sequence[str]) -> Path:
         return fetch_folder(inside(data, found) if found else str(data), ["*"])
     folder = Path(data).expanduser()
     if not folder.is_dir():
-        raise TaskError(f"no folder {folder}; set data=DIR to the folder with the files of the task")
+        problem = f"{folder} is a file" if folder.is_file() else f"no folder {folder}"
+        raise TaskError(f"{problem}; set data=DIR to the folder with the files of the task")
     return folder / (_first(names, {entry.name for entry in folder.iterdir() if entry.is_dir()}) or "")
 
 

@@ -162,6 +162,9 @@ def test_a_missing_file_names_what_is_there(task, tmp_path):
 def test_a_missing_folder_is_named(task, tmp_path):
     with pytest.raises(TaskError, match=r"no folder .*nowhere"):
         task("rte", data=tmp_path / "nowhere").read("train", Notes())
+    (tmp_path / "train.tsv").touch()
+    with pytest.raises(TaskError, match=r"train\.tsv is a file; set data=DIR to the folder with"):
+        task("rte", data=tmp_path / "train.tsv").read("train", Notes())
     with pytest.raises(TaskError, match="set data=DIR"):
         task("rte", data="").read("train", Notes())
 
