@@ -129,6 +129,16 @@ def test_the_record_is_within_its_size_limit_and_leaves_time_for_scoring(recorde
     assert flops(config).parameters["discriminator"] <= small
 
 
+def test_the_record_of_twenty_minutes_can_be_run_with_bert(recorded):
+    arguments = ["20", *ARGUMENTS["record.sh"][1:]]
+    ours, bert = (
+        next(iter(configs(recorded("record.sh", *arguments, SETTINGS=f"seed=1 {objective}")).values()))
+        for objective in ("", "objective.name=mlm")
+    )
+    assert (ours.objective.name, bert.objective.name) == ("corrective", "mlm")
+    assert ours.model_copy(update={"objective": bert.objective}) == bert
+
+
 def test_a_record_that_continues_keeps_its_hours_and_adds_up_its_seconds(recorded, tmp_path):
     out = tmp_path / "out"
     (out / "run").mkdir(parents=True)
