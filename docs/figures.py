@@ -40,7 +40,7 @@ FIGURES = {  # figure: the run's metrics in the ledger, and its annotations: (st
         [(1500, 0.504, "chance", (0, 8)), (1500, 1.0, "every token called replaced", (-60, -14))],
     ),
 }
-CLAIM = "2026-11-19-claim-five-minutes"  # the entry of the README's plot, with ELECTRA, BERT and the untrained network in this order
+CLAIM = "2026-11-19-claim-five-minutes"  # the entry of the README's plot: ELECTRA, BERT, untrained, in this order
 # Longer runs of ELECTRA: the presets of two entries.
 RECORDS = {"2026-11-18-ten-minute-record": "quick", "2026-11-19-twenty-minutes-record": "modern-19x512"}
 BLUE, ORANGE, GREEN, GRAY = "#2a6f97", "#e07a3f", "#5b8c5a", "#6b7280"
@@ -86,7 +86,7 @@ def _curve(axes: Axes, points: list[dict[str, float]], metric: str, label: str, 
 
 
 def draw_scores(entry: Path, records: dict[str, str], out: Path) -> None:
-    """Draw the mean of GLUE's tasks against minutes of pre-training: ELECTRA, two other models of its entry, and records.
+    """Draw the mean of GLUE's tasks against minutes of pre-training: the three models of an entry, and the records.
 
     What follows a comma in the name of a model is not shown.
     """

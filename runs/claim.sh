@@ -11,15 +11,15 @@
 # Seed 0 is measured by the clock, with nothing else on the GPU, and leaves two files to the other seeds: in
 # OUT/MODEL-BUDGET.updates how many updates it had time for, and, once it is scored, in OUT/MODEL-BUDGET.rates its
 # learning rates of fine-tuning. They train for as many updates, so they may share a GPU with each other and with
-# scoring, which does not fill one (start an MPS server); so may the calls of a search. ONLY=pretrain leaves the scoring
-# to a later call, the same without it. Calls may run on several machines, with a copy of the two files.
+# scoring, with an MPS server; so may the calls of a search. ONLY=pretrain leaves the scoring to a later call, the same
+# without it. Calls may run on several machines, with a copy of the two files.
 #   runs/claim.sh MODEL search 0 ...      both models: the three rates of pre-training, or those in RATES. Done, see
 #                                         results/2026-11-19-claim-rates; the best ones are entered below
 #   runs/claim.sh MODEL 5 SEED ...        both models, seeds 0, 1, 2: five minutes of training. Missing: ELECTRA's seed 2
 #                                         and BERT's 1 and 2; seed 0 has left results/2026-11-19-claim-five-minutes/*-5.*
 #   runs/claim.sh electra 0 0 ...         the same body with random weights
-#   python runs/ledger.py claim --headline --model ELECTRA OUT/electra-5-*/* --model BERT OUT/bert-5-*/* \
-#     --model untrained - OUT/electra-0-0/tuned
+#   python runs/ledger.py 2026-11-19-claim-five-minutes --model "ELECTRA, quick" OUT/electra-5-2/* \
+#     --model "BERT, quick" OUT/bert-5-[12]/*
 # For twenty minutes quick is too small: after eight it has hardly gained anything. There the claim is runs/record.sh 20,
 # whose body is larger, for ELECTRA as it is and for BERT with SETTINGS="seed=0 objective.name=mlm", 1 and 2.
 # The ledger needs config.toml and metrics.jsonl of each run, and every results.json in OUT/NAME/tuned.

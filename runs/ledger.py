@@ -2,6 +2,9 @@
 
 python runs/ledger.py NAME --model TITLE RUN TUNED [RUN TUNED]... [--model ...]... [--headline] [--lines 200]
 
+NAME is that of a new entry, or that of an existing one with its date, which gets more runs: then models of the same
+TITLE continue their rows, and the README.md is left as it is.
+
 RUN is a pre-training run, or - for an untrained network; TUNED is a folder of `electra glue --out`, or - for none.
 Each --model is a row. Several runs in it are pre-training seeds of one model: its cost is that of the first, as the
 others may share a GPU; its scores are those of all fine-tuning seeds, at the learning rate that was best for the first
@@ -13,7 +16,7 @@ import argparse
 import datetime
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,24 +31,30 @@ KEPT = "metric protocol start train_file dev_file learning_rate".split()
 
 
 def enter(name: str, models: Sequence[Sequence[str]], headline: bool = False, lines: int = 200) -> Path:
-    """Write a ledger entry from rows of a title, runs and their fine-tuned runs, and return its folder."""
+    """Write a ledger entry from rows of a title, runs and their fine-tuned runs, or extend one; return its folder."""
     runs = [Path(run) for _, *places in models for run in places[::2] if run != NONE]
-    folder = RESULTS / f"{datetime.date.today().isoformat()}-{name}"
+    existing = (RESULTS / name / "README.md").is_file()
+    folder = RESULTS / (name if existing else f"{datetime.date.today().isoformat()}-{name}")
     folder.mkdir(parents=True, exist_ok=True)
     for run in runs:
         stem = f"{run.parent.name}-{run.name}".lstrip("-")
-        config, curve = ("config", "metrics") if len(runs) == 1 else (stem, stem)
+        config, curve = ("config", "metrics") if len(runs) == 1 and not existing else (stem, stem)
         (folder / f"{config}.toml").write_text(placeless((run / "config.toml").read_text()))
         kept = thinned(_records(run), lines)
         (folder / f"{curve}.jsonl").write_text("".join(json.dumps(rounded(record)) + "\n" for record in kept))
-    points = [
-        {"model": title, **cost(places[0]), "scores": pooled_scores(places[1::2])}
-        for title, *places in models
-        if NONE not in places[1::2]
-    ]
-    if points:
-        content = {"headline": headline, "points": rounded(points)}
-        (folder / "scores.json").write_text(json.dumps(content, indent=1) + "\n")
+    scores = folder / "scores.json"
+    content: dict[str, Any] = {"headline": headline, "points": []}
+    if existing and scores.is_file():
+        content = json.loads(scores.read_text())
+    known = {point["model"]: point for point in content["points"]}
+    for title, *places in models:
+        tuned = places[1::2]
+        if title in known:
+            known[title]["scores"] = pooled_scores(tuned, known[title]["scores"])
+        elif NONE not in tuned:
+            content["points"].append({"model": title, **cost(places[0]), "scores": pooled_scores(tuned)})
+    if content["points"]:
+        scores.write_text(json.dumps(rounded(content), indent=1) + "\n")
     return folder
 
 
@@ -70,23 +79,32 @@ def cost(run: str) -> dict[str, float]:
     return total
 
 
-def pooled_scores(tuned: Sequence[str]) -> dict[str, Results]:
-    """Return the results to keep, by task, with the seeds of all folders together.
+def pooled_scores(tuned: Sequence[str], known: Mapping[str, Results] | None = None) -> dict[str, Results]:
+    """Return the results to keep, by task, with the seeds of all folders and those already known together.
 
-    Of several learning rates the best for the first folder counts, whose `sweep` has the medians of all.
+    Of several learning rates the best for the first run counts, whose `sweep` has the medians of all.
     """
-    folders = [Path(folder) for folder in tuned]
-    tasks = sorted({path.parent.name for folder in folders for path in folder.glob("*/results.json")})
-    return {task: _pooled([folder / task for folder in folders]) for task in tasks}
+    folders, known = [Path(folder) for folder in tuned], known or {}
+    tasks = sorted({path.parent.name for folder in folders for path in folder.glob("*/results.json")} | known.keys())
+    return {task: _pooled([folder / task for folder in folders], known.get(task)) for task in tasks}
 
 
-def _pooled(folders: Sequence[Path]) -> Results:
-    first = _results(folders[0])
-    runs = [first, *(_with_rate(folder, first["learning_rate"]) for folder in folders[1:])]
+def _pooled(folders: Sequence[Path], known: Results | None) -> Results:
+    first = known or _results(folders[0])
+    others = folders if known else folders[1:]
+    runs = [*_runs(first), *(_with_rate(folder, first["learning_rate"]) for folder in others)]
     counts = [len(results["seeds"]) for results in runs]
     if len(set(counts)) > 1:
         raise ValueError(f"{', '.join(map(str, folders))}: not the same number of seeds: {counts}")
     return _together(runs) | ({"sweep": first["sweep"]} if "sweep" in first else {})
+
+
+def _runs(results: Results) -> list[Results]:
+    """Return the results of each pre-training run."""
+    runs: dict[int, list[Any]] = {}
+    for seed in results["seeds"]:
+        runs.setdefault(seed.get("run", 0), []).append(seed)
+    return [results | {"seeds": seeds} for seeds in runs.values()]
 
 
 def _with_rate(folder: Path, rate: float) -> Results:
@@ -145,4 +163,4 @@ if __name__ == "__main__":
         if not places or len(places) % 2:
             parser.error(f"--model {title}: after the title come pairs of RUN and TUNED, not {len(places)} folders")
     folder = enter(options.name, options.model, options.headline, options.lines)
-    print(f"{folder}: add a README.md (heading, **Result.**, commands, what was learned), then run: make docs")
+    print(f"{folder}: write its README.md (heading, **Result.**, commands, what was learned), then run: make docs")

@@ -86,6 +86,28 @@ def test_the_seeds_of_several_runs_form_one_row(run, tuned):
     assert [(seed["run"], seed["seed"]) for seed in found["seeds"]] == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
 
 
+def test_rows_with_one_title_form_a_curve(run, tuned):
+    short, long = (
+        ("tiny", run(name), tuned(f"{name}-tuned", {"3e-4": [score]})) for name, score in (("a", 0.5), ("b", 0.6))
+    )
+    content = json.loads((ledger.enter("curve", [short, long]) / "scores.json").read_text())
+    assert [point["scores"]["rte"]["median"]["accuracy"] for point in content["points"]] == [0.5, 0.6]
+
+
+def test_an_entry_that_gets_more_runs_has_what_it_would_have_with_all_at_once(run, tuned):
+    first, second, third = (
+        (run(name), tuned(f"{name}-tuned", {"3e-4": [accuracy, accuracy + 0.1]}))
+        for name, accuracy in (("a", 0.5), ("b", 0.6), ("c", 0.8))
+    )
+    other = ("untrained", "-", tuned("d-tuned", {"3e-4": [0.4, 0.5]}))
+    whole = ledger.enter("whole", [("tiny", *first, *second, *third), other], headline=True)
+    parts = ledger.enter("parts", [("tiny", *first, *second), other], headline=True)
+    (parts / "README.md").write_text("# Two runs\n")
+    assert ledger.enter(parts.name, [("tiny", *third)]) == parts
+    assert (parts / "scores.json").read_bytes() == (whole / "scores.json").read_bytes()
+    assert {path.name for path in parts.iterdir()} == {path.name for path in whole.iterdir()} | {"README.md"}
+
+
 @pytest.mark.parametrize("others", [{"1e-4": [0.5], "3e-4": [0.7]}, {"3e-4": [0.7]}])
 def test_the_learning_rate_that_is_best_for_the_first_run_counts(others, tuned):
     first = tuned("a", {"1e-4": [0.6], "3e-4": [0.8]})
