@@ -115,6 +115,21 @@ def test_a_task_is_finished_while_others_train(planned, ready):
     assert finetune_together(tasks, lambda results: finished.set() or results["task"], 2, []) == ["rte", "mrpc"]
 
 
+def test_a_stop_does_not_wait_for_tasks_that_are_queued_to_be_finished(planned, ready):
+    finished = []
+
+    def finish(results):
+        finished.append(results["task"])
+        time.sleep(0.5)  # another task is done meanwhile, and one trains
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        time.sleep(0.5)
+
+    ready(first=lambda request: time.sleep(2 if request.config.task == "mrpc" else 0))
+    with pytest.raises(KeyboardInterrupt):
+        finetune_together(planned(rte=1, cola=1, mrpc=1), finish, 3, [])
+    assert len(finished) == 1
+
+
 def test_a_seed_that_fails_is_named_at_once_and_the_others_go_on(planned, ready):
     parts = ready(failing=Part(0, 1))
     heard = []

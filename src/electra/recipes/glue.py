@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import torch
+
 from electra.config.finetune import FinetuneConfig
 from electra.config.keys import known_keys
 from electra.config.load import load_finetune_config, text_override
@@ -113,7 +115,8 @@ def glue(
     plan = plan_suite(str(model), names, out, overrides, tasks)
 
     def finish(results: Results) -> Finished:
-        return Finished(_score(results, plan.width), *_test_files(results["task"], inside(out, results["task"])))
+        with working_copy(inside(out, results["task"]), pushes=False) as run:
+            return Finished(_score(results, plan.width), *_test_files(results["task"], run))
 
     if cluster:
         finished = finetune_in_cluster(plan.tasks, finish, cluster, listeners)
@@ -226,11 +229,11 @@ def _notes(results: Results, shown: str) -> str:
     return ", ".join(note for note, applies in notes.items() if applies)
 
 
-def _test_files(task: str, run: str | Path) -> tuple[dict[str, str], dict[str, str]]:
+def _test_files(task: str, run: Path) -> tuple[dict[str, str], dict[str, str]]:
     """Predict the test sets of a task of GLUE; return the files to submit, and for each set their names or why none."""
     files: dict[str, str] = {}
     outcome: dict[str, str] = {}
-    for name in [task, "ax"] if task == "mnli" else [task] if task in BENCHMARKS else []:
+    for name in [task] * (task in BENCHMARKS) + ["ax"] * (task == "mnli"):
         try:
             found = evaluate(run, [f"task={name}"], "test").files
         except (TaskError, DataError, Diverged) as problem:
@@ -239,6 +242,7 @@ def _test_files(task: str, run: str | Path) -> tuple[dict[str, str], dict[str, s
         glue_files = {file: text for file, text in found.items() if file.endswith(".tsv")}
         files |= glue_files
         outcome |= {name: ", ".join(glue_files)} if glue_files else {}
+    torch.cuda.empty_cache()  # leaves the memory to the tasks that train
     return files, outcome
 
 

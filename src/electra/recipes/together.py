@@ -1,9 +1,9 @@
 """Run several fine-tunings at a time: in worker processes here, or on the nodes of a cluster."""
 
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, as_completed, wait
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Self, TypeVar
@@ -18,7 +18,7 @@ from electra.recipes.results import Results, describe
 from electra.recipes.worker import Request, Worker
 from electra.training.run import Listener, Record, tell
 
-T = TypeVar("T")
+Finished = TypeVar("Finished")
 
 SMOOTH = 8 / 3  # passes of an update with smoothness, in those of one without
 
@@ -40,18 +40,18 @@ class Planned:
 
 
 def finetune_together(
-    tasks: Mapping[str, Planned], finish: Callable[[Results], T], together: int, listeners: Sequence[Listener]
-) -> list[T]:
+    tasks: Mapping[str, Planned], finish: Callable[[Results], Finished], together: int, listeners: Sequence[Listener]
+) -> list[Finished]:
     """Fine-tune on each task; `together` seeds train at the same time, those of long tasks first.
 
-    Return what `finish` makes of the results, here and while other tasks train. What fails is reported at once and does
-    not stop the others; the first failure is raised at the end.
+    Return what `finish` makes of the results, here and while other tasks train. A training that fails is reported at
+    once and does not stop the others; the first failure is raised at the end.
     """
-    finished: dict[str, Future[T]] = {}
+    finished: dict[str, Future[Finished]] = {}
     failures: dict[str, BaseException] = {}
     waiting: dict[Future[Results], str] = {}
     parts = sum(max(1, len(parts_left(task.config))) for task in tasks.values())
-    with ExitStack() as kept, ThreadPoolExecutor(1) as finishing, _Pool(parts, together, listeners) as pool:
+    with ExitStack() as kept, _Pool(parts, together, listeners) as pool, _in_background() as finishing:
         stages = {name: _stages(task.config, pool) for name, task in tasks.items()}
 
         def advance(name: str) -> None:
@@ -77,9 +77,9 @@ def finetune_together(
                     finished[name] = finishing.submit(finish, found)
                 if name not in failures and name not in waiting.values():
                     advance(name)
-    for problem in failures.values():
-        raise problem
-    return [finished[name].result() for name in tasks]
+        for problem in failures.values():
+            raise problem
+        return [finished[name].result() for name in tasks]
 
 
 def _stages(config: FinetuneConfig, pool: "_Pool") -> Generator[list[Future[Results]]]:
@@ -88,6 +88,16 @@ def _stages(config: FinetuneConfig, pool: "_Pool") -> Generator[list[Future[Resu
         if len(parts) > 1:
             yield [pool.start(config, part) for part in parts]
     yield [pool.start(config)]
+
+
+@contextmanager
+def _in_background() -> Iterator[ThreadPoolExecutor]:
+    """Do one thing at a time in a thread; what is still queued at the end is dropped."""
+    thread = ThreadPoolExecutor(1)
+    try:
+        yield thread
+    finally:
+        thread.shutdown(wait=False, cancel_futures=True)
 
 
 def finetune_parts(config: FinetuneConfig, together: int, listeners: Sequence[Listener]) -> None:
@@ -170,8 +180,8 @@ class _Pool:
 
 
 def finetune_in_cluster(
-    tasks: Mapping[str, Planned], finish: Callable[[Results], T], address: str, listeners: Sequence[Listener]
-) -> list[T]:
+    tasks: Mapping[str, Planned], finish: Callable[[Results], Finished], address: str, listeners: Sequence[Listener]
+) -> list[Finished]:
     """Fine-tune on each task somewhere in a Ray cluster; files must be in object storage or on a shared disk.
 
     Return what `finish` makes of the results, here. A failing task does not stop the others; the first failure is
