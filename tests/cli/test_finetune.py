@@ -137,6 +137,13 @@ def test_predict_makes_the_folder_of_its_file_and_writes_nothing_on_failure(run,
     assert {name: (tmp_path / name).read_text() for name in others} == others
 
 
+def test_predict_overwrites_predictions_whose_lines_have_different_fields(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("electra.recipes.evaluate.predict", lambda *_: iter([{"similarity": 0.5}, {"vector": [1.0]}]))
+    for _ in range(2):
+        command("predict", run[0], tmp_path / "new.txt", "--out", tmp_path / "p.jsonl")
+    assert len((tmp_path / "p.jsonl").read_text().splitlines()) == 2
+
+
 def test_predict_writes_one_line_per_example(run, tmp_path):
     out, *_ = run
     (tmp_path / "new.csv").write_text('sentence\n"the cat, sat"\nthe dog sat\n')

@@ -35,7 +35,7 @@ def predict(
     count = 0
     with atomic_file(out) if out else nullcontext(sys.stdout) as target:
         for prediction in run_over(run, source, overrides or [], notes, cluster):
-            if replaced not in (None, prediction.keys() - {"id"}):
+            if not count and replaced not in (None, prediction.keys() - {"id"}):
                 raise DataError(f"{out} exists and does not hold such predictions; choose another --out")
             target.write(to_json(prediction, ensure_ascii=False) + "\n")
             count += 1
