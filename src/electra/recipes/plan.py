@@ -40,9 +40,8 @@ TEXT_PER_PARAMETER = 0.5  # tokens of text for each of these parameters; with fe
 MOST_EPOCHS = 40  # beyond this, more hours hardly help
 WARMUP_SHARE, FEWEST_UPDATES, SMALLEST_BATCH = 0.06, 2000, 8
 SHORT_LENGTH, SHORT_SHARE, MOST_SHORT = 16, 0.1, 1000  # tokens in short sequences; share and number of their updates
-OPTIONS = {"train.hours": "--hours", "init": "--init", "out": "--out", "data": "TEXT"} | {  # instead of config keys
-    "objective.algorithm=two_stage": "electra pretrain"  # only one stage is planned
-}
+OPTIONS = {"train.hours": "--hours", "init": "--init", "out": "--out", "data": "TEXT"}  # instead of config keys
+ONE_STAGE = "electra train plans one stage of training; for objectives with two use electra pretrain"
 SAMPLE_BYTES = 1 << 26  # of text read to estimate its size
 Case = Literal["uncased", "cased"]
 Sources = dict[str, str | dict[str, Any]]  # a model's name: its preset, or its settings
@@ -153,8 +152,11 @@ def _check_request(hours: float, overrides: Sequence[str]) -> None:
     if not 0 < hours < math.inf:
         raise ConfigError(f"hours has to be a number above 0, such as 0.5 or 12; found {hours:g}")
     for key, option in OPTIONS.items():
-        if key in {*overrides, *map(_key, overrides)}:
+        if key in map(_key, overrides):
             raise ConfigError(f"{key} cannot be set here; use {option} instead")
+    algorithm = gather(PretrainConfig, {}, overrides).get("objective.algorithm")
+    if algorithm and algorithm.value == "two_stage":  # which the usual objective on a GPU does not have
+        raise ConfigError(ONE_STAGE)
 
 
 def _key(override: str) -> str:
@@ -202,7 +204,7 @@ def _check_candidates(candidates: dict[str, PretrainConfig], start: Start | None
             changed = {"vocab_size": config.model.vocab_size} if start.new_vocabulary else {}
             check_shape(config.model, start.config.model.model_copy(update=changed), start.source)
         if len(objective_class(config.objective).stages(config.objective)) > 1:
-            raise ConfigError("electra train plans one stage of training; for objectives with two use electra pretrain")
+            raise ConfigError(ONE_STAGE)
 
 
 def _choose_size(
