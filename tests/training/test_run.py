@@ -53,6 +53,17 @@ def test_inputs_with_the_same_fingerprint_may_move(run):
         begin(run, "data=there")
 
 
+def test_damaged_fingerprints_matter_only_once_there_is_something_to_lose(run):
+    begin(run, "data=here")
+    run.inputs.write_text("{")
+    run.check_inputs({"corpus": "1"})
+    run.check_inputs({"corpus": "1"})
+    (run.folder / "model").mkdir()
+    run.inputs.write_text("{")
+    with pytest.raises(CheckpointError, match=r"inputs\.json is not the fingerprints of a run's inputs"):
+        run.check_inputs({"corpus": "1"})
+
+
 @pytest.mark.parametrize(("ours", "theirs"), [("pretrain", "finetune"), ("finetune", "pretrain")])
 def test_a_run_of_another_command_is_refused(run, ours, theirs):
     loaders = {"pretrain": (load_config, "tiny"), "finetune": (load_finetune_config, "glue")}

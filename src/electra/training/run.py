@@ -29,7 +29,8 @@ FREE_TO_CHANGE = (
     *("train.learning_rate", "train.warmup_steps", "train.clip_norm", "train.precision"),
     *("seeds", "keep", "checkpoint_every", "log_every"),  # of a fine-tuning
 )
-INPUTS, DIVERGED = "inputs.json", "diverged.json"  # the second in a seed's folder: why it was given up
+INPUTS = "inputs.json"
+DIVERGED = "diverged.json"  # in a seed's folder: why it was given up
 FINGERPRINTED = ("data", "model", "train_file", "dev_file")  # may move, but their content must not change
 
 
@@ -117,7 +118,11 @@ class Run:
     def check_inputs(self, found: dict[str, str]) -> None:
         """Raise if the fingerprints of the inputs differ from those that the run was started with."""
         if self.inputs.is_file():
-            before = read_table(self.inputs, "the fingerprints of a run's inputs", CheckpointError)
+            try:
+                before = read_table(self.inputs, "the fingerprints of a run's inputs", CheckpointError)
+            except CheckpointError as damaged:
+                self._restart(damaged)
+                before = {}
             if changed := [name for name in found if found[name] != before.get(name)]:
                 names = " and ".join(changed)
                 message = f"{self.folder}: {names} changed since the run was started; choose another out"
