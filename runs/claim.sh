@@ -20,8 +20,9 @@
 #   runs/claim.sh electra 0 0 ...         the same body with random weights
 #   python runs/ledger.py 2026-11-19-claim-five-minutes --model "ELECTRA, quick" OUT/electra-5-2/* \
 #     --model "BERT, quick" OUT/bert-5-[12]/*
-# For twenty minutes quick is too small: after eight it has hardly gained anything. There the claim is runs/record.sh 20,
-# whose body is larger, for ELECTRA as it is and for BERT with SETTINGS="seed=0 objective.name=mlm", 1 and 2.
+# For twenty minutes quick seems to be too small: after eight it has hardly gained anything. There the claim is
+# runs/record.sh 20, whose body is larger: for ELECTRA as it is, for BERT with SETTINGS="seed=SEED objective.name=mlm",
+# seeds 0, 1 and 2.
 # The ledger needs config.toml and metrics.jsonl of each run, and every results.json in OUT/NAME/tuned.
 #
 # Rules.
@@ -94,11 +95,11 @@ of_seed_0() { # updates|rates: the settings that seed 0 has left to the others
 }
 
 leave() { # after seed 0: write the settings for the others
-  if [ -f "$out/$name/run/metrics.jsonl" ]; then # not where it was only scored
+  if [ -s "$out/$name/run/metrics.jsonl" ]; then # not where it was only scored
     sed -n 's/.*"step": \([0-9]*\).*/train.steps=\1/p' "$out/$name/run/metrics.jsonl" | tail -n 1 \
       >"$out/$model-$budget.updates"
   fi
-  [ -d "$out/$name/tuned" ] || return 0
+  [ "${ONLY:-}" != pretrain ] && [ -d "$out/$name/tuned" ] || return 0
   for results in "$out/$name"/tuned/*/results.json; do
     task=$(basename "$(dirname "$results")")
     sed -n "/\"learning_rate\"/{s/.*: \([^,]*\).*/$task.learning_rate=\1/p;q;}" "$results"
@@ -135,6 +136,6 @@ search)
 *)
   ending=$(minutes)
   score "$model-$budget-$seed" "$best" "$ending" "$large" "$@"
-  [ "$seed" != 0 ] || leave
   ;;
 esac
+case $budget-$seed in search-*) ;; *-0) leave ;; esac

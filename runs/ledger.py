@@ -33,25 +33,31 @@ KEPT = "metric protocol start train_file dev_file learning_rate".split()
 def enter(name: str, models: Sequence[Sequence[str]], headline: bool = False, lines: int = 200) -> Path:
     """Write a ledger entry from rows of a title, runs and their fine-tuned runs, or extend one; return its folder."""
     runs = [Path(run) for _, *places in models for run in places[::2] if run != NONE]
-    existing = (RESULTS / name / "README.md").is_file()
+    existing = (RESULTS / name).is_dir()
     folder = RESULTS / (name if existing else f"{datetime.date.today().isoformat()}-{name}")
     folder.mkdir(parents=True, exist_ok=True)
-    for run in runs:
-        stem = f"{run.parent.name}-{run.name}".lstrip("-")
-        config, curve = ("config", "metrics") if len(runs) == 1 and not existing else (stem, stem)
-        (folder / f"{config}.toml").write_text(placeless((run / "config.toml").read_text()))
-        kept = thinned(_records(run), lines)
-        (folder / f"{curve}.jsonl").write_text("".join(json.dumps(rounded(record)) + "\n" for record in kept))
     scores = folder / "scores.json"
     content: dict[str, Any] = {"headline": headline, "points": []}
     if existing and scores.is_file():
         content = json.loads(scores.read_text())
     known = {point["model"]: point for point in content["points"]}
+    if len(known) < len(content["points"]):
+        raise ValueError(f"{folder} has a curve, rows of one title, which get no more runs")
+    for run in runs:
+        stem = f"{run.parent.name}-{run.name}".lstrip("-")
+        config, curve = ("config", "metrics") if len(runs) == 1 and not existing else (stem, stem)
+        if existing and (folder / f"{config}.toml").exists():
+            raise ValueError(f"{folder} has {config}.toml, so this run was entered before")
+        (folder / f"{config}.toml").write_text(placeless((run / "config.toml").read_text()))
+        kept = thinned(_records(run), lines)
+        (folder / f"{curve}.jsonl").write_text("".join(json.dumps(rounded(record)) + "\n" for record in kept))
     for title, *places in models:
         tuned = places[1::2]
+        if NONE in tuned:
+            continue
         if title in known:
             known[title]["scores"] = pooled_scores(tuned, known[title]["scores"])
-        elif NONE not in tuned:
+        else:
             content["points"].append({"model": title, **cost(places[0]), "scores": pooled_scores(tuned)})
     if content["points"]:
         scores.write_text(json.dumps(rounded(content), indent=1) + "\n")

@@ -102,10 +102,22 @@ def test_an_entry_that_gets_more_runs_has_what_it_would_have_with_all_at_once(ru
     other = ("untrained", "-", tuned("d-tuned", {"3e-4": [0.4, 0.5]}))
     whole = ledger.enter("whole", [("tiny", *first, *second, *third), other], headline=True)
     parts = ledger.enter("parts", [("tiny", *first, *second), other], headline=True)
-    (parts / "README.md").write_text("# Two runs\n")
     assert ledger.enter(parts.name, [("tiny", *third)]) == parts
     assert (parts / "scores.json").read_bytes() == (whole / "scores.json").read_bytes()
-    assert {path.name for path in parts.iterdir()} == {path.name for path in whole.iterdir()} | {"README.md"}
+    assert {path.name for path in parts.iterdir()} == {path.name for path in whole.iterdir()}
+
+
+def test_a_run_is_entered_once_and_a_curve_gets_no_more_runs(run, tuned):
+    scored = tuned("a-tuned", {"3e-4": [0.5]})
+    one, other = (("tiny", run(name), scored) for name in "ab")
+    entry, curve = (ledger.enter(name, rows) for name, rows in {"entry": [one], "curve": [one, one]}.items())
+    ledger.enter(entry.name, [other])
+    known = (entry / "scores.json").read_bytes()
+    with pytest.raises(ValueError, match=r"b\.toml, so this run was entered before"):
+        ledger.enter(entry.name, [other])
+    assert (entry / "scores.json").read_bytes() == known
+    with pytest.raises(ValueError, match="has a curve, rows of one title, which get no more runs"):
+        ledger.enter(curve.name, [other])
 
 
 @pytest.mark.parametrize("others", [{"1e-4": [0.5], "3e-4": [0.7]}, {"3e-4": [0.7]}])

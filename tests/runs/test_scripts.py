@@ -102,6 +102,15 @@ def test_zero_minutes_score_the_untrained_network(recorded):
     assert all("start=untrained" in command for command in commands)
 
 
+def test_the_other_seeds_of_an_untrained_network_are_fine_tuned_with_the_rates_of_the_first(recorded, tmp_path):
+    first, second = (["electra", "0", seed, "vocab.txt", "tasks", str(tmp_path), "a.txt"] for seed in "01")
+    (tmp_path / "electra-0-0/tuned/cola").mkdir(parents=True)
+    write_json(tmp_path / "electra-0-0/tuned/cola/results.json", {"learning_rate": 1e-4, "seeds": []})
+    recorded("claim.sh", *first)
+    (*_, tuned) = recorded("claim.sh", *second)
+    assert [word for word in tuned if "rate" in word] == ["cola.learning_rate=0.0001"]
+
+
 def test_the_ablations_have_equal_steps_and_different_objectives(recorded):
     commands = recorded("ablations.sh", *ARGUMENTS["ablations.sh"])
     found = configs(commands)
