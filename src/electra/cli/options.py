@@ -33,7 +33,7 @@ Quiet = Annotated[bool, Option("--quiet", help="Do not show progress.")]
 OnCluster = Annotated[
     str | None, Option("--cluster", metavar="ADDRESS|auto", help="Ray cluster to run on.  [default: this machine]")
 ]
-SEEDS = "Seeds to train at once; useful if one does not fill the GPU. In object storage, one of each task."
+SEEDS = "Seeds to train at once; useful if one does not fill the GPU. In object storage, those of a task train in turn."
 Together = Annotated[int, Option(min=1, max=100, help=SEEDS)]
 Cased = Annotated[bool, Option("--uncased/--cased", help="Lowercase the text or keep its case.")]
 Documents = Annotated[settings.Documents, Option(help="How documents are separated.")]

@@ -172,8 +172,8 @@ def _csv_rows(lines: Iterable[str], source: Source) -> Iterator[Row]:
     plain = source.format == "tsv" and not uses_quotes(start)
     rows = csv.reader(chain(start, lines), delimiter=delimiter, quotechar=None if plain else '"', strict=True)
 
-    def here(begun: int = 0) -> str:
-        return f"{source.name} line {(begun or rows.line_num) + bool(declared)}"
+    def line(number: int) -> str:
+        return f"{source.name} line {number + bool(declared)}"
 
     complete = 0  # lines of complete rows
     try:
@@ -184,17 +184,17 @@ def _csv_rows(lines: Iterable[str], source: Source) -> Iterator[Row]:
         for row in rows:
             complete = rows.line_num
             if row and len(row) != len(header):
-                raise DataError(f"{here()}: {len(row)} fields, but the header has {len(header)}")
+                raise DataError(f"{line(complete)}: {len(row)} fields, but the header has {len(header)}")
             if row:
                 yield from empty
                 empty = []
-                yield Row(here(), dict(zip(header, row, strict=True)))
+                yield Row(line(complete), dict(zip(header, row, strict=True)))
             elif len(header) == 1:
-                empty.append(Row(here(), {header[0]: ""}))
+                empty.append(Row(line(complete), {header[0]: ""}))
     except csv.Error as problem:
-        endless = "unexpected end" in str(problem)
-        where = here(complete + 1) if endless else here()  # the end may be many lines below
-        raise DataError(f"{where}: {'a quoted field begins here and does not end' if endless else problem}") from None
+        if "unexpected end" in str(problem):  # which may be many lines below
+            raise DataError(f"{line(complete + 1)}: a quoted field begins here and does not end") from None
+        raise DataError(f"{line(rows.line_num)}: {problem}") from None
 
 
 def _check_names(names: list[str], source: Source) -> None:

@@ -69,7 +69,7 @@ def best_spans(head: AnswerHead, hidden: Tensor, allowed: Tensor, candidates: Te
     best = score.topk(min(KEPT, score.size(1)))
     odds = spans.unanswerable
     if odds is None:  # "no answer" is the span at [CLS]; this head's end is independent of the start
-        # Without a possible span the odds are about 1000, which JSON has, unlike infinity.
+        # JSON has no infinity: without a possible span the odds are about 1,000.
         odds = start[:, 0] + end[:, 0, 0] - best.values[:, 0].clamp(min=OUTSIDE)
     first = spans.starts[..., None].expand_as(last).flatten(1).gather(1, best.indices)
     return BestSpans(first, last.flatten(1).gather(1, best.indices), best.values, odds)
