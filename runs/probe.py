@@ -25,10 +25,8 @@ from electra.tasks.build import build_task
 from electra.tasks.tagging.task import TaggingTask
 
 RIDGE = 1.0  # for states with standard deviation 1
-ADDED_TO = {
-    electra.Layer: "expand",
-    modern.Layer: "feed_forward_norm",
-}  # takes the states that feed-forward is added to
+# The part of a block whose input is what its feed-forward output is added to.
+ADDED_TO = {electra.Layer: "expand", modern.Layer: "feed_forward_norm"}
 
 
 class Words(NamedTuple):
