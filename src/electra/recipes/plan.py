@@ -148,14 +148,14 @@ def make_plan(
 
 
 def _check_request(hours: float, overrides: Sequence[str]) -> None:
-    """Refuse hours that are no duration, and overrides of what is asked for in another way."""
+    """Refuse hours that are no duration, overrides of what has an option of its own, and two stages."""
     if not 0 < hours < math.inf:
         raise ConfigError(f"hours has to be a number above 0, such as 0.5 or 12; found {hours:g}")
     for key, option in OPTIONS.items():
         if key in map(_key, overrides):
             raise ConfigError(f"{key} cannot be set here; use {option} instead")
     algorithm = gather(PretrainConfig, {}, overrides).get("objective.algorithm")
-    if algorithm and algorithm.value == "two_stage":  # which the usual objective on a GPU does not have
+    if algorithm and algorithm.value == "two_stage":  # said before the plan chooses an objective without this key
         raise ConfigError(ONE_STAGE)
 
 
